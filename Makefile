@@ -1,0 +1,48 @@
+# Each target sets up what it needs: a virtual environment in .venv, pinned by constraints.txt.
+#
+#   make demo       train Signal 2 with heads, and see what every head attends to (about a minute)
+#   make test       the tests, without the slow ones
+#   make test-all   all tests
+#   make lint       formatting, rules, types, and which room may import which
+#   make format     mend formatting and what rules can mend
+#   make results    train what docs/results.md shows, over 10 seeds, and write its tables (about an hour)
+#   make benchmark  speed beside a plain loop
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-all lint format results benchmark clean
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint]'
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/python examples/demo.py
+
+test: .venv/ready
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: .venv/ready
+	$(BIN)/python -m pytest
+
+lint: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+results: .venv/ready
+	$(BIN)/python benchmarks/results.py
+
+benchmark: .venv/ready
+	$(BIN)/python benchmarks/primer.py
+
+clean:
+	rm -rf .venv build demo .pytest_cache .ruff_cache

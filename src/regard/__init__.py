@@ -1,0 +1,48 @@
+"""Regard: train a model whose heart is attention, see what it attends to, test whether that means anything.
+
+    run = regard.train("signal2")
+    print(run.test())
+    print(run.attend("BCCCBAABACCCA"))
+
+Names are imported when first used, so that `import regard` is instant.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import InputError, MachineError, RegardError
+from regard.version import __version__
+
+if TYPE_CHECKING:
+    from regard.api import Run, TestReport, load, train
+    from regard.attention import record
+
+_HOMES = {
+    "Run": "regard.api",
+    "TestReport": "regard.api",
+    "load": "regard.api",
+    "record": "regard.attention",
+    "train": "regard.api",
+}
+
+__all__ = [
+    "InputError",
+    "MachineError",
+    "RegardError",
+    "Run",
+    "TestReport",
+    "__version__",
+    "load",
+    "record",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,189 @@
+"""Regard from Python: what the commands do, as calls with the same names and defaults.
+
+import regard
+
+run = regard.train("signal2", heads=8)
+run.test()
+run.attend("BCCCBAABACCCA")
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard.errors import InputError, check_range
+from regard.evaluation import exact_match, fresh_batches
+from regard.inspection import AttentionMap, RelevanceShare, attend, relevance_share
+from regard.models import QueryModel
+from regard.progress import progress_bar
+from regard.tasks import Task
+from regard.training import (
+    RunConfig,
+    RunFolder,
+    build_model,
+    find_run,
+    generator_of,
+    load_parameters,
+    make_config,
+    new_run,
+    restore,
+    start,
+    train_steps,
+)
+
+SAVEPATH = "models"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestReport:
+    """What a test over fresh samples found."""
+
+    samples: int
+    sample_len: int | None
+    """Letters in each sample; None: every length from 1 to max_len, as in training with vary_len."""
+    exact_match: float
+    """Share of samples (0 to 1) of which all outputs are right."""
+    relevance: RelevanceShare
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained run: its configuration, its task and its model."""
+
+    folder: Path
+    config: RunConfig
+    task: Task
+    model: QueryModel
+    step: int
+    """Training steps behind the model."""
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Loss and exact match of the training batch, every 10 steps, as in metrics.jsonl."""
+        return RunFolder(self.folder).read_metrics()
+
+    def test(
+        self,
+        *,
+        samples: int = 10_000,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> TestReport:
+        """Test on fresh samples: exact match, and the share of attention on relevant inputs.
+
+        `sample_len` letters each (default: as in training), signals fixed by `signal`; `seed` chooses the
+        samples, which are drawn apart from those of training. Raises `InputError` where a value does not fit.
+        """
+        check_range("samples", samples, 1, 10**8)
+        check_range("seed", seed, 0, 2**32 - 1)
+        vary_len = self.config.training.vary_len and sample_len is None
+
+        def batches() -> Iterator[Any]:
+            generator = generator_of(seed, "test")
+            return fresh_batches(
+                self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal
+            )
+
+        return TestReport(
+            samples=samples,
+            sample_len=None if vary_len else sample_len or self.config.size.max_len,
+            exact_match=exact_match(self.model, batches()),
+            relevance=relevance_share(self.model, self.task, batches()),
+        )
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> AttentionMap:
+        """Answer one input, such as `"BCCCBAABACCCA"`, and keep what each layer attended to.
+
+        Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. Raises
+        `InputError` where the input does not fit the task.
+        """
+        if input is None:
+            inputs: Tensor = self.task.sample(
+                1, generator_of(seed, "sample"), sample_len=sample_len, signal=signal
+            ).inputs
+        elif sample_len is not None or signal is not None:
+            raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")
+        else:
+            inputs = self.task.parse(input)
+        return attend(self.model, self.task, inputs)
+
+
+def train(
+    task: str,
+    *,
+    savepath: str | Path = SAVEPATH,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+    **flags: Any,
+) -> Run:
+    """Train a model on a task and return the run, saved in a folder named for the task under `savepath`.
+
+    `task`: a name (`counting`, `difference`, `signal`, `signal2`) or the path of a Python file with a task of
+    your own. `flags`: those of `regard train --help`, with the task's defaults: max_len, vocab_size, hidden,
+    enc_layers, multihead, heads, pos_enc, self_att, steps, batchsize, lr, recipe, vary_len, seed.
+    `resume` continues the run that is there, exactly as if it had not stopped; `overwrite` replaces it.
+    Raises `InputError` for what cannot be asked, `MachineError` where the disk refuses.
+    """
+    config = make_config(task, flags)
+    folder = RunFolder(Path(savepath) / config.build_task().name)
+    if resume:
+        stored = folder.read_config()
+        changed = [name for name in flags if _flag(stored, name) != flags[name]]
+        if changed:
+            raise InputError(
+                f"{changed[0]} {flags[changed[0]]!r} differs from the run's {_flag(stored, changed[0])!r}: "
+                f"a run goes on as it began; leave the flag out, or train a new run"
+            )
+        return train_run(folder, stored, resume=True, overwrite=False, progress=progress)
+    return train_run(folder, config, resume=False, overwrite=overwrite, progress=progress)
+
+
+def train_run(folder: RunFolder, config: RunConfig, *, resume: bool, overwrite: bool, progress: bool) -> Run:
+    """Train a new run at `folder`, or with `resume` the one that is there with this config."""
+    config = config.resolved()
+    task = config.build_task()
+    if resume:
+        state = restore(folder, config, task)
+        folder.cut_metrics(state.step)
+    else:
+        state = start(config, task)
+        with new_run(folder.path, config, overwrite=overwrite) as building:
+            state.save(building)
+    with progress_bar(task.name, state.step, config.training.steps, show=progress) as on_metrics:
+        train_steps(state, config, task, folder, on_metrics)
+    state.model.eval()
+    return Run(folder.path, config, task, state.model, state.step)
+
+
+def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> Run:
+    """Load a run by its folder, or by its task's name under `savepath`.
+
+    Raises `InputError` where it is missing, damaged or not a run of Regard's. Nothing is unpickled.
+    """
+    folder = find_run(run, Path(savepath))
+    config = folder.read_config()
+    task = config.build_task()
+    model = build_model(config, task)
+    parameters, step = folder.read_model()
+    load_parameters(model, parameters, folder)
+    return Run(folder.path, config, task, model.eval(), step)
+
+
+def _flag(config: RunConfig, name: str) -> Any:
+    """Return the value of a flag in a config."""
+    return next(
+        getattr(part, name) for part in (config.size, config.model, config.training) if hasattr(part, name)
+    )

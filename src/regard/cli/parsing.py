@@ -1,0 +1,93 @@
+"""Flags from dataclasses, with the primer's spellings, and errors in one line."""
+
+import contextlib
+import dataclasses
+import io
+import re
+from typing import Any, TypeVar, get_type_hints
+
+import tyro
+
+from regard.errors import InputError
+
+Flags = TypeVar("Flags")
+
+TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
+
+
+def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Flags:
+    """Read `argv` as flags over `default`, an instance of a dataclass (of dataclasses, whose flags are flat).
+
+    `_` and `-` are the same in names, `--flag=value` and `--flag value` too, and a boolean is `--flag`,
+    `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits.
+    Raises `InputError`, in one line, for what cannot be read.
+    """
+    stderr = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(stderr):
+            return tyro.cli(
+                type(default),
+                default=default,
+                args=_plain_booleans(argv, _boolean_names(type(default))),
+                prog=prog,
+                description=description,
+                use_underscores=True,
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise InputError(_one_line(stderr.getvalue())) from None
+
+
+def _boolean_names(flags: type) -> set[str]:
+    """Return the names of all boolean fields, those of nested dataclasses included."""
+    names: set[str] = set()
+    for name, hint in get_type_hints(flags).items():
+        if hint is bool:
+            names.add(name)
+        elif dataclasses.is_dataclass(hint):
+            names |= _boolean_names(hint)  # type: ignore[arg-type]
+    return names
+
+
+def _plain_booleans(argv: list[str], booleans: set[str]) -> list[str]:
+    """Rewrite `--flag=True` as `--flag` and `--flag=False` as `--no-flag`, for boolean flags."""
+    plain = []
+    for word in argv:
+        flag, equals, value = word.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag.startswith("--") and equals and name in booleans:
+            if value.lower() not in TRUE + FALSE:
+                raise InputError(f"{flag} {value!r} is not a yes or no: give {flag}=True or {flag}=False")
+            word = f"--{name}" if value.lower() in TRUE else f"--no-{name}"
+        plain.append(word)
+    return plain
+
+
+def _one_line(box: str) -> str:
+    """Turn the boxed error message of the parser into one line."""
+    lines = [line.strip("│╭╮╰╯─ ") for line in box.splitlines()]
+    sections = re.split(r"\n\n+", "\n".join(lines).strip())
+    return "; ".join(" ".join(section.split()).rstrip(".") for section in sections)
+
+
+def subject(argv: list[str], *, what: str, prog: str) -> tuple[str, list[str]]:
+    """Split `argv` into its first word, which names a task or run, and the flags after it.
+
+    Raises `InputError` where the first word is missing or a flag.
+    """
+    if not argv or argv[0].startswith("-"):
+        came = f"flag {argv[0]!r} comes first" if argv else "nothing follows"
+        raise InputError(f"{came}: name the {what} first, as in `{prog} counting`")
+    return argv[0], argv[1:]
+
+
+def wants_help(argv: list[str]) -> bool:
+    """Whether a word asks for help."""
+    return any(word in ("-h", "--help") for word in argv)
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return a dataclass's own fields by name, without going deeper."""
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}

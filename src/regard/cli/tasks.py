@@ -1,0 +1,24 @@
+"""`regard tasks`: list the tasks, each with an example."""
+
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from regard.cli.parsing import parse
+from regard.tasks import examples
+
+
+@dataclass(frozen=True)
+class TasksFlags:
+    """The command has no flags."""
+
+
+def run(argv: list[str]) -> None:
+    """Print the table."""
+    parse(TasksFlags(), argv, prog="regard tasks", description="List the tasks, each with an example.")
+    table = Table("task", "what to do", "example", "answer", box=None, pad_edge=False, header_style="bold")
+    for example in examples():
+        answer = " ".join(map(str, example.answer))
+        table.add_row(example.task, example.summary, f"'{example.input}'", answer)
+    Console().print(table)

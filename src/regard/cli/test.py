@@ -1,0 +1,96 @@
+"""`regard test TASK`: test a trained model, and see what it attends to."""
+
+import os
+import sys
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.api import SAVEPATH, Run, TestReport, load
+from regard.cli.parsing import parse, subject, wants_help
+from regard.inspection import check_ending
+from regard.inspection.terminal import describe, heatmap
+
+PROG = "regard test"
+DESCRIPTION = (
+    "Test a trained run: exact match, relevance of its attention, and one sample. "
+    "RUN: a task's name, or a run's folder."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestFlags:
+    """All flags of the command. The model and the task are the run's own."""
+
+    input: str | None = None
+    """Sequence to show, such as BCCCBAABACCCA; _ is the null character. None: draw one."""
+    sample_len: int | None = None
+    """Letters in each sample, 1 to max_len. None: as in training."""
+    signal: str | None = None
+    """Letter of the signal in each sample (or one letter for each signal). None: random."""
+    samples: int = 10_000
+    """Fresh samples to test on."""
+    seed: int = 0
+    """Random seed of the samples (0 or more)."""
+    plot: str | None = None
+    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. Without a name:
+    attention.png in the run's folder. It is opened where there is a screen."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
+def run(argv: list[str]) -> None:
+    """Test as `argv` asks and print the report."""
+    if wants_help(argv[:1]):
+        parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
+    name, argv = subject(argv, what="run", prog=PROG)
+    flags = parse(TestFlags(), _named_plot(argv), prog=f"{PROG} {name}", description=DESCRIPTION)
+    run = load(name, savepath=flags.savepath)
+    plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
+    if plot is not None:
+        check_ending(plot)
+    if flags.input is None:
+        attention = run.attend(sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed)
+    else:
+        attention = run.attend(flags.input)
+    report = run.test(
+        samples=flags.samples, sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed
+    )
+    sys.stdout.write(f"{summary(run, report)}\n\n{describe(attention)}\n\n")
+    Console().print(heatmap(attention))
+    if plot is not None:
+        attention.save(plot)
+        sys.stdout.write(f"Saved {plot}\n")
+        _open_on_screen(plot)
+
+
+def summary(run: Run, report: TestReport) -> str:
+    """Say how right the run is, and how much of its attention is on what matters."""
+    size = run.config.size
+    lengths = f"1 to {size.max_len}" if report.sample_len is None else f"{report.sample_len}"
+    heads = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(report.relevance.heads))
+    return (
+        f"{run.folder}: {run.task.name}, {run.step} of {run.config.training.steps} steps\n"
+        f"Exact match: {report.exact_match:.2%} of {report.samples:,} fresh samples of {lengths} letters\n"
+        f"Attention on relevant inputs: {heads}   (uniform attention: {report.relevance.uniform:.1%})"
+    )
+
+
+def _named_plot(argv: list[str]) -> list[str]:
+    """Give `--plot` an empty name where it has none."""
+    bare = [
+        word == "--plot" and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
+        for index, word in enumerate(argv)
+    ]
+    return ["--plot=" if is_bare else word for word, is_bare in zip(argv, bare, strict=True)]
+
+
+def _open_on_screen(path: Path) -> None:
+    """Open a picture for a person: not in a pipe, and on Linux only where a display is."""
+    has_display = sys.platform in ("win32", "darwin") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    if sys.stdout.isatty() and has_display:
+        webbrowser.open(path.resolve().as_uri())

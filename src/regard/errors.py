@@ -1,0 +1,32 @@
+"""What can go wrong, as one small family.
+
+    RegardError
+    ├── InputError      what was asked for cannot be done as asked; exit status 2
+    └── MachineError    the machine failed (disk, permissions); exit status 1
+
+Every message is one line that names the value, the limit and the fix.
+"""
+
+
+class RegardError(Exception):
+    """Base of all errors that Regard raises on purpose; `exit_status` is what the command line returns."""
+
+    exit_status = 1
+
+
+class InputError(RegardError):
+    """A value, a flag, a file or a combination of them that cannot work."""
+
+    exit_status = 2
+
+
+class MachineError(RegardError):
+    """The machine could not do it: a full disk, a file that cannot be written."""
+
+    exit_status = 1
+
+
+def check_range(name: str, value: int, low: int, high: int) -> None:
+    """Raise `InputError` unless `low` <= `value` <= `high`."""
+    if not low <= value <= high:
+        raise InputError(f"{name} {value} is out of range: choose from {low} to {high}")

@@ -1,0 +1,35 @@
+"""Exact match: the share of samples of which every output is right."""
+
+from collections.abc import Iterator
+
+import torch
+
+from regard.models import QueryModel
+from regard.tasks import Batch, Task
+from regard.training import exact
+
+CHUNK = 1000
+"""Samples that run through the model at once."""
+
+
+def fresh_batches(
+    task: Task,
+    samples: int,
+    generator: torch.Generator,
+    *,
+    sample_len: int | None = None,
+    vary_len: bool = False,
+    signal: str | None = None,
+) -> Iterator[Batch]:
+    """Draw `samples` samples in batches of at most `CHUNK`; the rest is as in `Task.sample`."""
+    for done in range(0, samples, CHUNK):
+        size = min(CHUNK, samples - done)
+        yield task.sample(size, generator, sample_len=sample_len, vary_len=vary_len, signal=signal)
+
+
+@torch.inference_mode()
+def exact_match(model: QueryModel, batches: Iterator[Batch]) -> float:
+    """Return the share of samples (0 to 1) that `model` answers without any error."""
+    model.eval()
+    right = torch.cat([exact(model(inputs, mask), targets) for inputs, targets, mask in batches])
+    return right.double().mean().item()

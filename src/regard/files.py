@@ -1,0 +1,43 @@
+"""Writing files so that a crash, a full disk or a killed process never damages what was there."""
+
+import errno
+import os
+from pathlib import Path
+
+from regard.errors import InputError, MachineError, RegardError
+
+USERS_TO_CHANGE = {
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+"""Failures that another path mends; all others are the machine's."""
+
+
+def cannot_write(path: Path, error: OSError) -> RegardError:
+    """Return the error that says in one line that `path` could not be written, why, and what to do."""
+    reason = error.strerror or str(error)
+    if error.errno in USERS_TO_CHANGE:
+        return InputError(f"cannot write {str(path)!r}: {reason}; choose another path")
+    return MachineError(f"cannot write {str(path)!r}: {reason}; what was saved before is intact")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace the file at `path` by `content`, whole or not at all: temporary file, flush, rename.
+
+    Raises `InputError` or `MachineError` (see `cannot_write`); the file at `path` is then as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write(path, error) from error

@@ -1,0 +1,61 @@
+"""Relevance: how much of the attention is on the inputs that the answer depends on?
+
+A task knows which inputs each output depends on. The share of a head is the attention mass on those inputs;
+a head that attends to everything alike would have the share that they are of the sequence. Output steps that
+depend on no input of the sample (the count of a letter that does not occur) have no share and are left out.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import as_weights_mask, record
+from regard.models import QueryModel
+from regard.tasks import Batch, Task
+
+CROSS = "cross"
+"""The layer in which outputs attend to inputs, the one that relevance speaks of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelevanceShare:
+    """Mean attention mass (0 to 1) on the relevant inputs."""
+
+    heads: list[float]
+    """One for each head."""
+    uniform: float
+    """What a head would have that attends to every key alike."""
+
+
+@torch.inference_mode()
+def relevance_share(model: QueryModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
+    """Return the share of each head, over all output steps of all samples that depend on some input."""
+    heads, uniform = [], []
+    for inputs, _, mask in batches:
+        with record(model) as records:
+            model(inputs, mask)
+        cross = records[CROSS]
+        relevant = pad_keys(task.relevance(inputs), cross.weights.shape[-1])
+        counted = relevant.any(-1)
+        mass = (cross.weights * relevant.unsqueeze(1)).sum(-1)  # (B, H, To)
+        heads.append(mass.transpose(1, 2)[counted])
+        uniform.append((uniform_weights(cross.weights, cross.mask) * relevant).sum(-1)[counted])
+    return RelevanceShare(
+        heads=torch.cat(heads).double().mean(0).tolist(), uniform=torch.cat(uniform).double().mean().item()
+    )
+
+
+def pad_keys(relevance: Tensor, keys: int) -> Tensor:
+    """Extend relevance (B, To, T) to all keys of the memory: the step that it rests on is not relevant."""
+    return F.pad(relevance, (0, keys - relevance.shape[-1]), value=False)
+
+
+def uniform_weights(weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the weights (B, 1 or To, Tk) of a head that attends alike to all that it may."""
+    if mask is None:
+        return torch.full_like(weights[:, 0], 1 / weights.shape[-1])
+    allowed = as_weights_mask(mask)[:, 0].to(weights.dtype)
+    return allowed / allowed.sum(-1, keepdim=True)

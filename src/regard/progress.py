@@ -1,0 +1,46 @@
+"""Progress of a training: a bar with loss and exact match in a terminal or notebook, lines elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+LINE_EVERY = 500
+"""Steps between two lines where there is no terminal."""
+
+
+@contextmanager
+def progress_bar(
+    name: str, step: int, steps: int, *, show: bool
+) -> Iterator[Callable[[dict[str, float]], None]]:
+    """Show a training that stands at `step` of `steps`; yields what to call with each line of metrics."""
+    console = Console(stderr=True)
+    if not show:
+        yield lambda metrics: None
+    elif not (console.is_terminal or console.is_jupyter):
+        yield lambda metrics: _line(name, steps, metrics)
+    else:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:.4f}  exact match {task.fields[exact]:4.0%}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task(
+                f"train {name}", total=steps, completed=step, loss=float("nan"), exact=0.0
+            )
+            yield lambda metrics: progress.update(
+                task, completed=metrics["step"], loss=metrics["loss"], exact=metrics["exact_match"]
+            )
+
+
+def _line(name: str, steps: int, metrics: dict[str, float]) -> None:
+    if metrics["step"] % LINE_EVERY == 0 or metrics["step"] == steps:
+        sys.stderr.write(
+            f"train {name}: step {metrics['step']:.0f} of {steps}, loss {metrics['loss']:.4f}, "
+            f"exact match {metrics['exact_match']:.0%}\n"
+        )

@@ -1,0 +1,88 @@
+"""Synthetic tasks: each knows its answers and what every answer depends on."""
+
+import importlib.util
+import inspect
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import torch
+
+from regard.errors import InputError
+from regard.tasks.base import NULL, PAD, Batch, Task, TaskConfig
+from regard.tasks.counting import Counting
+from regard.tasks.difference import Difference
+from regard.tasks.signal import Signal, Signal2
+
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Counting, Difference, Signal, Signal2)}
+
+
+def find_task(name: str) -> type[Task]:
+    """Return the task called `name`, or the one subclass of `Task` that the Python file `name` defines.
+
+    Raises `InputError` for an unknown name, or a file that is missing, fails, or has not exactly one task.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    if name.endswith(".py"):
+        return _task_of_file(Path(name))
+    near = get_close_matches(name, TASKS, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise InputError(f"task {name!r} is unknown: choose {', '.join(TASKS)} or a Python file{meant}")
+
+
+def _task_of_file(path: Path) -> type[Task]:
+    if not path.is_file():
+        raise InputError(f"task file {str(path)!r} does not exist: give the path of a Python file")
+    spec = importlib.util.spec_from_file_location(f"regard_task_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # a user's file can fail in any way
+        raise InputError(f"task file {str(path)!r} cannot be run: {type(error).__name__}: {error}") from error
+    found = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Task) and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise InputError(f"task file {str(path)!r} defines {len(found)} tasks: define one subclass of Task")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One input of a task and its answer."""
+
+    task: str
+    summary: str
+    input: str
+    answer: list[int]
+
+
+def examples() -> list[Example]:
+    """Return an example of each task, always the same."""
+    found = []
+    for seed, (name, task_class) in enumerate(TASKS.items()):
+        task = task_class()
+        inputs, targets, _ = task.sample(1, torch.Generator().manual_seed(seed))
+        found.append(Example(name, task.summary, task.render(inputs[0]), targets[0].tolist()))
+    return found
+
+
+__all__ = [
+    "NULL",
+    "PAD",
+    "TASKS",
+    "Batch",
+    "Counting",
+    "Difference",
+    "Example",
+    "Signal",
+    "Signal2",
+    "Task",
+    "TaskConfig",
+    "examples",
+    "find_task",
+]

@@ -1,0 +1,58 @@
+"""Signal: the first steps say which letters to count in the rest (the primer's tasks 3 and 4).
+
+A signal looks like any other letter: only its position tells it apart.
+"""
+
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from regard.tasks.base import Task
+
+
+class Signal(Task):
+    """One signal, then `max_len` letters; the output is how often the signal's letter follows it.
+
+    "BBABC" has the answer 2: the signal does not count itself. The output depends on the signal and on the
+    letters equal to it.
+    """
+
+    name = "signal"
+    summary = "count the letter that the first step names"
+    signals = 1
+    defaults = MappingProxyType({"enc_layers": 1})
+
+    @property
+    def outputs(self) -> int:
+        """One output step for each signal."""
+        return self.signals
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the counts (B, signals)."""
+        return self._occurrences(inputs).sum(-1)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """Output step i depends on signal i and on every letter equal to it."""
+        own_signal = torch.eye(self.signals, dtype=torch.bool, device=inputs.device)
+        return torch.cat([own_signal.expand(len(inputs), -1, -1), self._occurrences(inputs)], dim=2)
+
+    def output_labels(self, inputs: Tensor) -> list[str]:
+        """Name each output step by the letter its signal asks for."""
+        return [f"count {self.vocabulary[index]}" for index in inputs[: self.signals].tolist()]
+
+    def _occurrences(self, inputs: Tensor) -> Tensor:
+        """Say which letters equal each signal: (B, signals, T - signals) bool."""
+        return inputs[:, : self.signals].unsqueeze(2) == inputs[:, self.signals :].unsqueeze(1)
+
+
+class Signal2(Signal):
+    """Three signals, then `max_len` letters; output step i counts the letter of signal i.
+
+    "CBBBABC" has the answer 1, 2, 2: signals may repeat, and none of them is counted.
+    """
+
+    name = "signal2"
+    summary = "three signals, three counts: what several heads are for"
+    signals = 3
+    defaults = MappingProxyType({"enc_layers": 1, "pos_enc": True, "multihead": True})

@@ -1,0 +1,35 @@
+"""Training: configuration, recipes, the loop, and the run on disk."""
+
+from regard.training.config import CONCEPTS, RunConfig, TrainingConfig, make_config
+from regard.training.loop import (
+    TrainingState,
+    build_model,
+    exact,
+    load_parameters,
+    restore,
+    start,
+    train_steps,
+)
+from regard.training.recipes import RECIPES, Recipe
+from regard.training.runs import RunFolder, find_run, new_run
+from regard.training.streams import generator_of
+
+__all__ = [
+    "CONCEPTS",
+    "RECIPES",
+    "Recipe",
+    "RunConfig",
+    "RunFolder",
+    "TrainingConfig",
+    "TrainingState",
+    "build_model",
+    "exact",
+    "find_run",
+    "generator_of",
+    "load_parameters",
+    "make_config",
+    "new_run",
+    "restore",
+    "start",
+    "train_steps",
+]

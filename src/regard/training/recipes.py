@@ -1,0 +1,81 @@
+"""Recipes: how parameters start, and how the optimizer moves them.
+
+`regard` makes the primer's tasks reliable within the primer's steps; `seed` is the primer's own recipe.
+docs/results.md has both over 10 seeds, and says what each part of `regard` is for.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from regard.models import Initialisation, QueryModel, QueryModelConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One way to train a query model."""
+
+    start: Initialisation
+    lr: float
+    """Peak learning rate without encoder layers."""
+    encoder_lr: float
+    """Peak learning rate with encoder layers."""
+    output_lr: float
+    """Factor on the learning rate of the output layer."""
+    betas: tuple[float, float]
+    """Adam's decay rates of the gradient's mean and of its square."""
+    warmup: float | None
+    """Share of the steps over which the rate rises, before it falls as a cosine; None: a constant rate."""
+    clip: float | None
+    """Largest norm of the gradient over all parameters; None: as it comes."""
+
+    def default_lr(self, model: QueryModelConfig) -> float:
+        """Return the peak learning rate for a model of this shape."""
+        return self.encoder_lr if model.enc_layers else self.lr
+
+    def schedule(self, step: int, steps: int) -> float:
+        """Return the factor on the peak rate at `step`, from 0, of `steps`."""
+        if self.warmup is None:
+            return 1.0
+        rise = self.warmup * steps
+        if step + 1 < rise:
+            return (step + 1) / rise
+        return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
+
+    def optimizer(self, model: QueryModel) -> torch.optim.Optimizer:
+        """Return Adam over `model`; `set_lr` gives it its rate before each step."""
+        named = list(model.named_parameters())
+        groups = [
+            {"params": [p for name, p in named if not name.startswith("output.")], "lr_factor": 1.0},
+            {"params": [p for name, p in named if name.startswith("output.")], "lr_factor": self.output_lr},
+        ]
+        return torch.optim.Adam(groups, lr=0.0, betas=self.betas, fused=True)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate, times each group's own factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["lr_factor"]
+
+
+RECIPES = {
+    "regard": Recipe(
+        start=Initialisation(queries=0.1, positions=0.5, projections=None),
+        lr=0.05,
+        encoder_lr=0.005,
+        output_lr=5.0,
+        betas=(0.9, 0.98),
+        warmup=0.1,
+        clip=1.0,
+    ),
+    "seed": Recipe(
+        start=Initialisation(queries=0.0, positions=0.0, projections=0.01),
+        lr=0.01,
+        encoder_lr=0.001,
+        output_lr=1.0,
+        betas=(0.9, 0.999),
+        warmup=None,
+        clip=None,
+    ),
+}

@@ -1,0 +1,201 @@
+"""A run: the folder that holds everything needed to use, resume and reproduce one training.
+
+    config.json                   what was asked for
+    model.safetensors             the parameters, and the step they belong to
+    trainer/step-N.safetensors    optimizer, random state, position in the data at step N
+    metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
+
+A checkpoint first writes its trainer file, then replaces the model, then removes older trainer files: at any
+moment the model on disk has its trainer file beside it. Nothing is unpickled on loading.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.files import cannot_write, write_atomically
+from regard.training.config import RunConfig, config_from_json
+
+FORMAT = "regard-run/1"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        """What was asked for; a folder with this file is a run."""
+        return self.path / "config.json"
+
+    @property
+    def model_file(self) -> Path:
+        """The parameters."""
+        return self.path / "model.safetensors"
+
+    @property
+    def metrics_file(self) -> Path:
+        """Loss and exact match, step by step."""
+        return self.path / "metrics.jsonl"
+
+    def trainer_file(self, step: int) -> Path:
+        """Return the file of optimizer, random state and position in the data at `step`."""
+        return self.path / "trainer" / f"step-{step}.safetensors"
+
+    def exists(self) -> bool:
+        """Whether there is a run here."""
+        return self.config_file.is_file()
+
+    def read_config(self) -> RunConfig:
+        """Read the config; raises `InputError` where the run is missing, damaged or foreign."""
+        try:
+            stored = json.loads(self.config_file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder") from None
+        except OSError as error:
+            raise InputError(f"run {str(self.path)!r} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise InputError(
+                f"run {str(self.path)!r} is damaged: config.json is not JSON ({error})"
+            ) from error
+        if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:
+            raise InputError(f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}")
+        try:
+            return config_from_json(stored)
+        except InputError as error:
+            raise InputError(f"run {str(self.path)!r} is damaged: {error}") from error
+
+    def read_model(self) -> tuple[dict[str, Tensor], int]:
+        """Read the parameters and the step they belong to; raises `InputError` where that cannot be."""
+        return self._read_tensors(self.model_file)
+
+    def read_trainer(self, step: int) -> dict[str, Tensor]:
+        """Read the state of the training at `step`; raises `InputError` where that cannot be."""
+        tensors, stored_step = self._read_tensors(self.trainer_file(step))
+        if stored_step != step:
+            raise InputError(
+                f"run {str(self.path)!r} is damaged: trainer state of step {stored_step}, not {step}"
+            )
+        return tensors
+
+    def write_checkpoint(self, step: int, model: dict[str, Tensor], trainer: dict[str, Tensor]) -> None:
+        """Save model and trainer as of `step`; raises `MachineError`, leaving the last checkpoint intact."""
+        metadata = {"step": str(step)}
+        trainer_file = self.trainer_file(step)
+        try:
+            trainer_file.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(trainer_file.parent, error) from error
+        write_atomically(trainer_file, safetensors.torch.save(trainer, metadata))
+        write_atomically(self.model_file, safetensors.torch.save(model, metadata))
+        for older in trainer_file.parent.glob("step-*.safetensors"):
+            if older != trainer_file:
+                older.unlink(missing_ok=True)
+
+    def append_metrics(self, metrics: dict[str, float]) -> None:
+        """Add one line to the metrics; raises `MachineError` where it cannot be written."""
+        try:
+            with self.metrics_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(metrics) + "\n")
+        except OSError as error:
+            raise cannot_write(self.metrics_file, error) from error
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Read the metrics; a last line that a crash cut short is left out."""
+        if not self.metrics_file.is_file():
+            return []
+        lines = self.metrics_file.read_text(encoding="utf-8").split("\n")
+        try:
+            return [json.loads(line) for line in lines[:-1]]
+        except ValueError as error:
+            raise InputError(f"{str(self.metrics_file)!r} is damaged: {error}") from error
+
+    def cut_metrics(self, step: int) -> None:
+        """Forget metrics past `step`, which a resumed training will write again."""
+        kept = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
+        write_atomically(self.metrics_file, "".join(kept).encode())
+
+    def _read_tensors(self, path: Path) -> tuple[dict[str, Tensor], int]:
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+                return tensors, int((file.metadata() or {})["step"])
+        except FileNotFoundError:
+            raise InputError(
+                f"run {str(self.path)!r} is incomplete: {path.name} is missing; train it again"
+            ) from None
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+            raise InputError(
+                f"run {str(self.path)!r} is damaged: {path.name} cannot be read ({error})"
+            ) from error
+
+
+@contextmanager
+def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
+    """Make a run at `path`: yields a folder to fill with its first checkpoint, then moves it into place.
+
+    A run already at `path` is only replaced with `overwrite`, and only once the new one is complete on disk.
+    Raises `InputError` where something is in the way, and `MachineError` where it cannot be written.
+    """
+    if RunFolder(path).exists() and not overwrite:
+        raise InputError(
+            f"{str(path)!r} already holds a run: continue it with --resume, replace it with --overwrite, "
+            f"or choose another --savepath"
+        )
+    if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
+    building = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir()
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
+        folder = RunFolder(building)
+        stored = {"format": FORMAT, **dataclasses.asdict(config)}
+        write_atomically(folder.config_file, (json.dumps(stored, indent=2) + "\n").encode())
+        yield folder
+        _swap(building, path)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Put the folder `new` at `path`; what was there goes, last of all."""
+    old = new.with_name(new.name + ".old")
+    try:
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
+    except OSError as error:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        raise cannot_write(path, error) from error
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def find_run(run: str | Path, savepath: Path) -> RunFolder:
+    """Find a run by the path of its folder, or by its task's name under `savepath`.
+
+    Raises `InputError` where there is none.
+    """
+    for path in (Path(run), savepath / run):
+        if RunFolder(path).exists():
+            return RunFolder(path)
+    raise InputError(
+        f"no run {str(run)!r} in {str(savepath)!r}: train it with `regard train`, or give its --savepath"
+    )
