@@ -1,0 +1,67 @@
+"""Single-head attention: a worked example, a loop in float64, PyTorch's own kernel."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import Attention, record, scaled_dot_scores
+
+
+def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Attend one query and one key at a time, from the paper's equation 1."""
+    context = torch.zeros(*query.shape[:2], value.shape[-1], dtype=torch.float64)
+    for b in range(len(query)):
+        for q in range(query.shape[1]):
+            seen = [k for k in range(key.shape[1]) if mask[b, k]]
+            exps = [math.exp(float(query[b, q] @ key[b, k]) / math.sqrt(query.shape[-1])) for k in seen]
+            for each, k in zip(exps, seen, strict=True):
+                context[b, q] += each / sum(exps) * value[b, k]
+    return context
+
+
+def test_a_worked_example() -> None:
+    # The key that fits has the score 4 / √4 = 2 against 0: weights e²/(e² + 1) and 1/(e² + 1).
+    query = torch.tensor([[[2.0, 0, 0, 0]]])
+    keys = torch.tensor([[[2.0, 0, 0, 0], [0, 2, 0, 0]]])
+    values = torch.tensor([[[1.0], [0.0]]])
+    context = Attention()(query, keys, values)
+    torch.testing.assert_close(context, torch.tensor([[[math.e**2 / (math.e**2 + 1)]]]))
+
+
+def test_scores_are_scaled() -> None:
+    assert scaled_dot_scores(torch.ones(1, 9), torch.ones(1, 9)).item() == 3.0
+
+
+def test_agrees_with_loops_in_both_paths(generator: torch.Generator) -> None:
+    query, key, value = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in [(2, 3, 5), (2, 7, 5), (2, 7, 11)]
+    )
+    mask = torch.rand(2, 7, generator=generator) < 0.7
+    expected = by_loops(query, key, value, mask)
+    layer = Attention()
+    torch.testing.assert_close(layer(query, key, value, mask), expected, atol=1e-12, rtol=0)
+    with record(layer):
+        torch.testing.assert_close(layer(query, key, value, mask), expected, atol=1e-12, rtol=0)
+
+
+def test_three_dimensional_masks_hold_query_by_query(generator: torch.Generator) -> None:
+    query, key = torch.randn(2, 3, 5, generator=generator), torch.randn(2, 7, 5, generator=generator)
+    mask = torch.rand(2, 3, 7, generator=generator) < 0.7
+    expected = F.scaled_dot_product_attention(query, key, key, attn_mask=mask)
+    torch.testing.assert_close(Attention()(query, key, key, mask), expected)
+
+
+def test_nothing_to_attend_gives_a_zero_context_in_both_paths() -> None:
+    query = torch.randn(1, 3, 5, requires_grad=True)
+    key = torch.randn(1, 7, 5)
+    mask = torch.zeros(1, 7, dtype=torch.bool)
+    layer = Attention()
+    with record(layer):
+        recorded = layer(query, key, key, mask)
+    for context in (layer(query, key, key, mask), recorded):
+        assert (context == 0).all()
+        context.sum().backward()
+        assert query.grad is not None and query.grad.isfinite().all()

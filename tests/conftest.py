@@ -1,0 +1,51 @@
+"""What several rooms' tests share."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+
+# One model of a few thousand parameters gains nothing from more threads, and tests stay reproducible.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """A generator in a known state."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.Run:
+    """A run of Signal 2 with heads and positions, of a few steps; not to be changed."""
+    return regard.train(
+        "signal2",
+        hidden=8,
+        heads=2,
+        steps=12,
+        batchsize=5,
+        savepath=tmp_path_factory.mktemp("models"),
+        progress=False,
+    )
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command line in this process: returns status, standard output and standard error."""
+    from regard.cli import main
+
+    def call(*argv: str | Path) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            status = main([str(word) for word in argv])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return call

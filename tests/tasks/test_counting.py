@@ -1,0 +1,23 @@
+"""Counting."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.tasks import Counting, TaskConfig
+
+
+@given(text=st.text(alphabet=" ABCDE", min_size=1, max_size=13))
+def test_answer_is_what_a_naive_count_gives(text: str) -> None:
+    task = Counting(TaskConfig(max_len=13, vocab_size=5))
+    inputs = task.parse(text)
+    assert task.answer(inputs).tolist() == [[text.count(letter) for letter in "ABCDE"]]
+    assert task.relevance(inputs).tolist() == [[[each == letter for each in text] for letter in "ABCDE"]]
+
+
+def test_the_example_of_the_docstring() -> None:
+    assert Counting().answer(Counting().parse("AB BC")).tolist() == [[1, 2, 1]]
+
+
+def test_outputs_are_named_by_their_letters() -> None:
+    assert Counting().output_labels(torch.tensor([0])) == ["count A", "count B", "count C"]

@@ -1,0 +1,93 @@
+"""Configuration: defaults, flags, storage."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import InputError
+from regard.tasks import TASKS
+from regard.training import RunConfig, make_config
+from regard.training.config import config_from_json
+
+
+def test_each_task_has_the_defaults_of_its_document() -> None:
+    assert make_config("counting").training.steps == 2000
+    assert make_config("difference").training.steps == 1000
+    signal, signal2 = make_config("signal"), make_config("signal2")
+    assert (signal.training.steps, signal.model.enc_layers, signal.model.pos_enc) == (2000, 1, False)
+    assert (signal2.model.pos_enc, signal2.model.multihead, signal2.model.heads) == (True, True, 4)
+    for task in TASKS:
+        config = make_config(task)
+        assert (config.training.batchsize, config.model.hidden, config.size.max_len) == (100, 64, 10)
+        assert (config.size.vocab_size, config.model.self_att) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "lr"),
+    [
+        ({}, 0.05),
+        ({"enc_layers": 1}, 0.005),
+        ({"recipe": "seed"}, 0.01),
+        ({"recipe": "seed", "enc_layers": 2}, 0.001),
+        ({"lr": 0.3}, 0.3),
+        ({"lr": 1}, 1),
+    ],
+)
+def test_the_recipe_gives_the_rate_unless_it_is_given(flags: dict[str, Any], lr: float) -> None:
+    assert make_config("counting", flags).resolved().training.lr == lr
+
+
+@given(
+    steps=st.integers(1, 10**9),
+    lr=st.none() | st.floats(1e-9, 1e9),
+    vary_len=st.booleans(),
+    task=st.sampled_from(list(TASKS)),
+)
+def test_a_config_survives_storage(steps: int, lr: float | None, vary_len: bool, task: str) -> None:
+    config = make_config(task, {"steps": steps, "lr": lr, "vary_len": vary_len})
+    assert config_from_json(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"hiden": 3}, "flag 'hiden' is unknown: did you mean 'hidden'?"),
+        ({"steps": "many"}, "steps 'many' is of type str: give int"),
+        ({"steps": True}, "steps True is of type bool: give int"),
+        ({"pos_enc": 1}, "pos_enc 1 is of type int: give bool"),
+        ({"lr": "fast"}, "lr 'fast' is of type str: give None or float or int"),
+        ({"steps": 0}, "steps 0 is out of range: choose from 1 to 1000000000"),
+        ({"batchsize": 0}, "batchsize 0 is out of range: choose from 1 to 1000000"),
+        ({"seed": -1}, "seed -1 is out of range: choose from 0 to 4294967295"),
+        ({"lr": 0.0}, "lr 0.0 is out of range: a finite number above 0"),
+        ({"lr": float("nan")}, "lr nan is out of range: a finite number above 0"),
+        ({"recipe": "secret"}, "recipe 'secret' is unknown: choose regard or seed"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        make_config("counting", flags)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda stored: stored.pop("task"),
+        lambda stored: stored.update(task=3),
+        lambda stored: stored.update(extra=1),
+        lambda stored: stored["model"].pop("heads"),
+        lambda stored: stored["model"].update(wings=2),
+        lambda stored: stored["model"].update(heads="4"),
+        lambda stored: stored.update(size=[]),
+    ],
+)
+def test_a_stored_config_that_is_off_is_refused(spoil: Any) -> None:
+    stored = dataclasses.asdict(RunConfig(task="counting"))
+    spoil(stored)
+    with pytest.raises(InputError):
+        config_from_json(stored)

@@ -1,0 +1,119 @@
+"""The loop: exact resumption, reproducibility, what stops it."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.training import RunFolder, loop
+
+FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "progress": False}
+
+
+def files(run: regard.Run) -> dict[str, bytes]:
+    return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
+
+
+def test_the_same_seed_makes_the_same_run_and_another_does_not(tmp_path: Path) -> None:
+    runs = [
+        regard.train("signal2", **FLAGS, seed=seed, savepath=tmp_path / name)
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
+    assert files(runs[0]) == files(runs[1])
+    assert runs[0].metrics != runs[2].metrics
+
+
+def test_training_leaves_the_callers_random_state_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    regard.train("counting", steps=2, savepath=tmp_path, progress=False)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("recipe", ["regard", "seed"])
+@pytest.mark.parametrize("stop_at", [1, 10, 33])
+def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, stop_at: int
+) -> None:
+    flags = {**FLAGS, "recipe": recipe, "vary_len": True}
+    whole = regard.train("signal2", **flags, savepath=tmp_path / "whole")
+    steps = iter(range(1, 1000))
+    exact = loop.F.cross_entropy
+
+    def interrupting(*args: Any) -> torch.Tensor:
+        if next(steps) == stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return exact(*args)
+
+    monkeypatch.setattr(loop.F, "cross_entropy", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        regard.train("signal2", **flags, savepath=tmp_path / "parts")
+    _, step = RunFolder(tmp_path / "parts" / "signal2").read_model()
+    assert step == stop_at
+    parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
+    assert files(parts) == files(whole)
+
+
+def test_a_killed_process_goes_on_from_its_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash leaves metrics past the checkpoint, which the resumed run writes again."""
+    whole = regard.train("signal2", **FLAGS, savepath=tmp_path / "whole")
+    monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 20)
+    appended = RunFolder.append_metrics
+
+    def dying(self: RunFolder, metrics: dict[str, float]) -> None:
+        appended(self, metrics)
+        if metrics["step"] == 50:
+            raise SystemExit(137)
+
+    monkeypatch.setattr(RunFolder, "append_metrics", dying)
+    with pytest.raises(SystemExit):
+        regard.train("signal2", **FLAGS, savepath=tmp_path / "parts")
+    monkeypatch.undo()
+    folder = RunFolder(tmp_path / "parts" / "signal2")
+    assert folder.read_model()[1] == 40 and folder.read_metrics()[-1]["step"] == 50
+    parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
+    assert files(parts) == files(whole)
+
+
+def test_a_finished_run_resumes_to_itself(tmp_path: Path) -> None:
+    run = regard.train("signal2", **FLAGS, savepath=tmp_path)
+    before = files(run)
+    assert files(regard.train("signal2", resume=True, progress=False, savepath=tmp_path)) == before
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_run(tmp_path: Path) -> None:
+    with pytest.raises(regard.InputError, match=r"loss is (nan|inf) at step \d+ with lr 1e\+30: lower --lr"):
+        regard.train("signal2", **{**FLAGS, "lr": 1e30}, savepath=tmp_path)
+    kept = regard.load("signal2", savepath=tmp_path)
+    assert all(parameter.isfinite().all() for parameter in kept.model.parameters())
+
+
+def test_training_works_outside_the_main_thread(tmp_path: Path) -> None:
+    runs: list[regard.Run] = []
+    thread = threading.Thread(
+        target=lambda: runs.append(regard.train("counting", steps=2, savepath=tmp_path, progress=False))
+    )
+    thread.start()
+    thread.join()
+    assert runs[0].step == 2
+
+
+def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    regard.train("counting", steps=2, savepath=tmp_path, progress=False)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_metrics_say_what_happened(tmp_path: Path) -> None:
+    run = regard.train("counting", steps=25, savepath=tmp_path, progress=False)
+    assert [each["step"] for each in run.metrics] == [10, 20, 25]
+    assert all(each["loss"] > 0 and 0 <= each["exact_match"] <= 1 for each in run.metrics)
+    assert run.metrics[0]["loss"] > run.metrics[-1]["loss"]

@@ -1,0 +1,133 @@
+"""Runs on disk: what is missing, truncated or foreign; what is never damaged."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from regard.training import RunFolder, make_config, new_run
+
+
+@pytest.fixture
+def run(trained: regard.Run, tmp_path: Path) -> RunFolder:
+    """A copy of a run, to be damaged."""
+    return RunFolder(Path(shutil.copytree(trained.folder, tmp_path / "signal2")))
+
+
+def test_a_run_holds_what_it_says(run: RunFolder) -> None:
+    assert {each.name for each in run.path.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "model.safetensors",
+        "trainer",
+    }
+    assert [each.name for each in (run.path / "trainer").iterdir()] == ["step-12.safetensors"]
+    assert [each["step"] for each in run.read_metrics()] == [10, 12]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", None, "no run "),
+        ("config.json", b"", "is damaged: config.json is not JSON"),
+        ("config.json", b"\xff\xfe", "is damaged: config.json is not JSON"),
+        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/1'"),
+        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/1'"),
+        ("config.json", b'{"format": "regard-run/1"}', "is damaged: config needs exactly task, size, model"),
+        ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
+        ("model.safetensors", b"", "is damaged: model.safetensors cannot be read"),
+        ("model.safetensors", b"\x80\x04cposix\nsystem\n", "is damaged: model.safetensors cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    run: RunFolder, name: str, content: bytes | None, message: str
+) -> None:
+    file = run.path / name
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match=message) as raised:
+        regard.load(run.path)
+    assert "\n" not in str(raised.value) and str(run.path) in str(raised.value)
+
+
+@pytest.mark.parametrize("keep", [1, 100, 1000])
+def test_a_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
+    run.model_file.write_bytes(run.model_file.read_bytes()[:keep])
+    with pytest.raises(InputError, match="is damaged: model.safetensors cannot be read"):
+        regard.load(run.path)
+
+
+def test_a_model_of_another_shape_is_refused(run: RunFolder) -> None:
+    stored = json.loads(run.config_file.read_text())
+    stored["model"]["hidden"] = 16
+    run.config_file.write_text(json.dumps(stored))
+    with pytest.raises(InputError, match="is damaged: model and config do not fit") as raised:
+        regard.load(run.path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
+    shutil.rmtree(run.path / "trainer")
+    with pytest.raises(InputError, match="is incomplete: step-12.safetensors is missing"):
+        regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
+
+
+def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever write of the next checkpoint fails, model and trainer on disk still belong together."""
+    from regard.training import runs
+
+    written = runs.write_atomically
+    for failing in range(2):
+        calls = iter(range(10))
+
+        def write(path: Path, content: bytes, calls=calls, failing=failing) -> None:
+            if next(calls) == failing:
+                raise regard.MachineError("disk full")
+            written(path, content)
+
+        monkeypatch.setattr(runs, "write_atomically", write)
+        model, _ = run.read_model()
+        with pytest.raises(regard.MachineError):
+            run.write_checkpoint(13, model, {"generator": torch.zeros(1)})
+        _, step = run.read_model()
+        assert step == 12
+        run.read_trainer(step)
+
+
+def test_a_run_is_only_replaced_when_asked_and_only_by_a_complete_one(run: RunFolder) -> None:
+    before = {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()}
+    config = make_config("signal2")
+    with pytest.raises(InputError, match="already holds a run: continue it with --resume, replace it with"):
+        with new_run(run.path, config, overwrite=False):
+            pass
+    with pytest.raises(regard.MachineError), new_run(run.path, config, overwrite=True):
+        raise regard.MachineError("disk full while the new run was being written")
+    assert {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()} == before
+    with new_run(run.path, config, overwrite=True):
+        pass
+    assert [each.name for each in run.path.iterdir()] == ["config.json"]
+    assert list(run.path.parent.iterdir()) == [run.path]
+
+
+def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "one.jpg").touch()
+    with pytest.raises(InputError, match="exists and is not a run: choose another --savepath"):
+        with new_run(photos, make_config("counting"), overwrite=True):
+            pass
+    assert (photos / "one.jpg").exists()
+
+
+def test_metrics_that_a_crash_cut_short_are_read_up_to_there(run: RunFolder) -> None:
+    with run.metrics_file.open("a") as file:
+        file.write('{"step": 20, "lo')
+    assert [each["step"] for each in run.read_metrics()] == [10, 12]
+    run.cut_metrics(10)
+    assert [each["step"] for each in run.read_metrics()] == [10]

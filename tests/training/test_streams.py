@@ -1,0 +1,14 @@
+"""Random streams."""
+
+import torch
+
+from regard.training import generator_of
+
+
+def test_streams_and_seeds_are_apart_beyond_32_bits() -> None:
+    drawn = {
+        tuple(torch.randint(1000, (5,), generator=generator_of(seed, stream)).tolist())
+        for seed in (0, 1, 2**32 - 1)
+        for stream in ("train", "test", "sample")
+    }
+    assert len(drawn) == 9
