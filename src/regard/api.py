@@ -45,9 +45,18 @@ class TestReport:
     samples: int
     sample_len: int | None
     """Letters in each sample; None: every length from 1 to max_len, as in training with vary_len."""
+    max_len: int
     exact_match: float
     """Share of samples (0 to 1) of which all outputs are right."""
     relevance: RelevanceShare
+
+    def __str__(self) -> str:
+        lengths = f"1 to {self.max_len}" if self.sample_len is None else self.sample_len
+        heads = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads))
+        return (
+            f"Exact match: {self.exact_match:.2%} of {self.samples:,} fresh samples of {lengths} letters\n"
+            f"Attention on relevant inputs: {heads}   (uniform attention: {self.relevance.uniform:.1%})"
+        )
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,7 @@ class Run:
         return TestReport(
             samples=samples,
             sample_len=None if vary_len else sample_len or self.config.size.max_len,
+            max_len=self.config.size.max_len,
             exact_match=exact_match(self.model, batches()),
             relevance=relevance_share(self.model, self.task, batches()),
         )

@@ -8,6 +8,7 @@ from regard.errors import InputError, MachineError, RegardError
 
 USERS_TO_CHANGE = {
     errno.EACCES,
+    errno.EEXIST,
     errno.EISDIR,
     errno.ENAMETOOLONG,
     errno.ENOENT,

@@ -29,7 +29,9 @@ def test_every_step_is_uniform_over_the_vocabulary(task_class: type[Task]) -> No
     inputs = task.sample(20_000, drawn()).inputs
     for step in range(task.input_len):
         shares = torch.bincount(inputs[:, step], minlength=len(task.vocabulary)) / len(inputs)
-        torch.testing.assert_close(shares, torch.full_like(shares, 1 / len(task.vocabulary)), atol=0.02, rtol=0)
+        torch.testing.assert_close(
+            shares, torch.full_like(shares, 1 / len(task.vocabulary)), atol=0.02, rtol=0
+        )
 
 
 @each_task
@@ -40,7 +42,7 @@ def test_shapes_and_classes(task_class: type[Task]) -> None:
     assert targets.shape == (11, task.outputs)
     assert mask is None
     assert task.relevance(inputs).shape == (11, task.outputs, task.input_len)
-    assert 0 <= targets.min() and targets.max() < task.classes == 8
+    assert targets.min() >= 0 and targets.max() < task.classes == 8
     assert len(task.output_labels(inputs[0])) == task.outputs
 
 

@@ -66,9 +66,10 @@ def _plain_booleans(argv: list[str], booleans: set[str]) -> list[str]:
 
 
 def _one_line(box: str) -> str:
-    """Turn the boxed error message of the parser into one line."""
-    lines = [line.strip("│╭╮╰╯─ ") for line in box.splitlines()]
-    sections = re.split(r"\n\n+", "\n".join(lines).strip())
+    """Turn the parser's error message, sections in a box with a title, into one line without the title."""
+    lines = [line.strip("│| ") for line in box.splitlines()]
+    body = "\n".join(line for line in lines if not line.startswith(("╭", "╰", "+")))
+    sections = re.split(r"^[-─]+$", body, flags=re.MULTILINE)
     return "; ".join(" ".join(section.split()).rstrip(".") for section in sections)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, Run, TestReport, load
+from regard.api import SAVEPATH, load
 from regard.cli.parsing import parse, subject, wants_help
 from regard.inspection import check_ending
-from regard.inspection.terminal import describe, heatmap
+from regard.inspection.terminal import heatmap
 
 PROG = "regard test"
 DESCRIPTION = (
@@ -58,24 +58,13 @@ def run(argv: list[str]) -> None:
     report = run.test(
         samples=flags.samples, sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed
     )
-    sys.stdout.write(f"{summary(run, report)}\n\n{describe(attention)}\n\n")
+    steps = f"{run.step} of {run.config.training.steps} steps"
+    sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
     Console().print(heatmap(attention))
     if plot is not None:
         attention.save(plot)
         sys.stdout.write(f"Saved {plot}\n")
         _open_on_screen(plot)
-
-
-def summary(run: Run, report: TestReport) -> str:
-    """Say how right the run is, and how much of its attention is on what matters."""
-    size = run.config.size
-    lengths = f"1 to {size.max_len}" if report.sample_len is None else f"{report.sample_len}"
-    heads = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(report.relevance.heads))
-    return (
-        f"{run.folder}: {run.task.name}, {run.step} of {run.config.training.steps} steps\n"
-        f"Exact match: {report.exact_match:.2%} of {report.samples:,} fresh samples of {lengths} letters\n"
-        f"Attention on relevant inputs: {heads}   (uniform attention: {report.relevance.uniform:.1%})"
-    )
 
 
 def _named_plot(argv: list[str]) -> list[str]:

@@ -56,12 +56,13 @@ def heatmap(attention: AttentionMap) -> RenderableType:
     legend = Text("weight  ")
     for shade, colour in zip(SHADES, COLOURS, strict=True):
         legend.append(shade * 3, style=colour)
-    legend.append(f"  0 to {largest:.3f}; x: the answer depends on this input", style="dim")
-    return Group(*[_layer_table(layer, largest) for layer in layers], legend)
+    legend.append(f"  0 to {largest:.3f}    x  the answer depends on this input", style="dim")
+    tables = [part for layer in layers for part in (Text(f"{layer.title}:"), _layer_table(layer, largest))]
+    return Group(*tables, legend)
 
 
 def _layer_table(layer: LayerMap, largest: float) -> Table:
-    table = Table(title=layer.title, title_justify="left", box=None, padding=(0, 0), pad_edge=False)
+    table = Table(box=None, padding=(0, 0), pad_edge=False)
     table.add_column("")
     table.add_column("")
     for label in layer.key_labels:
@@ -75,6 +76,6 @@ def _layer_table(layer: LayerMap, largest: float) -> Table:
 
 
 def cell(weight: float, largest: float, relevant: bool) -> Text:
-    """Return the two or three characters of one weight; `x` marks a relevant input."""
-    step = min(int(weight / largest * len(SHADES)), len(SHADES) - 1) if largest > 0 else 0
+    """Return the three characters of one weight: two of its shade, and `x` for a relevant input."""
+    step = round(weight / largest * (len(SHADES) - 1))
     return Text.assemble((SHADES[step] * 2, COLOURS[step]), ("x" if relevant else " ", "dim"))

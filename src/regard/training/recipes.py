@@ -61,7 +61,7 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 RECIPES = {
     "regard": Recipe(
-        start=Initialisation(queries=0.1, positions=0.5, projections=None),
+        start=Initialisation(queries=0.1, projections=None),
         lr=0.05,
         encoder_lr=0.005,
         output_lr=5.0,
@@ -70,7 +70,7 @@ RECIPES = {
         clip=1.0,
     ),
     "seed": Recipe(
-        start=Initialisation(queries=0.0, positions=0.0, projections=0.01),
+        start=Initialisation(queries=0.0, projections=0.01),
         lr=0.01,
         encoder_lr=0.001,
         output_lr=1.0,

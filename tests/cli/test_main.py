@@ -1,0 +1,107 @@
+"""The command line from a shell."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+REGARD = [sys.executable, "-m", "regard"]
+
+
+def shell(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*REGARD, *map(str, argv)], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def test_help_names_every_command_without_loading_pytorch(tmp_path: Path) -> None:
+    code = (
+        "import sys, regard.cli; status = regard.cli.main(['--help']);"
+        "assert 'torch' not in sys.modules and 'tyro' not in sys.modules; sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in ("train", "test", "tasks"))
+
+
+def test_train_test_and_plot(tmp_path: Path) -> None:
+    trained = shell("train", "signal2", "--steps=30", "--hidden", "16", "--enc-layers=2", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert "Trained signal2 for 30 steps" in trained.stdout and "models/signal2" in trained.stdout
+    assert "step 30 of 30" in trained.stderr
+    tested = shell("test", "signal2", "--input", "BCCCBAABACCCA", "--plot", cwd=tmp_path)
+    assert tested.returncode == 0, tested.stderr
+    for part in (
+        "Exact match: ",
+        "of 10,000 fresh samples of 10 letters",
+        "Attention on relevant inputs: head 0",
+        "head 3",
+        "uniform attention: 33",
+        "Input:      'BCCCBAABACCCA'",
+        "Truth:      [2, 4, 4]",
+        "Output step 1 (count C)",
+        "Head #2 attended mainly to Input steps: [",
+        "L2-Norm of Input Positional Encoding:",
+        "Saved models/signal2/attention.png",
+    ):
+        assert part in tested.stdout, part
+    assert (tmp_path / "models/signal2/attention.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*REGARD, "train", "counting", "--steps", "1000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    metrics = tmp_path / "models/counting/metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not metrics.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == (
+        "regard: stopped and saved in models/counting; continue with `regard train counting --resume`"
+    )
+    assert "Traceback" not in err
+    refused = shell("train", "counting", "--resume", "--steps", "20", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "regard: steps 20 differs from the run's 1000000: a run goes on as it began; leave --steps out, "
+        "or train a new run\n"
+    )
+
+
+def test_sigterm_saves_too(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*REGARD, "train", "counting", "--steps", "1000000"], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    metrics = tmp_path / "models/counting/metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not metrics.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert shell("test", "counting", "--samples", "10", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX limits on the size of files")
+def test_a_disk_that_refuses_is_one_line_and_status_1(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk: the model does not fit below it."""
+    code = (
+        "import resource, signal, sys; from regard.cli import main;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000));"
+        "sys.exit(main(['train', 'counting', '--steps', '5']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("regard: cannot write ") and done.stderr.count("\n") == 1
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    line = f"{sys.executable} -m regard tasks | true"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr == ""

@@ -1,0 +1,17 @@
+"""`regard tasks`."""
+
+from collections.abc import Callable
+
+from regard.tasks import examples
+
+
+def test_lists_every_task_with_an_example(command: Callable[..., tuple[int, str, str]]) -> None:
+    status, out, _ = command("tasks")
+    assert status == 0
+    for example in examples():
+        assert example.task in out and f"'{example.input}'" in out
+
+
+def test_unknown_commands_are_refused(command: Callable[..., tuple[int, str, str]]) -> None:
+    status, _, err = command("trian")
+    assert (status, err) == (2, "regard: command 'trian' is unknown: choose train, test, tasks\n")

@@ -1,0 +1,197 @@
+"""`regard train`: flags in all their spellings, help, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regard.cli.parsing import parse
+from regard.cli.train import TrainFlags
+from regard.training import make_config
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+def flags_of(*argv: str, task: str = "signal2") -> TrainFlags:
+    config = make_config(task)
+    default = TrainFlags(size=config.size, model=config.model, training=config.training)
+    return parse(default, list(argv), prog="regard train", description="")
+
+
+@pytest.mark.parametrize(
+    ("argv", "multihead", "pos_enc", "enc_layers"),
+    [
+        ([], True, True, 1),
+        (["--multihead=False"], False, True, 1),
+        (["--no-multihead", "--no_pos_enc"], False, False, 1),
+        (["--pos_enc=true", "--enc_layers=6"], True, True, 6),
+        (["--pos-enc", "--enc-layers", "6"], True, True, 6),
+        (["--nomultihead=1"], None, None, None),
+    ],
+)
+def test_the_primers_spellings(
+    argv: list[str], multihead: bool | None, pos_enc: bool | None, enc_layers: int | None
+) -> None:
+    from regard.errors import InputError
+
+    if multihead is None:
+        with pytest.raises(InputError):
+            flags_of(*argv)
+        return
+    model = flags_of(*argv).model
+    assert (model.multihead, model.pos_enc, model.enc_layers) == (multihead, pos_enc, enc_layers)
+
+
+@pytest.mark.parametrize("task", ["TASK", "counting", "signal2"])
+def test_help_explains_every_flag_with_the_tasks_defaults(command: Command, task: str) -> None:
+    status, out, _ = command("train", *([] if task == "TASK" else [task]), "--help")
+    assert status == 0
+    text = " ".join(out.replace("│", " ").split())
+    for flag in [
+        "--steps",
+        "--batchsize",
+        "--lr",
+        "--savepath",
+        "--hidden",
+        "--max_len",
+        "--vocab_size",
+        "--enc_layers",
+        "--heads",
+        "--multihead",
+        "--pos_enc",
+        "--self_att",
+        "--recipe",
+        "--vary_len",
+        "--seed",
+        "--resume",
+        "--overwrite",
+    ]:
+        assert f"{flag} " in text or f"{flag}," in text, flag
+    heads_on = "otherwise one head without. (default: True)" in text
+    assert heads_on == (task == "signal2")
+
+
+def test_a_run_stores_its_config(command: Command, tmp_path: Path) -> None:
+    status, _, err = command(
+        "train", "counting", "--steps=3", "--vocab_size", "2", "--max-len=4", "--savepath", tmp_path
+    )
+    assert status == 0, err
+    stored = json.loads((tmp_path / "counting/config.json").read_text())
+    assert stored["size"] == {"max_len": 4, "vocab_size": 2}
+    assert stored["training"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
+
+
+def test_a_task_of_ones_own(command: Command, tmp_path: Path) -> None:
+    from tests.tasks.test_find_task import OWN_TASK
+
+    file = tmp_path / "own.py"
+    file.write_text(OWN_TASK)
+    status, out, err = command("train", file, "--steps", "3", "--savepath", tmp_path)
+    assert status == 0, err
+    status, out, err = command("test", "vowels", "--savepath", tmp_path, "--samples", "5")
+    assert status == 0, err
+    assert "vowels, 3 of 3 steps" in out
+
+
+BAD = {
+    "no task": ([], "nothing follows: name the task first, as in `regard train counting`"),
+    "flag first": (["--steps", "3"], "flag '--steps' comes first: name the task first"),
+    "unknown task": (["signals"], "task 'signals' is unknown: choose counting, difference, signal, signal2"),
+    "unknown flag": (["counting", "--stepps", "3"], "Unrecognized options: --stepps, 3; Perhaps you meant:"),
+    "no number": (["counting", "--steps", "many"], "invalid literal for int() with base 10: 'many'"),
+    "no value": (["counting", "--steps"], "Missing value for argument '--steps'"),
+    "zero": (["counting", "--steps", "0"], "steps 0 is out of range: choose from 1 to 1000000000"),
+    "heads": (["signal2", "--heads", "5"], "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
+    "recipe": (["counting", "--recipe", "my"], "invalid choice 'my' for argument '--recipe'"),
+    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a yes or no: give --pos_enc=True"),
+    "nothing to resume": (["counting", "--resume"], "train one first, or name its folder"),
+    "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
+    "nan": (["counting", "--lr", "nan"], "lr nan is out of range: a finite number above 0"),
+    "diverges": (["counting", "--lr", "1e30", "--steps", "50"], "lower --lr; the run keeps its last"),
+}
+
+
+@pytest.mark.parametrize(("argv", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_and_status_2(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, err = command("train", *argv)
+    assert status == 2
+    assert message in err, err
+    assert out == "" and err.startswith("regard: ") and err.count("\n") == 1
+    if "lower --lr" not in message:
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_cannot_be_written_is_said_before_training(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    status, _, err = command("train", "counting", "--savepath", file)
+    assert status == 2
+    assert err.startswith("regard: cannot write ") and "choose another path" in err and err.count("\n") == 1
+
+
+def test_an_existing_run_is_not_touched_unless_asked(command: Command, tmp_path: Path) -> None:
+    train = ("train", "counting", "--steps=3", "--savepath", tmp_path)
+    assert command(*train)[0] == 0
+    before = (tmp_path / "counting/model.safetensors").read_bytes()
+    status, _, err = command(*train, "--seed", "1")
+    assert status == 2 and "already holds a run: continue it with --resume, replace it with" in err
+    status, _, err = command(*train, "--resume", "--hidden", "32")
+    assert status == 2 and "hidden 32 differs from the run's 64" in err
+    assert (tmp_path / "counting/model.safetensors").read_bytes() == before
+    assert command(*train, "--seed", "1", "--overwrite")[0] == 0
+    assert (tmp_path / "counting/model.safetensors").read_bytes() != before
+
+
+FLAGS = [
+    [
+        "--steps",
+        "--batchsize",
+        "--lr",
+        "--hidden",
+        "--max_len",
+        "--vocab_size",
+        "--enc_layers",
+        "--heads",
+        "--multihead",
+        "--pos_enc",
+        "--recipe",
+        "--seed",
+        "--vary_len",
+        "--resume",
+        "--overwrite",
+        "--self-att",
+        "--savepath",
+        "-x",
+        "--",
+    ]
+]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_flags_are_read_or_refused_in_one_line(data: Any, tmp_path_factory: Any) -> None:
+    """Parsing never ends in another way than flags or one line."""
+    from regard.errors import InputError
+
+    value = st.integers(-(2**70), 2**70).map(str) | st.floats().map(str) | st.text(max_size=6)
+    argv: list[str] = []
+    for _ in range(data.draw(st.integers(0, 4))):
+        flag = data.draw(st.sampled_from(FLAGS[0]))
+        match data.draw(st.sampled_from(["alone", "=", "apart"])):
+            case "=":
+                argv.append(f"{flag}={data.draw(value)}")
+            case "apart":
+                argv += [flag, data.draw(value)]
+            case _:
+                argv.append(flag)
+    try:
+        flags_of(*argv)
+    except InputError as error:
+        assert "\n" not in str(error)

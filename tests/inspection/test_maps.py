@@ -1,0 +1,79 @@
+"""Attention maps: what they hold, and saving them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.attention import record
+
+
+def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.Run) -> None:
+    text = "BCCCBAABACCCA"
+    attention = trained.attend(text)
+    inputs = trained.task.parse(text)
+    with record(trained.model) as records:
+        logits = trained.model(inputs)
+    assert set(attention.layers) == set(records) == {"encoder.0.self_attention", "cross"}
+    for name, layer in attention.layers.items():
+        np.testing.assert_array_equal(layer.weights, records[name].weights[0].numpy())
+    assert attention.prediction == logits[0].argmax(-1).tolist()
+    assert attention.truth == [2, 4, 4]
+    assert attention.input == text
+    assert attention.cross.key_labels == list(text)
+    assert attention.cross.query_labels == ["count B", "count C", "count C"]
+    assert attention.cross.relevant is not None
+    assert np.flatnonzero(attention.cross.relevant[0]).tolist() == [0, 4, 7]
+    assert attention.layers["encoder.0.self_attention"].query_labels == list(text)
+    positions = trained.model.positions
+    assert positions is not None and attention.position_norms is not None
+    torch.testing.assert_close(torch.tensor(attention.position_norms), positions.vectors.norm(dim=1).detach())
+
+
+def test_outputs_that_attend_to_outputs_and_rest(tmp_path: Path) -> None:
+    run = regard.train("difference", self_att=True, vary_len=True, steps=2, savepath=tmp_path, progress=False)
+    attention = run.attend("A_B")
+    assert attention.cross.key_labels == ["A", "␣", "B", "rest"]
+    assert attention.cross.relevant is not None
+    assert attention.cross.relevant.tolist() == [
+        [True, False, False, False],
+        [False, False, True, False],
+        [False, False, False, False],
+        [True, False, True, False],
+    ]
+    assert attention.layers["self_attention"].key_labels == ["count A", "count B", "count C", "|A - B|"]
+    assert attention.position_norms is None
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("map.png", b"\x89PNG\r\n"),
+        ("map.svg", b"<?xml"),
+        ("map.PDF", b"%PDF"),
+        ("map.html", b"<!doctype html>"),
+    ],
+)
+def test_saves_by_its_ending_the_same_each_time(
+    trained: regard.Run, tmp_path: Path, name: str, start: bytes
+) -> None:
+    attention = trained.attend("BCCCBAABACCCA")
+    file = attention.save(tmp_path / name)
+    content = file.read_bytes()
+    assert content.startswith(start)
+    assert b"not drawn" not in content and len(content) > 2000
+    if name != "map.svg":  # matplotlib names an SVG's parts at random
+        assert attention.save(file).read_bytes() == content
+
+
+def test_another_ending_is_refused(trained: regard.Run, tmp_path: Path) -> None:
+    with pytest.raises(regard.InputError, match="has no known ending: choose one of .png, .svg, .pdf, .html"):
+        trained.attend().save(tmp_path / "map.doc")
+
+
+def test_shows_itself_in_a_notebook_and_in_print(trained: regard.Run) -> None:
+    attention = trained.attend("BCCCBAABACCCA")
+    assert attention._repr_png_().startswith(b"\x89PNG")
+    assert "Output step 2 (count C)" in str(attention)
