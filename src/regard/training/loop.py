@@ -20,8 +20,9 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.models import QueryModel
 from regard.tasks import Task
+from regard.training.adam import Adam
 from regard.training.config import RunConfig
-from regard.training.recipes import RECIPES, set_lr
+from regard.training.recipes import RECIPES
 from regard.training.runs import RunFolder
 from regard.training.streams import generator_of
 
@@ -29,6 +30,8 @@ METRICS_EVERY = 10
 """Steps between two lines of metrics, each of the batch of its step."""
 CHECKPOINT_EVERY = 500
 """Steps between two checkpoints, so that a killed process loses a few seconds."""
+MOMENTS = "adam/"
+"""Prefix of the optimizer's tensors in the trainer file."""
 
 
 @dataclass
@@ -36,26 +39,23 @@ class TrainingState:
     """All that changes while training, as of `step` finished steps."""
 
     model: QueryModel
-    optimizer: torch.optim.Optimizer
+    optimizer: Adam
     generator: torch.Generator
     step: int
 
     def trainer_tensors(self) -> dict[str, Tensor]:
         """Return optimizer and random state as named tensors."""
         tensors = {"generator": self.generator.get_state()}
-        for index, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
+        for name, moments in self.optimizer.moments.items():
+            tensors |= {f"{MOMENTS}{name}:{moment}": value for moment, value in moments.items()}
         return tensors
 
     def load_trainer_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take up what `trainer_tensors` returned."""
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, value in tensors.items():
-            if key != "generator":
-                _, index, name = key.split(".")
-                state.setdefault(int(index), {})[name] = value
+        """Take up what `trainer_tensors` returned; raises `KeyError` or `RuntimeError` where it is off."""
         self.generator.set_state(tensors["generator"])
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+        for name, moments in self.optimizer.moments.items():
+            for moment, value in moments.items():
+                value.copy_(tensors[f"{MOMENTS}{name}:{moment}"])
 
     def save(self, folder: RunFolder) -> None:
         """Write a checkpoint."""
@@ -90,7 +90,12 @@ def restore(folder: RunFolder, config: RunConfig, task: Task) -> TrainingState:
     state = start(config, task)
     parameters, state.step = folder.read_model()
     load_parameters(state.model, parameters, folder)
-    state.load_trainer_tensors(folder.read_trainer(state.step))
+    try:
+        state.load_trainer_tensors(folder.read_trainer(state.step))
+    except (KeyError, RuntimeError) as error:
+        raise InputError(
+            f"run {str(folder.path)!r} is damaged: its trainer state does not fit its config ({error})"
+        ) from error
     return state
 
 
@@ -124,7 +129,6 @@ def train_steps(
     with stopping() as stopped:
         while state.step < settings.steps:
             lr = settings.lr * recipe.schedule(state.step, settings.steps)
-            set_lr(state.optimizer, lr)
             inputs, targets, mask = task.sample(
                 settings.batchsize, state.generator, vary_len=settings.vary_len
             )
@@ -139,7 +143,7 @@ def train_steps(
             loss.backward()
             if recipe.clip is not None:
                 torch.nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
-            state.optimizer.step()
+            state.optimizer.step(lr)
             state.step += 1
 
             last = state.step == settings.steps

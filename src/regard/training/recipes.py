@@ -7,9 +7,8 @@ docs/results.md has both over 10 seeds, and says what each part of `regard` is f
 import math
 from dataclasses import dataclass
 
-import torch
-
 from regard.models import Initialisation, QueryModel, QueryModelConfig
+from regard.training.adam import Adam
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,20 +42,11 @@ class Recipe:
             return (step + 1) / rise
         return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
 
-    def optimizer(self, model: QueryModel) -> torch.optim.Optimizer:
-        """Return Adam over `model`; `set_lr` gives it its rate before each step."""
-        named = list(model.named_parameters())
-        groups = [
-            {"params": [p for name, p in named if not name.startswith("output.")], "lr_factor": 1.0},
-            {"params": [p for name, p in named if name.startswith("output.")], "lr_factor": self.output_lr},
-        ]
-        return torch.optim.Adam(groups, lr=0.0, betas=self.betas, fused=True)
-
-
-def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate, times each group's own factor."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * group["lr_factor"]
+    def optimizer(self, model: QueryModel) -> Adam:
+        """Return Adam over `model`."""
+        parameters = dict(model.named_parameters())
+        factors = {name: self.output_lr if name.startswith("output.") else 1.0 for name in parameters}
+        return Adam(parameters, betas=self.betas, lr_factors=factors)
 
 
 RECIPES = {
@@ -64,9 +54,9 @@ RECIPES = {
         start=Initialisation(queries=0.1, projections=None),
         lr=0.05,
         encoder_lr=0.005,
-        output_lr=5.0,
-        betas=(0.9, 0.98),
-        warmup=0.1,
+        output_lr=8.0,
+        betas=(0.95, 0.98),
+        warmup=0.2,
         clip=1.0,
     ),
     "seed": Recipe(

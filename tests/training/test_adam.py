@@ -1,0 +1,36 @@
+"""Adam against PyTorch's class, and by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.training.adam import Adam
+
+
+def test_moves_as_pytorchs_own_class_to_the_last_bit(generator: torch.Generator) -> None:
+    mine = {name: nn.Parameter(torch.randn(5, 3, generator=generator)) for name in ("a", "b", "c")}
+    theirs = {name: nn.Parameter(parameter.detach().clone()) for name, parameter in mine.items()}
+    optimizer = Adam(mine, betas=(0.95, 0.98), lr_factors={"a": 1.0, "b": 8.0, "c": 1.0})
+    peer = torch.optim.Adam(
+        [{"params": [theirs["a"], theirs["c"]]}, {"params": [theirs["b"]]}], betas=(0.95, 0.98), fused=True
+    )
+    for step in range(5):
+        lr = 0.01 * (step + 1)
+        peer.param_groups[0]["lr"], peer.param_groups[1]["lr"] = lr, 8 * lr
+        for name in ("a", "b") if step == 2 else ("a", "b", "c"):  # one without a gradient, once
+            gradient = torch.randn(5, 3, generator=generator)
+            mine[name].grad, theirs[name].grad = gradient.clone(), gradient.clone()
+        optimizer.step(lr)
+        peer.step()
+        for name in mine:
+            assert torch.equal(mine[name], theirs[name])
+        optimizer.zero_grad()
+        peer.zero_grad()
+        assert all(parameter.grad is None for parameter in mine.values())
+
+
+def test_the_first_step_is_the_rate_in_the_gradients_direction() -> None:
+    parameter = nn.Parameter(torch.zeros(3))
+    parameter.grad = torch.tensor([5.0, -0.1, 0.0])
+    Adam({"p": parameter}, betas=(0.9, 0.999), lr_factors={"p": 2.0}).step(0.1)
+    assert parameter.tolist() == pytest.approx([-0.2, 0.2, 0.0], abs=1e-6)
