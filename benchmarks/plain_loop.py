@@ -49,6 +49,7 @@ class PlainAttention(nn.Module):
         self.norm = nn.LayerNorm(HIDDEN)
 
     def forward(self, query: Tensor, memory: Tensor) -> Tensor:
+        """Attend from query (B, Tq, D) to memory (B, Tk, D)."""
         if self.heads:
             q = torch.matmul(query.unsqueeze(1), self.query)
             k = torch.matmul(memory.unsqueeze(1), self.key)
@@ -86,6 +87,7 @@ class PlainModel(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Return logits (B, To, classes) of one-hot inputs (B, T, letters)."""
         memory = self.embed(inputs)
         if self.encoder:
             memory = memory + self.positions

@@ -2,10 +2,10 @@
 
     python benchmarks/primer.py [--repeats 3] [--json FILE]
 
-For each task and repeat, each contestant trains in a process of its own, turn by turn, with the same seed:
-how long from the start of the process (imports included) until 99 % of 2000 fresh samples are exactly right,
-in wall and processor time, and how many steps a second. Every 50 steps both are evaluated on the same samples;
-the evaluation's own time is left out of both. Ours writes its run to disk as `regard train` does.
+For each task and repeat, each contestant trains in a process of its own, turn by turn: how long from the
+start of the process (imports included) until 99 % of 2000 fresh samples are exactly right, in wall and
+processor time, and how many steps a second. Both are evaluated every 50 steps; the evaluation's own time is
+left out of both. Ours writes its run to disk as `regard train` does.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     from regard.api import make_config, new_run, start, train_steps
     from regard.training import generator_of
 
-    class Done(Exception):
+    class DoneError(Exception):
         """Carries the measurements out of the training."""
 
     watch = Stopwatch((time.perf_counter() - began, time.process_time()))
@@ -79,14 +79,14 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         if metrics["step"] % EVERY == 0:
             found = watch.evaluate(state.model, inputs, targets)
             if found is not None or metrics["step"] == config.training.steps:
-                raise Done(found)
+                raise DoneError(found)
 
     with tempfile.TemporaryDirectory() as folder:
         with new_run(Path(folder) / task, config, overwrite=False) as building:
             state.save(building)
         try:
             train_steps(state, config, built, type(building)(Path(folder) / task), look)
-        except Done as done:
+        except DoneError as done:
             if done.args[0] is not None:
                 return done.args[0]
     return {"reached": False, "steps": watch.steps}

@@ -1,8 +1,8 @@
 """Adam (Kingma and Ba 2015, algorithm 1) over named parameters.
 
-The arithmetic is PyTorch's own fused step. Its class `torch.optim.Adam` is not used because the first one made
-in a process imports PyTorch's compiler, which takes as long as importing PyTorch itself: on the primer's tasks
-that was a quarter of the whole training. By the way, the moments get the names of their parameters.
+The arithmetic is PyTorch's own fused step. Its class `torch.optim.Adam` is not used because the first one
+made in a process imports PyTorch's compiler, which takes as long as importing PyTorch itself: a quarter of a
+whole training of Counting. It also lets the moments bear the names of their parameters.
 """
 
 from collections.abc import Mapping

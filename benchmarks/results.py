@@ -1,0 +1,294 @@
+"""Train what docs/results.md shows, over 10 seeds, and write its tables.
+
+    python benchmarks/results.py [--seeds 10] [--cache FILE]
+
+One process for each core, each with one thread. Every training is measured once and kept in the cache
+(default: docs/results.json), so that an interrupted run goes on where it stopped; delete the file to measure
+anew. Tables go between the markers `<!-- table: NAME -->` and `<!-- end -->` of docs/results.md; the text
+around them stays.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.progress import track
+
+DOCS = Path(__file__).parent.parent / "docs"
+TASKS: dict[str, dict[str, Any]] = {
+    "counting": {},
+    "difference": {"self_att": True},
+    "signal": {"pos_enc": True},
+    "signal2": {},
+}
+"""Each task with the flags that its document trains it with."""
+WITHOUT: dict[str, dict[str, Any]] = {
+    "regard": {},
+    "constant rate": {"warmup": None},
+    "no clipping": {"clip": None},
+    "output layer at the common rate": {"output_lr": 1.0},
+    "Adam's usual betas 0.9, 0.999": {"betas": (0.9, 0.999)},
+    "queries from zero": {"start": {"queries": 0.0}},
+    "projections from N(0, 0.01)": {"start": {"projections": 0.01}},
+}
+"""Recipe regard, and regard without one of its parts."""
+LENGTHS = range(1, 11)
+
+Job = tuple[str, str]
+"""A recipe's name and the flags of a training as JSON, task and seed included."""
+Results = dict[str, dict[str, Any]]
+
+
+def job(task: str, seed: int, recipe: str = "regard", **flags: Any) -> Job:
+    """Name one training."""
+    return recipe, json.dumps({"task": task, "seed": seed, **flags}, sort_keys=True)
+
+
+def jobs_of(seeds: range) -> list[Job]:
+    """Return all trainings that the tables need, the quick ones first."""
+    wanted = [
+        *(
+            job(task, seed, recipe, **flags)
+            for recipe in WITHOUT
+            for task, flags in TASKS.items()
+            for seed in seeds
+        ),
+        *(job(task, seed, vary_len=True, **flags) for task, flags in TASKS.items() for seed in seeds),
+        *(
+            job("signal", seed, r, pos_enc=pos)
+            for r in ("seed", "regard")
+            for pos in (True, False)
+            for seed in seeds
+        ),
+        *(
+            job("signal2", seed, recipe, multihead=multihead, steps=4000)
+            for recipe in ("seed", "regard")
+            for multihead in (True, False)
+            for seed in seeds
+        ),
+        *(job(task, seed, "seed", **flags) for task, flags in TASKS.items() for seed in seeds),
+        *(job("difference", seed, recipe) for recipe in ("seed", "regard") for seed in seeds),
+    ]
+    return list(dict.fromkeys(wanted))
+
+
+def measure(each: Job) -> tuple[str, dict[str, Any]]:
+    """Train one model and measure it, on the samples of its own seed."""
+    import torch
+
+    import regard
+    from regard.training import RECIPES
+
+    torch.set_num_threads(1)
+    recipe, flags = each[0], json.loads(each[1])
+    if recipe not in RECIPES:
+        changes = dict(WITHOUT[recipe])
+        if "start" in changes:
+            changes["start"] = dataclasses.replace(RECIPES["regard"].start, **changes["start"])
+        RECIPES[recipe] = dataclasses.replace(RECIPES["regard"], **changes)
+    with tempfile.TemporaryDirectory() as folder:
+        run = regard.train(flags.pop("task"), savepath=folder, recipe=recipe, progress=False, **flags)
+        report = run.test(seed=flags["seed"])
+        every = 500
+        measured = {
+            "exact_match": report.exact_match,
+            "heads": report.relevance.heads,
+            "uniform": report.relevance.uniform,
+            # The mean loss of the hundred steps before each mark: one batch alone is noisy.
+            "loss": {
+                str(mark): statistics.mean(m["loss"] for m in run.metrics if mark - 100 < m["step"] <= mark)
+                for mark in range(every, run.step + 1, every)
+            },
+            "by_length": {
+                str(n): run.test(seed=flags["seed"], samples=2000, sample_len=n).exact_match for n in LENGTHS
+            },
+            "position_norms": run.attend().position_norms,
+        }
+    return key_of(each), measured
+
+
+def key_of(each: Job) -> str:
+    """Name a training in the cache."""
+    return f"{each[0]} {each[1]}"
+
+
+def main() -> None:
+    """Measure what is not in the cache yet, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
+    parser.add_argument("--cache", type=Path, default=DOCS / "results.json", help="file of measurements")
+    args = parser.parse_args()
+    seeds = range(args.seeds)
+    results: Results = json.loads(args.cache.read_text()) if args.cache.exists() else {}
+    missing = [each for each in jobs_of(seeds) if key_of(each) not in results]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for key, measured in track(pool.map(measure, missing), total=len(missing), description="training"):
+            results[key] = measured
+            args.cache.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
+    page = DOCS / "results.md"
+    text = page.read_text()
+    for name, table in TABLES.items():
+        before, begin, rest = text.partition(f"<!-- table: {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        assert begin and end, f"docs/results.md has no place for table {name}"
+        text = before + begin + table(results, seeds) + "\n" + end + after
+    page.write_text(text)
+    print(f"Wrote {page}")
+
+
+def rows(
+    results: Results, seeds: Iterable[int], task: str, recipe: str = "regard", **flags: Any
+) -> list[dict[str, Any]]:
+    """Return the measurements of one training over all seeds."""
+    return [results[key_of(job(task, seed, recipe, **flags))] for seed in seeds]
+
+
+def markdown(head: list[str], body: list[list[str]]) -> str:
+    """Write a table, first column to the left and the others to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def percent(share: float) -> str:
+    """Write a share with two decimals."""
+    return f"{share:.2%}"
+
+
+def spread(values: list[float], form: Callable[[float], str]) -> str:
+    """Write median, least and largest."""
+    return f"{form(statistics.median(values))} ({form(min(values))} to {form(max(values))})"
+
+
+def reliability(results: Results, seeds: range) -> str:
+    """Exact match of each task at its defaults, with both recipes."""
+    body = []
+    for task, flags in {**TASKS, "difference, alone": {}}.items():
+        name = task.split(",")[0]
+        line = [f"{task} {' '.join(f'`--{flag}`' for flag in flags)}".strip()]
+        if task == "difference, alone":
+            line = ["difference"]
+        for recipe in ("regard", "seed"):
+            shares = [row["exact_match"] for row in rows(results, seeds, name, recipe, **flags)]
+            line += [
+                percent(min(shares)),
+                percent(statistics.median(shares)),
+                f"{sum(s >= 0.99 for s in shares)}",
+            ]
+        body.append(line)
+    head = ["task", "regard: least", "median", "seeds ≥ 99 %", "seed: least", "median", "seeds ≥ 99 %"]
+    return markdown(head, body)
+
+
+def losses(
+    results: Results,
+    seeds: range,
+    task: str,
+    variants: list[tuple[str, dict[str, Any], list[str]]],
+    marks: list[int],
+) -> str:
+    """Loss at some steps: published, and measured with both recipes."""
+    body = []
+    for name, flags, published in variants:
+        body.append([f"{name}, published", *published])
+        for recipe in ("seed", "regard"):
+            found = rows(results, seeds, task, recipe, **flags)
+            cells = [
+                spread([row["loss"][str(mark)] for row in found], lambda x: f"{x:.2g}") for mark in marks
+            ]
+            body.append([f"{name}, recipe {recipe}", *cells])
+    return markdown(["", *[f"{mark} steps" for mark in marks]], body)
+
+
+def signal2_losses(results: Results, seeds: range) -> str:
+    """Signal 2 with and without heads."""
+    variants = [
+        ("with heads", {"multihead": True, "steps": 4000}, ["0.618", "0.046", "0.027", "0.0018"]),
+        ("without", {"multihead": False, "steps": 4000}, ["1.43", "1.18", "1.08", "0.82"]),
+    ]
+    return losses(results, seeds, "signal2", variants, [1000, 2000, 3000, 4000])
+
+
+def signal_losses(results: Results, seeds: range) -> str:
+    """Signal with and without positions."""
+    variants = [
+        ("with positions", {"pos_enc": True}, ["1.30", "0.116", "0.051", "0.015"]),
+        ("without", {"pos_enc": False}, ["1.33", "1.23", "1.01", "0.99"]),
+    ]
+    return losses(results, seeds, "signal", variants, [500, 1000, 1500, 2000])
+
+
+def without(results: Results, seeds: range) -> str:
+    """Recipe regard without one of its parts: least and median exact match of each task."""
+    body = []
+    for recipe in WITHOUT:
+        line = [recipe if recipe == "regard" else f"…: {recipe}"]
+        for task, flags in TASKS.items():
+            shares = [row["exact_match"] for row in rows(results, seeds, task, recipe, **flags)]
+            line.append(f"{percent(min(shares))} / {percent(statistics.median(shares))}")
+        body.append(line)
+    return markdown(["recipe", *TASKS], body)
+
+
+def by_length(results: Results, seeds: range) -> str:
+    """Exact match at each length, least over the seeds, trained at one length and over all lengths."""
+    body = []
+    for task, flags in TASKS.items():
+        for name, all_flags in ((task, flags), (f"{task} `--vary_len`", {**flags, "vary_len": True})):
+            found = rows(results, seeds, task, **all_flags)
+            cells = [f"{min(row['by_length'][str(n)] for row in found):.1%}" for n in LENGTHS]
+            body.append([name, *cells])
+    return markdown(["letters", *map(str, LENGTHS)], body)
+
+
+def relevance(results: Results, seeds: range) -> str:
+    """Share of attention on relevant inputs: of the best and of the worst head of each seed."""
+    body = []
+    for task, flags in TASKS.items():
+        found = rows(results, seeds, task, **flags)
+        best, worst = ([f(row["heads"]) for row in found] for f in (max, min))
+        form = "{:.0%}".format
+        uniform = statistics.median(row["uniform"] for row in found)
+        body.append([task, f"{uniform:.0%}", spread(best, form), spread(worst, form)])
+    return markdown(["task", "uniform attention", "best head", "worst head"], body)
+
+
+def position_norms(results: Results, seeds: range) -> str:
+    """L2 norms of the learned positions: the least of the signals' and the largest of the letters'."""
+    body = []
+    for task, flags, signals in (("signal", {"pos_enc": True}, 1), ("signal2", {}, 3)):
+        for recipe in ("regard", "seed"):
+            norms = [row["position_norms"] for row in rows(results, seeds, task, recipe, **flags)]
+            ratio = [min(each[:signals]) / max(each[signals:]) for each in norms]
+            form = "{:.2f}".format
+            body.append(
+                [
+                    f"{task}, recipe {recipe}",
+                    spread([min(each[:signals]) for each in norms], form),
+                    spread([max(each[signals:]) for each in norms], form),
+                    f"{sum(r > 1 for r in ratio)} of {len(ratio)}",
+                ]
+            )
+    return markdown(
+        ["", "least norm of a signal's", "largest norm of a letter's", "seeds with all signals above"], body
+    )
+
+
+TABLES: dict[str, Callable[[Results, range], str]] = {
+    "reliability": reliability,
+    "without": without,
+    "signal2": signal2_losses,
+    "signal": signal_losses,
+    "lengths": by_length,
+    "relevance": relevance,
+    "positions": position_norms,
+}
+
+if __name__ == "__main__":
+    main()
