@@ -9,7 +9,6 @@ import string
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -58,7 +57,7 @@ class Task(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     """One line for `regard tasks`."""
-    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    defaults: ClassVar[Mapping[str, Any]] = {}
     """Flags whose default for this task differs from the general one, e.g. `{"steps": 1000}`."""
     null: ClassVar[bool] = False
     """Whether the vocabulary starts with the null character."""

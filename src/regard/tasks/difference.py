@@ -1,7 +1,5 @@
 """Difference: Counting with one output that depends on two others (the primer's task 2)."""
 
-from types import MappingProxyType
-
 import torch
 from torch import Tensor
 
@@ -18,7 +16,7 @@ class Difference(Counting):
 
     name = "difference"
     summary = "count each letter, and |count A - count B|"
-    defaults = MappingProxyType({"steps": 1000})
+    defaults = {"steps": 1000}
 
     def __init__(self, config: TaskConfig | None = None) -> None:
         super().__init__(config)

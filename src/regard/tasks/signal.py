@@ -3,8 +3,6 @@
 A signal looks like any other letter: only its position tells it apart.
 """
 
-from types import MappingProxyType
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,7 @@ class Signal(Task):
     name = "signal"
     summary = "count the letter that the first step names"
     signals = 1
-    defaults = MappingProxyType({"enc_layers": 1})
+    defaults = {"enc_layers": 1}
 
     @property
     def outputs(self) -> int:
@@ -55,4 +53,4 @@ class Signal2(Signal):
     name = "signal2"
     summary = "three signals, three counts: what several heads are for"
     signals = 3
-    defaults = MappingProxyType({"enc_layers": 1, "pos_enc": True, "multihead": True})
+    defaults = {"enc_layers": 1, "pos_enc": True, "multihead": True}
