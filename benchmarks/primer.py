@@ -63,8 +63,7 @@ class Stopwatch:
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
-    from regard.api import make_config, new_run, start, train_steps
-    from regard.training import generator_of
+    from regard.training import generator_of, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""

@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_each_dependency_is_justified() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     page = (ROOT / "docs/dependencies.md").read_text()
-    needed = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    needed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     for requirement in needed:
         name = re.split(r"[<>=]", requirement)[0]
         assert f"| {name} |" in page or f"**{name}**" in page, name
