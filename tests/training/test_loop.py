@@ -90,7 +90,9 @@ def test_a_finished_run_resumes_to_itself(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_run(tmp_path: Path) -> None:
-    with pytest.raises(regard.InputError, match=r"loss is (nan|inf) at step \d+ at a learning rate of .*: lower --lr"):
+    with pytest.raises(
+        regard.InputError, match=r"loss is (nan|inf) at step \d+, at a learning rate of .*: lower --lr"
+    ):
         regard.train("signal2", **{**FLAGS, "lr": 1e30}, savepath=tmp_path)
     kept = regard.load("signal2", savepath=tmp_path)
     assert all(parameter.isfinite().all() for parameter in kept.model.parameters())
