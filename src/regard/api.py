@@ -147,41 +147,28 @@ def train(
     `resume` continues the run that is there, exactly as if it had not stopped; `overwrite` replaces it.
     Raises `InputError` for what cannot be asked, `MachineError` where the disk refuses.
     """
-    config = make_config(task, flags)
-    folder = RunFolder(Path(savepath) / config.build_task().name)
+    config = make_config(task, flags).resolved()
+    built = config.build_task()
+    folder = RunFolder(Path(savepath) / built.name)
     if resume:
-        stored = folder.read_config()
-        changed = [name for name in flags if _flag(stored, name) != flags[name]]
-        if changed:
-            raise InputError(
-                f"{changed[0]} {flags[changed[0]]!r} differs from the run's {_flag(stored, changed[0])!r}: "
-                f"a run goes on as it began; leave the flag out, or train a new run"
-            )
-        return train_run(folder, stored, resume=True, overwrite=False, progress=progress)
-    return train_run(folder, config, resume=False, overwrite=overwrite, progress=progress)
-
-
-def train_run(folder: RunFolder, config: RunConfig, *, resume: bool, overwrite: bool, progress: bool) -> Run:
-    """Train a new run at `folder`, or with `resume` the one that is there with this config."""
-    config = config.resolved()
-    task = config.build_task()
-    if resume:
-        state = restore(folder, config, task)
+        config = _unchanged(folder.read_config(), flags)
+        built = config.build_task()
+        state = restore(folder, config, built)
         folder.cut_metrics(state.step)
     else:
-        state = start(config, task)
+        state = start(config, built)
         with new_run(folder.path, config, overwrite=overwrite) as building:
             state.save(building)
-    with progress_bar(task.name, state.step, config.training.steps, show=progress) as on_metrics:
-        train_steps(state, config, task, folder, on_metrics)
-    state.model.eval()
-    return Run(folder.path, config, task, state.model, state.step)
+    with progress_bar(built.name, state.step, config.training.steps, show=progress) as on_metrics:
+        train_steps(state, config, built, folder, on_metrics)
+    return Run(folder.path, config, built, state.model.eval(), state.step)
 
 
 def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> Run:
     """Load a run by its folder, or by its task's name under `savepath`.
 
-    Raises `InputError` where it is missing, damaged or not a run of Regard's. Nothing is unpickled.
+    Raises `InputError` where it is missing, damaged or not a run of Regard's. Nothing is unpickled; but a run
+    on a task of one's own runs the Python file of that task, so load only those whose file you know.
     """
     folder = find_run(run, Path(savepath))
     config = folder.read_config()
@@ -192,8 +179,12 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> Run:
     return Run(folder.path, config, task, model.eval(), step)
 
 
-def _flag(config: RunConfig, name: str) -> Any:
-    """Return the value of a flag in a config."""
-    return next(
-        getattr(part, name) for part in (config.size, config.model, config.training) if hasattr(part, name)
-    )
+def _unchanged(stored: RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return a stored config; raises `InputError` where a flag asks the run to be another one."""
+    for name, value in flags.items():
+        if value != stored.flags()[name]:
+            raise InputError(
+                f"{name} {value} differs from the run's {stored.flags()[name]}: a run goes on as it began; "
+                f"leave {name} out, or train a new run"
+            )
+    return stored

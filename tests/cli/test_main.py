@@ -62,13 +62,13 @@ def test_ctrl_c_saves_and_resume_goes_on(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1] == (
-        "regard: stopped and saved in models/counting; continue with `regard train counting --resume`"
+        "regard: stopped and saved in models; continue with `regard train counting --resume`"
     )
     assert "Traceback" not in err
     refused = shell("train", "counting", "--resume", "--steps", "20", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "regard: steps 20 differs from the run's 1000000: a run goes on as it began; leave --steps out, "
+        "regard: steps 20 differs from the run's 1000000: a run goes on as it began; leave steps out, "
         "or train a new run\n"
     )
 

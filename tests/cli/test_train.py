@@ -85,13 +85,14 @@ def test_a_run_stores_its_config(command: Command, tmp_path: Path) -> None:
     assert stored["training"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
 
 
-def test_a_task_of_ones_own(command: Command, tmp_path: Path) -> None:
+def test_a_task_of_ones_own(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.tasks.test_find_task import OWN_TASK
 
-    file = tmp_path / "own.py"
-    file.write_text(OWN_TASK)
-    status, out, err = command("train", file, "--steps", "3", "--savepath", tmp_path)
+    (tmp_path / "own.py").write_text(OWN_TASK)
+    monkeypatch.chdir(tmp_path)
+    status, out, err = command("train", "own.py", "--steps", "3", "--savepath", tmp_path)
     assert status == 0, err
+    monkeypatch.chdir("/")  # the run remembers where its task is
     status, out, err = command("test", "vowels", "--savepath", tmp_path, "--samples", "5")
     assert status == 0, err
     assert "vowels, 3 of 3 steps" in out

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import io
 import re
-from typing import Any, TypeVar, get_type_hints
+from typing import TypeVar, get_type_hints
 
 import tyro
 
@@ -87,8 +87,3 @@ def subject(argv: list[str], *, what: str, prog: str) -> tuple[str, list[str]]:
 def wants_help(argv: list[str]) -> bool:
     """Whether a word asks for help."""
     return any(word in ("-h", "--help") for word in argv)
-
-
-def fields_of(value: Any) -> dict[str, Any]:
-    """Return a dataclass's own fields by name, without going deeper."""
-    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}

@@ -1,15 +1,15 @@
 """`regard train TASK`: train a model on a task."""
 
+import shlex
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.api import SAVEPATH, train_run
-from regard.cli.parsing import fields_of, parse, subject, wants_help
-from regard.errors import InputError
+from regard.api import SAVEPATH, train
+from regard.cli.parsing import parse, subject, wants_help
 from regard.models import QueryModelConfig
 from regard.tasks import TASKS, TaskConfig
-from regard.training import RunConfig, RunFolder, TrainingConfig, make_config
+from regard.training import Interrupted, RunConfig, RunFolder, TrainingConfig, make_config
 
 PROG = "regard train"
 
@@ -41,30 +41,25 @@ def run(argv: list[str]) -> None:
     if wants_help(argv[:1]):
         _parse(make_config("counting"), argv, task="TASK")
     task, argv = subject(argv, what="task", prog=PROG)
-    config = make_config(task)
-    name = config.build_task().name
-    flags = _parse(config, argv, task=task)
-    folder = RunFolder(flags.run.savepath / name)
-    if flags.run.resume:
-        stored = folder.read_config()
-        _refuse_changes(stored, _parse(stored, argv, task=task))
-        config = stored
-    else:
-        config = replace(config, size=flags.size, model=flags.model, training=flags.training)
-    again = f"{PROG} {task} --resume" + (
-        f" --savepath {flags.run.savepath}" if flags.run.savepath != Path(SAVEPATH) else ""
-    )
+    base = make_config(task)
+    where = _parse(base, argv, task=task).run
+    if where.resume:
+        base = RunFolder(where.savepath / base.build_task().name).read_config()
+    flags = _parse(base, argv, task=task)
+    asked = RunConfig(task=task, size=flags.size, model=flags.model, training=flags.training).flags()
+    given = {name: value for name, value in asked.items() if value != base.flags()[name]}
     try:
-        trained = train_run(
-            folder, config, resume=flags.run.resume, overwrite=flags.run.overwrite, progress=True
+        trained = train(
+            task, savepath=where.savepath, resume=where.resume, overwrite=where.overwrite, **given
         )
-    except KeyboardInterrupt:
-        sys.stderr.write(f"regard: stopped and saved in {folder.path}; continue with `{again}`\n")
+    except Interrupted:
+        again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
+        sys.stderr.write(f"regard: stopped and saved in {where.savepath}; continue with `{again}`\n")
         sys.exit(130)
     last = trained.metrics[-1]
     sys.stdout.write(
-        f"Trained {name} for {trained.step} steps: loss {last['loss']:.4f}, "
-        f"exact match {last['exact_match']:.0%} of the last batch. The run is in {folder.path}\n"
+        f"Trained {trained.task.name} for {trained.step} steps: loss {last['loss']:.4f}, "
+        f"exact match {last['exact_match']:.0%} of the last batch. The run is in {trained.folder}\n"
     )
 
 
@@ -76,13 +71,6 @@ def _parse(config: RunConfig, argv: list[str], *, task: str) -> TrainFlags:
     return parse(default, argv, prog=f"{PROG} {task}", description=described)
 
 
-def _refuse_changes(stored: RunConfig, flags: TrainFlags) -> None:
-    """Raise `InputError` where a flag asks a resumed run to be another one."""
-    pairs = ((stored.size, flags.size), (stored.model, flags.model), (stored.training, flags.training))
-    for was, now in pairs:
-        for name, value in fields_of(now).items():
-            if value != getattr(was, name):
-                raise InputError(
-                    f"{name} {value} differs from the run's {getattr(was, name)}: a run goes on as it began; "
-                    f"leave --{name} out, or train a new run"
-                )
+def _savepath_flag(savepath: Path) -> list[str]:
+    """Return the flag that says where the runs are, nothing for the usual place."""
+    return [] if savepath == Path(SAVEPATH) else ["--savepath", str(savepath)]

@@ -6,6 +6,7 @@ The command line is generated from these classes, so the docstring under a field
 import dataclasses
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from regard.errors import InputError, check_range
@@ -49,7 +50,7 @@ class RunConfig:
     """All of a run: stored with it, so that nothing needs to be said twice."""
 
     task: str
-    """Name of the task, or path of the Python file that defines it."""
+    """Name of the task, or absolute path of the Python file that defines it."""
     size: TaskConfig = field(default_factory=TaskConfig)
     model: QueryModelConfig = field(default_factory=QueryModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -57,6 +58,11 @@ class RunConfig:
     def build_task(self) -> Task:
         """Return the task at its size."""
         return find_task(self.task)(self.size)
+
+    def flags(self) -> dict[str, Any]:
+        """Return all flags, by name."""
+        parts = (getattr(self, part) for part in CONCEPTS)
+        return {each.name: getattr(part, each.name) for part in parts for each in dataclasses.fields(part)}
 
     def resolved(self) -> "RunConfig":
         """Return the config with the recipe's own learning rate where none was given."""
@@ -81,10 +87,10 @@ def make_config(task: str, flags: dict[str, Any] | None = None) -> RunConfig:
         names = [each.name for each in dataclasses.fields(concept)]
         parts[part] = _structure(concept, {name: values.pop(name) for name in names if name in values})
     for name in values:
-        known = [each.name for concept in CONCEPTS.values() for each in dataclasses.fields(concept)]
+        known = list(RunConfig(task=task).flags())
         near = get_close_matches(name, known, n=1)
         raise InputError(f"flag {name!r} is unknown: {f'did you mean {near[0]!r}?' if near else known}")
-    return RunConfig(task=task, **parts)
+    return RunConfig(task=str(Path(task).resolve()) if task.endswith(".py") else task, **parts)
 
 
 def config_from_json(stored: Any) -> RunConfig:

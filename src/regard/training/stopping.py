@@ -7,6 +7,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while training, after the step was finished and saved."""
+
+
 @contextmanager
 def stopping() -> Iterator[list[int]]:
     """Collect the first SIGINT or SIGTERM in a list instead of dying of it; the second one acts as usual.
@@ -38,5 +42,5 @@ def stopping() -> Iterator[list[int]]:
 def stop_as_usual(number: int) -> None:
     """End as a process does that was sent this signal."""
     if number == signal.SIGINT:
-        raise KeyboardInterrupt
+        raise Interrupted
     sys.exit(128 + number)
