@@ -1,0 +1,137 @@
+"""The query model of the primer: learned queries look up what each output step needs.
+
+    memory  = encode(letters)                             B x T x D
+    states  = norm(queries + attention(queries, memory))  B x To x D
+    states  = norm(states + attention(states, states))    with `self_att`
+    logits  = states W + b                                B x To x classes
+
+The queries are the output's positional code: one learned vector for each output step. One dense layer of the
+one-hot letters gives the keys, which are the values too. Letters: B batch, T input steps, To output steps,
+D width (`hidden`).
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import EncoderLayer, LearnedPositions, MultiHeadAttention, attention_layer
+from regard.errors import InputError, check_range
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryModelConfig:
+    """The parts of a query model."""
+
+    hidden: int = 64
+    """Width of queries, keys and values."""
+    enc_layers: int = 0
+    """Encoder layers: self-attention and feed-forward over the input."""
+    multihead: bool = False
+    """Several heads in every attention layer, with projections; otherwise one head without."""
+    heads: int = 4
+    """Heads of each attention layer, where multihead is on; they divide hidden."""
+    pos_enc: bool = False
+    """Add a learned position to each input step."""
+    self_att: bool = False
+    """Let the output steps attend to one another before the last layer."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where a value is out of range."""
+        check_range("hidden", self.hidden, 1, 65_536)
+        check_range("enc_layers", self.enc_layers, 0, 100)
+        check_range("heads", self.heads, 1, 65_536)
+        if self.multihead and self.hidden % self.heads:
+            raise InputError(
+                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initialisation:
+    """Standard deviations of the normal distributions that parameters start from; None: Glorot uniform."""
+
+    queries: float
+    projections: float | None
+
+
+class QueryModel(nn.Module):
+    """Learned queries attend to encoded letters; see the module's docstring for the equations.
+
+    With `rest`, one learned vector joins the memory that the queries attend to, as key and value. A softmax
+    only ever averages: without something constant to weigh against, "A" and "AA" give the same context, and
+    sequences of unknown length cannot be counted.
+    """
+
+    def __init__(
+        self,
+        config: QueryModelConfig,
+        *,
+        letters: int,
+        input_len: int,
+        outputs: int,
+        classes: int,
+        rest: bool = False,
+    ) -> None:
+        super().__init__()
+        width, heads = config.hidden, config.heads if config.multihead else None
+        self.embedding = nn.Linear(letters, width)
+        self.one_hot: Tensor
+        self.register_buffer("one_hot", torch.eye(letters), persistent=False)
+        self.positions = LearnedPositions(input_len, width) if config.pos_enc else None
+        self.encoder = nn.ModuleList(
+            EncoderLayer(width, heads, inner_width=2 * width) for _ in range(config.enc_layers)
+        )
+        self.rest = nn.Parameter(torch.zeros(1, 1, width)) if rest else None
+        self.queries = nn.Parameter(torch.zeros(outputs, width))
+        self.cross = attention_layer(width, heads)
+        self.cross_norm = nn.LayerNorm(width)
+        self.self_attention = attention_layer(width, heads) if config.self_att else None
+        self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
+        self.output = nn.Linear(width, classes)
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""
+        memory, mask = self.encode(inputs, mask)
+        queries = self.queries.expand(len(inputs), -1, -1)
+        states = self.cross_norm(queries + self.cross(queries, memory, memory, mask))
+        if self.self_attention is not None and self.self_attention_norm is not None:
+            states = self.self_attention_norm(states + self.self_attention(states, states, states))
+        return self.output(states)
+
+    def encode(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Return the memory (B, T, D), with `rest` one step longer, and its mask."""
+        # Past the end, index -1 picks the last letter: the mask keeps it from being attended.
+        states = self.embedding(self.one_hot[inputs])
+        if self.positions is not None:
+            states = self.positions(states)
+        for layer in self.encoder:
+            states = layer(states, mask)
+        if self.rest is not None:
+            states = torch.cat([states, self.rest.expand(len(states), -1, -1)], dim=1)
+            mask = None if mask is None else F.pad(mask, (0, 1), value=True)
+        return states, mask
+
+    @torch.no_grad()
+    def initialise(self, start: Initialisation) -> None:
+        """Draw all parameters anew from the global random state; biases and positions 0, gains 1."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+        if start.projections is not None:
+            for module in self.modules():
+                if isinstance(module, MultiHeadAttention):
+                    for projection in module.children():
+                        assert isinstance(projection, nn.Linear)
+                        nn.init.normal_(projection.weight, std=start.projections)
+        for vectors in (self.queries, self.rest):
+            if vectors is not None:
+                nn.init.normal_(vectors, std=start.queries)
+        if self.positions is not None:
+            # From zero, so that a large position is one that training found a use for.
+            nn.init.zeros_(self.positions.vectors)

@@ -1,0 +1,183 @@
+"""The query model: against a plain float64 re-computation, and its exact invariants."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard.attention import record
+from regard.errors import InputError
+from regard.models import Initialisation, QueryModel, QueryModelConfig
+
+CONFIGS = {
+    "counting": QueryModelConfig(hidden=14),
+    "self_att": QueryModelConfig(hidden=14, self_att=True),
+    "signal": QueryModelConfig(hidden=14, pos_enc=True, enc_layers=2),
+    "signal2": QueryModelConfig(hidden=14, pos_enc=True, enc_layers=1, multihead=True, heads=2),
+    "all": QueryModelConfig(hidden=14, pos_enc=True, enc_layers=1, multihead=True, heads=7, self_att=True),
+}
+each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+
+
+def model_of(config: QueryModelConfig, *, rest: bool = False, seed: int = 0) -> QueryModel:
+    """A model with every parameter drawn, so that nothing is hidden by a zero."""
+    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, rest=rest)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(generator=generator)
+    return model
+
+
+def by_hand(p: dict[str, Tensor], config: QueryModelConfig, letters: list[int]) -> Tensor:
+    """Logits (To, classes) of one sequence, written out in float64 from the primer's description."""
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        variance = (centred**2).mean(-1, keepdim=True)
+        return centred / (variance + 1e-5).sqrt() * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+    def softmax(x: Tensor) -> Tensor:
+        return x.exp() / x.exp().sum(-1, keepdim=True)
+
+    def attention(query: Tensor, memory: Tensor, name: str) -> Tensor:
+        if not config.multihead:
+            return softmax(query @ memory.T / math.sqrt(config.hidden)) @ memory
+        width = config.hidden // config.heads
+        contexts = []
+        for head in range(config.heads):
+            rows = slice(head * width, (head + 1) * width)
+            q, k, v = (
+                x @ p[f"{name}.{part}.weight"][rows].T
+                for x, part in ((query, "query"), (memory, "key"), (memory, "value"))
+            )
+            contexts.append(softmax(q @ k.T / math.sqrt(width)) @ v)
+        return torch.cat(contexts, dim=-1) @ p[f"{name}.output.weight"].T
+
+    one_hot = torch.zeros(len(letters), 5, dtype=torch.float64)
+    for step, letter in enumerate(letters):
+        one_hot[step, letter] = 1
+    x = one_hot @ p["embedding.weight"].T + p["embedding.bias"]
+    if config.pos_enc:
+        x = x + p["positions.vectors"][: len(letters)]
+    for layer in range(config.enc_layers):
+        at = f"encoder.{layer}"
+        x = norm(x + attention(x, x, f"{at}.self_attention"), f"{at}.attention_norm")
+        inner = (x @ p[f"{at}.feed_forward.inner.weight"].T + p[f"{at}.feed_forward.inner.bias"]).clamp_min(0)
+        outer = inner @ p[f"{at}.feed_forward.outer.weight"].T + p[f"{at}.feed_forward.outer.bias"]
+        x = norm(x + outer, f"{at}.feed_forward_norm")
+    y = norm(p["queries"] + attention(p["queries"], x, "cross"), "cross_norm")
+    if config.self_att:
+        y = norm(y + attention(y, y, "self_attention"), "self_attention_norm")
+    return y @ p["output.weight"].T + p["output.bias"]
+
+
+@each_config
+def test_agrees_with_a_recomputation_by_hand(config: QueryModelConfig) -> None:
+    model = model_of(config).double()
+    inputs = torch.randint(5, (3, 7), generator=torch.Generator().manual_seed(1))
+    with record(model):
+        recorded = model(inputs)
+    for row, letters in enumerate(inputs.tolist()):
+        expected = by_hand(dict(model.state_dict()), config, letters)
+        torch.testing.assert_close(model(inputs)[row], expected, atol=1e-11, rtol=1e-11)
+        torch.testing.assert_close(recorded[row], expected, atol=1e-11, rtol=1e-11)
+
+
+@each_config
+@given(seed=st.integers(0, 100))
+def test_rows_of_weights_sum_to_one(config: QueryModelConfig, seed: int) -> None:
+    model = model_of(config, seed=seed)
+    with record(model) as records:
+        model(torch.randint(5, (2, 7), generator=torch.Generator().manual_seed(seed)))
+    for each in records.values():
+        torch.testing.assert_close(each.weights.sum(-1), torch.ones(each.weights.shape[:-1]))
+
+
+@pytest.mark.parametrize("enc_layers", [0, 1])
+@given(seed=st.integers(0, 100))
+def test_without_positions_identical_letters_get_identical_weights(enc_layers: int, seed: int) -> None:
+    config = QueryModelConfig(hidden=14, enc_layers=enc_layers, multihead=True, heads=2)
+    model = model_of(config, seed=seed).double()
+    inputs = torch.randint(5, (1, 9), generator=torch.Generator().manual_seed(seed))
+    with record(model) as records:
+        model(inputs)
+    weights = records["cross"].weights[0]
+    for letter in range(5):
+        same = weights[..., inputs[0] == letter]
+        torch.testing.assert_close(same, same[..., :1].expand_as(same), atol=1e-12, rtol=1e-9)
+
+
+@given(seed=st.integers(0, 100))
+def test_without_positions_a_permuted_input_permutes_the_weights(seed: int) -> None:
+    model = model_of(CONFIGS["self_att"], seed=seed).double()
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randint(5, (1, 9), generator=generator)
+    order = torch.randperm(9, generator=generator)
+    with record(model) as records:
+        logits = model(inputs)
+        weights = records["cross"].weights
+        permuted = model(inputs[:, order])
+    torch.testing.assert_close(permuted, logits)
+    torch.testing.assert_close(records["cross"].weights, weights[..., order])
+
+
+def test_positions_tell_identical_letters_apart() -> None:
+    model = model_of(CONFIGS["signal"])
+    with record(model) as records:
+        model(torch.zeros(1, 7, dtype=torch.int64))
+    assert records["cross"].weights[0, 0, 0].unique().numel() == 7
+
+
+@each_config
+@pytest.mark.parametrize("rest", [False, True], ids=["plain", "rest"])
+def test_padding_changes_nothing(config: QueryModelConfig, rest: bool) -> None:
+    model = model_of(config, rest=rest).double()
+    inputs = torch.randint(5, (1, 6), generator=torch.Generator().manual_seed(1))
+    padded = torch.cat([inputs, torch.full((1, 4), -1)], dim=1)
+    torch.testing.assert_close(model(padded, padded >= 0), model(inputs))
+
+
+def test_only_a_step_to_rest_on_tells_lengths_apart() -> None:
+    once, twice = torch.tensor([[1]]), torch.tensor([[1, 1]])
+    plain, resting = model_of(CONFIGS["counting"]), model_of(CONFIGS["counting"], rest=True)
+    torch.testing.assert_close(plain(once), plain(twice))
+    assert (resting(once) - resting(twice)).abs().max() > 0.01
+
+
+def test_initialisation_draws_what_it_says() -> None:
+    config = dataclasses.replace(CONFIGS["all"], hidden=210)
+    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, rest=True)
+    model.initialise(Initialisation(queries=0.1, projections=0.01))
+    assert model.positions is not None and model.rest is not None
+    assert math.isclose(model.queries.std().item(), 0.1, rel_tol=0.1)
+    assert not model.positions.vectors.any()
+    projections = [value for name, value in model.named_parameters() if "query.weight" in name]
+    assert len(projections) == 3
+    for weight in projections:
+        assert math.isclose(weight.std().item(), 0.01, rel_tol=0.05)
+    assert all((value == 0).all() for name, value in model.named_parameters() if name.endswith("bias"))
+    model.initialise(Initialisation(queries=0.0, projections=None))
+    assert not model.queries.any() and not model.rest.any()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden": 0}, "hidden 0 is out of range: choose from 1 to 65536"),
+        ({"enc_layers": -1}, "enc_layers -1 is out of range: choose from 0 to 100"),
+        ({"heads": 0}, "heads 0 is out of range: choose from 1 to 65536"),
+        (
+            {"heads": 5, "multihead": True},
+            "hidden 64 cannot be split into 5 heads: choose a multiple of 5",
+        ),
+    ],
+)
+def test_values_out_of_range_are_refused(values: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        QueryModelConfig(**values)  # type: ignore[arg-type]
+    assert str(raised.value) == message
