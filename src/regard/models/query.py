@@ -44,7 +44,8 @@ class QueryModelConfig:
         check_range("heads", self.heads, 1, 65_536)
         if self.multihead and self.hidden % self.heads:
             raise InputError(
-                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
+                f"hidden {self.hidden} cannot be split into {self.heads} heads: "
+                f"choose a multiple of {self.heads}"
             )
 
 
