@@ -117,9 +117,7 @@ def main() -> None:
     """Measure all and print the table."""
     began = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--repeats", type=int, default=3, help="processes per task and contestant (default: 3)"
-    )
+    parser.add_argument("--repeats", type=int, default=3, help="processes per task and contestant (default: 3)")
     parser.add_argument("--json", type=Path, help="also write the measurements here")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -151,9 +149,7 @@ def main() -> None:
         results[task] = found
         line = f"{task:12}"
         for key, width in (("steps_per_second", 7), ("steps", 9), ("wall", 8), ("cpu", 8)):
-            plain, ours = (
-                statistics.median(run.get(key, float("nan")) for run in found[name]) for name in found
-            )
+            plain, ours = (statistics.median(run.get(key, float("nan")) for run in found[name]) for name in found)
             digits = 1 if key in ("wall", "cpu") else 0
             line += f"{plain:{width}.{digits}f}{ours:{width}.{digits}f}"
             if key != "steps":

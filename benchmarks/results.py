@@ -199,9 +199,7 @@ def losses(
         body.append([f"{name}, published", *published])
         for recipe in ("seed", "regard"):
             found = rows(results, seeds, task, recipe, **flags)
-            cells = [
-                spread([row["loss"][str(mark)] for row in found], lambda x: f"{x:.2g}") for mark in marks
-            ]
+            cells = [spread([row["loss"][str(mark)] for row in found], lambda x: f"{x:.2g}") for mark in marks]
             body.append([f"{name}, recipe {recipe}", *cells])
     return markdown(["", *[f"{mark} steps" for mark in marks]], body)
 

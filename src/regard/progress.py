@@ -12,9 +12,7 @@ LINE_EVERY = 500
 
 
 @contextmanager
-def progress_bar(
-    name: str, step: int, steps: int, *, show: bool
-) -> Iterator[Callable[[dict[str, float]], None]]:
+def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Callable[[dict[str, float]], None]]:
     """Show a training that stands at `step` of `steps`; yields what to call with each line of metrics."""
     console = Console(stderr=True)
     if not show:
@@ -30,9 +28,7 @@ def progress_bar(
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=console) as progress:
-            task = progress.add_task(
-                f"train {name}", total=steps, completed=step, loss=float("nan"), exact=0.0
-            )
+            task = progress.add_task(f"train {name}", total=steps, completed=step, loss=float("nan"), exact=0.0)
             yield lambda metrics: progress.update(
                 task, completed=metrics["step"], loss=metrics["loss"], exact=metrics["exact_match"]
             )

@@ -1,32 +1,134 @@
-"""Blocks against PyTorch's own encoder layer."""
+"""Blocks against PyTorch's own layers, weights copied across."""
 
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 
-from regard.attention import EncoderLayer, MultiHeadAttention
+from regard.attention import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
+from regard.attention.blocks import Residual
+from regard.attention.multihead import KeyValues
 from tests.attention.test_multihead import peer_of
 
+each_order = pytest.mark.parametrize("pre_norm", [False, True], ids=["post-norm", "pre-norm"])
 
-def test_encoder_layer_agrees_with_pytorch(generator: torch.Generator) -> None:
-    layer = EncoderLayer(15, heads=3, inner_width=11)
-    peer = nn.TransformerEncoderLayer(15, 3, dim_feedforward=11, dropout=0.0, batch_first=True)
-    assert isinstance(layer.self_attention, MultiHeadAttention)
-    with torch.no_grad():
-        assert peer.self_attn.in_proj_bias is not None
-        peer.self_attn.in_proj_weight.copy_(peer_of(layer.self_attention, 15).in_proj_weight)
-        peer.self_attn.in_proj_bias.zero_()
-        peer.self_attn.out_proj.weight.copy_(layer.self_attention.output.weight)
-        peer.self_attn.out_proj.bias.zero_()
-        for mine, theirs in (
-            (layer.feed_forward.inner, peer.linear1),
-            (layer.feed_forward.outer, peer.linear2),
-            (layer.attention_norm, peer.norm1),
-            (layer.feed_forward_norm, peer.norm2),
-        ):
-            nn.init.normal_(mine.weight, generator=generator)
-            nn.init.normal_(mine.bias, generator=generator)
-            theirs.load_state_dict(mine.state_dict())
+
+def drawn(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw every parameter, so that no bias or gain is trivial."""
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3, generator=generator)
+
+
+def copy_attention(layer: Any, peer: nn.MultiheadAttention) -> None:
+    assert isinstance(layer, MultiHeadAttention)
+    peer.load_state_dict(peer_of(layer, 15).state_dict())
+
+
+def copy(module: nn.Module, peer: nn.Module) -> None:
+    peer.load_state_dict(module.state_dict())
+
+
+def encoder_peer(layer: EncoderLayer, pre_norm: bool) -> nn.TransformerEncoderLayer:
+    peer = nn.TransformerEncoderLayer(
+        15, 3, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=pre_norm
+    )
+    copy_attention(layer.self_attention, peer.self_attn)
+    copy(layer.attention_residual.norm, peer.norm1)
+    copy(layer.feed_forward.inner, peer.linear1)
+    copy(layer.feed_forward.outer, peer.linear2)
+    copy(layer.feed_forward_residual.norm, peer.norm2)
+    return peer.train()
+
+
+def decoder_peer(layer: DecoderLayer, pre_norm: bool) -> nn.TransformerDecoderLayer:
+    peer = nn.TransformerDecoderLayer(
+        15, 3, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=pre_norm
+    )
+    copy_attention(layer.self_attention, peer.self_attn)
+    copy_attention(layer.cross, peer.multihead_attn)
+    copy(layer.self_residual.norm, peer.norm1)
+    copy(layer.cross_residual.norm, peer.norm2)
+    copy(layer.feed_forward.inner, peer.linear1)
+    copy(layer.feed_forward.outer, peer.linear2)
+    copy(layer.feed_forward_residual.norm, peer.norm3)
+    return peer.train()
+
+
+@each_order
+def test_encoder_layer_agrees_with_pytorch(generator: torch.Generator, pre_norm: bool) -> None:
+    layer = EncoderLayer(15, heads=3, inner_width=11, pre_norm=pre_norm, bias=True)
+    drawn(layer, generator)
     states = torch.randn(2, 7, 15, generator=generator)
     mask = torch.rand(2, 7, generator=generator) < 0.7
-    expected = peer.train()(states, src_key_padding_mask=~mask)
-    torch.testing.assert_close(layer(states, mask), expected, atol=1e-5, rtol=0)
+    mine, other = states.clone().requires_grad_(), states.clone().requires_grad_()
+    found, expected = layer(mine, mask), encoder_peer(layer, pre_norm)(other, src_key_padding_mask=~mask)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    (grad,) = torch.autograd.grad(found.square().sum(), mine)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), other)
+    torch.testing.assert_close(grad, expected_grad, atol=1e-4, rtol=1e-4)
+
+
+@each_order
+def test_decoder_layer_agrees_with_pytorch(generator: torch.Generator, pre_norm: bool) -> None:
+    layer = DecoderLayer(15, heads=3, inner_width=11, pre_norm=pre_norm, bias=True)
+    drawn(layer, generator)
+    states, memory = torch.randn(2, 5, 15, generator=generator), torch.randn(2, 7, 15, generator=generator)
+    mask = torch.rand(2, 7, generator=generator) < 0.7
+    mine, other = states.clone().requires_grad_(), states.clone().requires_grad_()
+    found, _ = layer(mine, layer.cross.project(memory), mask)
+    expected = decoder_peer(layer, pre_norm)(
+        other,
+        memory,
+        tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1),
+        memory_key_padding_mask=~mask,
+    )
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    (grad,) = torch.autograd.grad(found.square().sum(), mine)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), other)
+    torch.testing.assert_close(grad, expected_grad, atol=1e-4, rtol=1e-4)
+
+
+@each_order
+def test_stacks_are_their_layers_in_turn(generator: torch.Generator, pre_norm: bool) -> None:
+    encoder = Encoder(2, 15, 3, 11, pre_norm=pre_norm)
+    decoder = Decoder(2, 15, 3, 11, pre_norm=pre_norm)
+    drawn(encoder, generator)
+    drawn(decoder, generator)
+    states, memory = torch.randn(2, 5, 15, generator=generator), torch.randn(2, 7, 15, generator=generator)
+    mask = torch.rand(2, 7, generator=generator) < 0.7
+    expected = memory
+    for layer in encoder.layers:
+        expected = layer(expected, mask)
+    torch.testing.assert_close(encoder(memory, mask), encoder.norm(expected))
+    expected = states
+    for layer in decoder.layers:
+        assert isinstance(layer, DecoderLayer)
+        expected, _ = layer(expected, layer.cross.project(memory), mask)
+    torch.testing.assert_close(decoder(states, decoder.project(memory), mask)[0], decoder.norm(expected))
+    assert isinstance(encoder.norm, nn.LayerNorm) == pre_norm
+
+
+@each_order
+@pytest.mark.parametrize("rotary", [False, True])
+def test_decoding_step_by_step_equals_teacher_forcing(
+    generator: torch.Generator, pre_norm: bool, rotary: bool
+) -> None:
+    decoder = Decoder(2, 12, 3, 11, pre_norm=pre_norm, rotary=rotary)
+    states, memory = torch.randn(2, 5, 12, generator=generator), torch.randn(2, 7, 12, generator=generator)
+    source = decoder.project(memory)
+    whole, _ = decoder(states, source)
+    past: list[KeyValues] | None = None
+    steps = []
+    for at in range(5):
+        step, past = decoder(states[:, at : at + 1], source, past=past)
+        steps.append(step)
+    torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_dropout_acts_on_what_a_layer_adds() -> None:
+    residual = Residual(3, pre_norm=True, dropout=0.5)
+    states = torch.zeros(1, 1000, 3)
+    added = residual(states, lambda each: torch.ones_like(each))
+    assert set(added.unique().tolist()) == {0.0, 2.0}
+    assert (residual.eval()(states, lambda each: torch.ones_like(each)) == 1).all()

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.attention import as_weights_mask, length_mask, masked_softmax
+from regard.attention import as_weights_mask, causal_mask, length_mask, masked_softmax
+from regard.errors import InputError
 
 
 def test_length_mask_is_true_before_the_end() -> None:
@@ -16,10 +17,45 @@ def test_length_mask_is_true_before_the_end() -> None:
     ]
 
 
+def test_causal_mask_shows_the_own_step_and_those_before() -> None:
+    assert causal_mask(3, 3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert causal_mask(2, 3).tolist() == [[True, True, False], [True, True, True]]
+    assert causal_mask(1, 3).tolist() == [[True, True, True]]
+
+
 def test_masks_broadcast_against_weights() -> None:
     weights = torch.zeros(2, 3, 5, 7)
-    for shape in [(2, 7), (2, 5, 7), (2, 1, 5, 7)]:
-        assert (weights + as_weights_mask(torch.ones(shape, dtype=torch.bool))).shape == weights.shape
+    for shape in [(2, 7), (5, 7), (2, 5, 7), (1, 5, 7), (2, 1, 7), (2, 1, 5, 7), (2, 3, 5, 7), (1, 1, 1, 7)]:
+        mask = as_weights_mask(torch.ones(shape, dtype=torch.bool), 2, 5, 7)
+        assert mask.dim() == 4 and (weights + mask).shape == weights.shape
+
+
+def test_masks_mean_what_their_dimensions_say() -> None:
+    padding = torch.tensor([[True, True, False], [True, False, False]])
+    assert as_weights_mask(padding, 2, 5, 3)[:, 0, 0].tolist() == padding.tolist()
+    causal = causal_mask(2, 3)
+    assert as_weights_mask(causal, 4, 2, 3)[0, 0].tolist() == causal.tolist()
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(3, 7, dtype=torch.bool), "mask (3, 7) does not fit weights of B 2, Tq 5, Tk 7: give (B, Tk)"),
+        (torch.ones(2, 5, 6, dtype=torch.bool), "mask (2, 5, 6) does not fit weights of B 2, Tq 5, Tk 7"),
+        (torch.ones(7, dtype=torch.bool), "mask (7,) does not fit weights"),
+        (torch.ones(2, 7), "mask is of dtype torch.float32: give torch.bool, where True may be attended"),
+    ],
+)
+def test_masks_that_do_not_fit_are_refused(mask: torch.Tensor, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        as_weights_mask(mask, 2, 5, 7)
+    assert message in str(raised.value)
+
+
+def test_a_mask_that_could_mean_two_things_is_refused() -> None:
+    with pytest.raises(InputError, match="could be .B, Tk. or .Tq, Tk., which are equal here: give it as"):
+        as_weights_mask(torch.ones(5, 7, dtype=torch.bool), 5, 5, 7)
+    as_weights_mask(torch.ones(1, 7, dtype=torch.bool), 1, 1, 7)  # the same either way
 
 
 @given(seed=st.integers(0, 10_000), shift=st.floats(-50, 50))

@@ -1,41 +1,73 @@
-"""Multi-head attention against PyTorch's own layer and by hand."""
+"""Multi-head attention against PyTorch's own layer, by hand, and against itself computed another way."""
+
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, record
+from regard.attention import SCORES, KeyValues, MultiHeadAttention, causal_mask, find_score, record
 from regard.errors import InputError
+
+PATHS = pytest.mark.parametrize("recording", [False, True], ids=["fused", "recorded"])
 
 
 def peer_of(layer: MultiHeadAttention, width: int) -> nn.MultiheadAttention:
     """PyTorch's layer with the same weights."""
-    peer = nn.MultiheadAttention(width, layer.heads, bias=False, batch_first=True)
+    bias = layer.query.bias is not None
+    peer = nn.MultiheadAttention(width, layer.heads, bias=bias, batch_first=True)
     with torch.no_grad():
-        peer.in_proj_weight.copy_(torch.cat([layer.query.weight, layer.key.weight, layer.value.weight]))
-        peer.out_proj.weight.copy_(layer.output.weight)
+        for names, parameter in (("weight", peer.in_proj_weight), ("bias", peer.in_proj_bias)):
+            if parameter is not None:
+                parts = [getattr(part, names) for part in (layer.query, layer.key, layer.value)]
+                parameter.copy_(torch.cat(parts))
+        peer.out_proj.load_state_dict(layer.output.state_dict())
     return peer
 
 
-@pytest.mark.parametrize("recording", [False, True], ids=["fused", "recorded"])
+def run(layer: MultiHeadAttention, recording: bool, *args: Any, **kwargs: Any) -> Tensor:
+    if not recording:
+        return layer(*args, **kwargs)
+    with record(layer):
+        return layer(*args, **kwargs)
+
+
+@PATHS
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
+@pytest.mark.parametrize("masked", ["padding", "by query", "causal", "none"])
 def test_agrees_with_pytorch_outputs_weights_and_gradients(
-    generator: torch.Generator, recording: bool
+    generator: torch.Generator, recording: bool, bias: bool, masked: str
 ) -> None:
-    layer = MultiHeadAttention(15, heads=3)
+    layer = MultiHeadAttention(15, heads=3, bias=bias)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.3, generator=generator)
     peer = peer_of(layer, 15)
-    query, memory = torch.randn(2, 5, 15, generator=generator), torch.randn(2, 7, 15, generator=generator)
-    mask = torch.rand(2, 7, generator=generator) < 0.7
-    mine, theirs = query.clone().requires_grad_(), query.clone().requires_grad_()
-    expected, weights = peer(theirs, memory, memory, key_padding_mask=~mask, average_attn_weights=False)
+    query, memory = torch.randn(2, 7, 15, generator=generator), torch.randn(2, 7, 15, generator=generator)
+    mask = torch.rand(2, 7, 7, generator=generator) < 0.7
+    mask[..., 0] = True
+    ours: dict[str, Any] = {"mask": None}
+    theirs: dict[str, Any] = {}
+    match masked:
+        case "padding":
+            ours["mask"], theirs["key_padding_mask"] = mask[:, 0], ~mask[:, 0]
+        case "by query":
+            ours["mask"], theirs["attn_mask"] = mask, ~mask.repeat_interleave(3, dim=0)
+        case "causal":
+            ours["causal"], theirs["attn_mask"] = True, ~causal_mask(7, 7)
+    mine, other = query.clone().requires_grad_(), query.clone().requires_grad_()
+    expected, weights = peer(other, memory, memory, average_attn_weights=False, **theirs)
     if recording:
         with record(layer) as records:
-            context = layer(mine, memory, memory, mask)
+            context = layer(mine, memory, memory, **ours)
         torch.testing.assert_close(records[""].weights, weights.detach(), atol=1e-6, rtol=0)
     else:
-        context = layer(mine, memory, memory, mask)
-    torch.testing.assert_close(context, expected, atol=1e-6, rtol=0)
+        context = layer(mine, memory, memory, **ours)
+    torch.testing.assert_close(context, expected, atol=1e-5, rtol=0)
     (grad,) = torch.autograd.grad(context.square().sum(), mine)
-    (expected_grad,) = torch.autograd.grad(expected.square().sum(), theirs)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), other)
     torch.testing.assert_close(grad, expected_grad, atol=1e-5, rtol=0)
 
 
@@ -45,22 +77,206 @@ def test_each_head_sees_its_own_slice(generator: torch.Generator) -> None:
         for projection in (layer.query, layer.key, layer.value, layer.output):
             projection.weight.copy_(torch.eye(6))
     states = torch.randn(1, 5, 6, generator=generator)
-    context = layer(states, states, states)
+    context = layer(states)
     for head in range(2):
         part = states[..., 3 * head : 3 * head + 3]
         weights = (part @ part.transpose(1, 2) / 3**0.5).softmax(-1)
         torch.testing.assert_close(context[..., 3 * head : 3 * head + 3], weights @ part)
 
 
-def test_projections_have_no_bias() -> None:
-    assert {name for name, _ in MultiHeadAttention(6, 2).named_parameters()} == {
-        "query.weight",
-        "key.weight",
-        "value.weight",
-        "output.weight",
-    }
+@PATHS
+def test_heads_times_head_width_need_not_be_the_width(generator: torch.Generator, recording: bool) -> None:
+    layer = MultiHeadAttention(11, heads=3, head_width=5, memory_width=13)
+    assert layer.output.weight.shape == (11, 15)
+    query, memory = torch.randn(2, 5, 11, generator=generator), torch.randn(2, 7, 13, generator=generator)
+    assert run(layer, recording, query, memory).shape == (2, 5, 11)
 
 
-def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(InputError, match="width 64 cannot be split into 3 heads: choose a multiple of 3"):
-        MultiHeadAttention(64, 3)
+@PATHS
+@pytest.mark.parametrize("groups", [1, 2])
+def test_groups_share_keys_and_values(generator: torch.Generator, recording: bool, groups: int) -> None:
+    layer = MultiHeadAttention(20, heads=4, groups=groups)
+    whole = MultiHeadAttention(20, heads=4)
+    with torch.no_grad():
+        for name in ("key", "value"):
+            shared = getattr(layer, name).weight.unflatten(0, (groups, 5))
+            getattr(whole, name).weight.copy_(shared.repeat_interleave(4 // groups, dim=0).flatten(0, 1))
+        whole.query.load_state_dict(layer.query.state_dict())
+        whole.output.load_state_dict(layer.output.state_dict())
+    states = torch.randn(2, 7, 20, generator=generator)
+    torch.testing.assert_close(run(layer, recording, states), whole(states))
+
+
+@PATHS
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_works_in_every_head(generator: torch.Generator, recording: bool, name: str) -> None:
+    layer = MultiHeadAttention(15, heads=3, score=find_score(name))
+    query, memory = torch.randn(2, 5, 15, generator=generator), torch.randn(2, 7, 15, generator=generator)
+    mask = torch.rand(2, 7, generator=generator) < 0.7
+    heads = []
+    for head in range(3):
+        rows = slice(5 * head, 5 * head + 5)
+        q, k, v = (
+            x @ part.weight[rows].t()
+            for x, part in ((query, layer.query), (memory, layer.key), (memory, layer.value))
+        )
+        scores = layer.score(q, layer.score.prepare(k)).masked_fill(~mask.unsqueeze(1), -1e9)
+        heads.append(scores.softmax(-1) @ v)
+    expected = layer.output(torch.cat(heads, dim=-1))
+    torch.testing.assert_close(run(layer, recording, query, memory, mask=mask), expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
+def test_step_by_step_with_a_cache_equals_all_at_once(
+    generator: torch.Generator, name: str, rotary: bool
+) -> None:
+    layer = MultiHeadAttention(24, heads=4, groups=2, rotary=rotary, score=find_score(name))
+    states = torch.randn(2, 7, 24, generator=generator)
+    whole = layer(states, causal=True)
+    past: KeyValues | None = None
+    steps = []
+    for at in (slice(0, 3), slice(3, 4), slice(4, 7)):
+        past = layer.project(states[:, at], past=past)
+        steps.append(layer.attend(states[:, at], past, causal=True))
+    torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=1e-6, rtol=1e-5)
+
+
+@given(seed=st.integers(0, 1000), at=st.integers(0, 6))
+def test_the_future_does_not_change_the_past(seed: int, at: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    layer = MultiHeadAttention(8, heads=2, rotary=True)
+    states = torch.randn(1, 7, 8, generator=generator)
+    other = states.clone()
+    other[:, at + 1 :] = torch.randn(1, 6 - at, 8, generator=generator)
+    torch.testing.assert_close(layer(other, causal=True)[:, : at + 1], layer(states, causal=True)[:, : at + 1])
+
+
+@given(seed=st.integers(0, 1000))
+def test_permuted_keys_change_nothing_and_masked_keys_do_not_exist(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    layer = MultiHeadAttention(8, heads=2).double()
+    query = torch.randn(2, 3, 8, generator=generator, dtype=torch.float64)
+    memory = torch.randn(2, 7, 8, generator=generator, dtype=torch.float64)
+    mask = torch.rand(1, 7, generator=generator).expand(2, 7) < 0.7
+    order = torch.randperm(7, generator=generator)
+    context = layer(query, memory, mask=mask)
+    torch.testing.assert_close(layer(query, memory[:, order], mask=mask[:, order]), context)
+    if mask.any():
+        torch.testing.assert_close(layer(query, memory[:, mask[0]]), context)
+    else:
+        assert not context.any()
+
+
+@PATHS
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float32, 1e-5), (torch.float64, 1e-12), (torch.bfloat16, 1e-2)],
+    ids=["float32", "float64", "bfloat16"],
+)
+def test_both_paths_agree_in_every_precision(
+    generator: torch.Generator, recording: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    layer = MultiHeadAttention(32, heads=4).to(dtype)
+    states = torch.randn(2, 7, 32, generator=generator).to(dtype)
+    exact = MultiHeadAttention(32, heads=4).double()
+    exact.load_state_dict(layer.state_dict())
+    context = run(layer, recording, states)
+    assert context.dtype == dtype
+    torch.testing.assert_close(context.double(), exact(states.double()), atol=tolerance, rtol=0)
+
+
+@PATHS
+def test_autocast(recording: bool) -> None:
+    layer = MultiHeadAttention(32, heads=4)
+    states = torch.randn(2, 7, 32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        context = run(layer, recording, states)
+    assert context.dtype == torch.bfloat16
+    torch.testing.assert_close(context.float(), layer(states), atol=2e-2, rtol=0)
+
+
+def test_double_backward_where_the_weights_are_explicit(generator: torch.Generator) -> None:
+    layer = MultiHeadAttention(4, heads=2).double()
+    states = torch.randn(1, 3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(layer, (states,))
+    with record(layer):
+        assert torch.autograd.gradcheck(layer, (states,))
+        assert torch.autograd.gradgradcheck(layer, (states,))
+
+
+def test_dropout_drops_weights_while_training_only(generator: torch.Generator) -> None:
+    layer = MultiHeadAttention(12, heads=3, dropout=0.5)
+    states = torch.randn(4, 7, 12, generator=generator)
+    with record(layer) as records:
+        torch.manual_seed(0)
+        recorded = layer(states)
+    weights = records[""].weights
+    assert 0.3 < (weights == 0).float().mean() < 0.7
+    torch.manual_seed(0)
+    torch.testing.assert_close(layer(states), recorded)  # the same draw, recorded or not
+    values = layer.value(states).unflatten(-1, (3, 4)).transpose(1, 2)
+    torch.testing.assert_close(layer.output((weights @ values).transpose(1, 2).flatten(2)), recorded)
+    layer.eval()
+    assert torch.equal(layer(states), layer(states))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_compiles_and_exports(generator: torch.Generator) -> None:
+    layer = MultiHeadAttention(16, heads=4, rotary=True).eval()
+    states = torch.randn(2, 7, 16, generator=generator)
+    plain = layer(states, causal=True)
+    compiled = torch.compile(layer)
+    torch.testing.assert_close(compiled(states, causal=True), plain)
+    with record(layer) as records:
+        torch.testing.assert_close(compiled(states, causal=True), plain)
+    assert records[""].weights.shape == (2, 4, 7, 7)
+    torch.testing.assert_close(compiled(states, causal=True), plain)
+    exported = torch.export.export(layer, (states,), {"causal": True})
+    torch.testing.assert_close(exported.module()(states, causal=True), plain)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"heads": 3}, "width 64 cannot be split into 3 heads: choose a multiple of 3, or a head_width"),
+        ({"heads": 4, "groups": 3}, "heads 4 cannot share 3 groups of keys: choose a divisor of 4"),
+    ],
+)
+def test_widths_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        MultiHeadAttention(64, **options)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "value", "message"),
+    [
+        ((2, 5), (2, 7, 8), (2, 7, 8), "are not all (B, T, D): give three dimensions each"),
+        ((2, 5, 8), (3, 7, 8), (3, 7, 8), "do not fit: expected (B, Tq, D), (B, Tk, D) and (B, Tk, Dv)"),
+        ((2, 5, 8), (2, 7, 8), (2, 6, 8), "query (2, 5, 8), key (2, 7, 8), value (2, 6, 8) do not fit"),
+        ((2, 5, 9), (2, 7, 8), (2, 7, 8), "query (2, 5, 9) does not fit: expected width 8"),
+        ((2, 5, 8), (2, 7, 9), (2, 7, 8), "key (2, 7, 9) does not fit: expected width 8"),
+    ],
+)
+def test_states_that_do_not_fit_are_refused(
+    query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        MultiHeadAttention(8, 2)(torch.zeros(query), torch.zeros(key), torch.zeros(value))
+    assert message in str(raised.value)
+
+
+def test_dtypes_that_differ_are_refused() -> None:
+    states = torch.zeros(1, 3, 8)
+    with pytest.raises(InputError, match="query, key and value are torch.float32, torch.float64, torch.float64"):
+        MultiHeadAttention(8, 2)(states, states.double())
+
+
+def test_agrees_with_the_kernel_itself(generator: torch.Generator) -> None:
+    layer = MultiHeadAttention(12, heads=3)
+    states = torch.randn(2, 7, 12, generator=generator)
+    parts = [part(states).unflatten(-1, (3, 4)).transpose(1, 2) for part in (layer.query, layer.key, layer.value)]
+    expected = layer.output(F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))
+    assert torch.equal(layer(states), expected)

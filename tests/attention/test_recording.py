@@ -1,10 +1,14 @@
 """Recording: what is kept, and that it changes nothing."""
 
+import gc
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, MultiHeadAttention, record
+from regard.attention import Attention, Decoder, MultiHeadAttention, record
+from regard.errors import InputError
 
 
 class Two(nn.Module):
@@ -38,6 +42,20 @@ def test_records_by_layer_name(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(records["second"].weights.sum(-1), torch.ones(2, 3, 5))
 
 
+def test_a_decoder_has_the_names_of_its_parts() -> None:
+    decoder = Decoder(2, 6, 2, 12)
+    model = nn.ModuleDict({"decoder": decoder.layers})
+    with record(model) as records:
+        decoder(torch.zeros(1, 3, 6), decoder.project(torch.zeros(1, 4, 6)))
+    assert list(records) == [
+        "decoder.0.self_attention",
+        "decoder.0.cross",
+        "decoder.1.self_attention",
+        "decoder.1.cross",
+    ]
+    assert records["decoder.1.cross"].weights.shape == (1, 2, 3, 4)
+
+
 def test_recording_changes_the_output_by_rounding_only(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     model = Two()
     plain = model(*inputs)
@@ -45,6 +63,81 @@ def test_recording_changes_the_output_by_rounding_only(inputs: tuple[Tensor, Ten
         recorded = model(*inputs)
     torch.testing.assert_close(recorded, plain, atol=1e-5, rtol=0)
     assert torch.equal(model(*inputs), plain)
+
+
+def test_some_layers_heads_and_rows(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+    model = Two()
+    plain = model(*inputs)
+    with record(model) as everything:
+        model(*inputs)
+    with record(model, layers=["second"], heads=[2, 0], rows=[4, 1]) as records:
+        recorded = model(*inputs)
+    assert set(records) == {"second"}
+    assert torch.equal(recorded, plain)
+    expected = everything["second"].weights[:, [2, 0]][:, :, [4, 1]]
+    torch.testing.assert_close(records["second"].weights, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.3}, {"groups": 1}, {"rotary": True}])
+@pytest.mark.parametrize("causal", [False, True])
+def test_rows_of_a_masked_layer_are_the_rows_of_the_whole(
+    generator: torch.Generator, options: dict[str, Any], causal: bool
+) -> None:
+    layer = MultiHeadAttention(12, 2, **options)
+    states = torch.randn(2, 7, 12, generator=generator)
+    mask = torch.rand(2, 7, 7, generator=generator) < 0.7
+    found = []
+    both: list[dict[str, Any]] = [{}, {"heads": [1], "rows": [0, 6, 3]}]
+    for limits in both:
+        torch.manual_seed(0)
+        with record(layer, **limits) as records:
+            layer(states, mask=mask, causal=causal)
+        found.append(records[""])
+    torch.testing.assert_close(found[1].weights, found[0].weights[:, [1]][:, :, [0, 6, 3]], atol=1e-6, rtol=0)
+    allowed, rows = found[0].mask, found[1].mask
+    assert allowed is not None and rows is not None
+    whole = allowed.expand(2, 2, 7, 7)[:, [1]][:, :, [0, 6, 3]]
+    assert torch.equal(rows.expand(whole.shape), whole)
+
+
+def test_labels_travel_with_the_records(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+    model = Two()
+    with record(model, rows=[3, 0], query_labels=list("abcde"), key_labels=list("ABCDEFG")) as records:
+        model(*inputs)
+    assert records["first"].query_labels == ["d", "a"]
+    assert records["first"].key_labels == list("ABCDEFG")
+
+
+def test_a_layer_head_or_row_that_is_not_there_is_refused(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+    model = Two()
+    with pytest.raises(InputError, match="layer 'third' is not in the model: choose first, second"):
+        with record(model, layers=["third"]):
+            pass
+    with pytest.raises(InputError, match="heads 3 is out of range: choose from 0 to 2"):
+        with record(model, layers=["second"], heads=[3]):
+            model(*inputs)
+    with pytest.raises(InputError, match="rows 5 is out of range: choose from 0 to 4"):
+        with record(model, rows=[5]):
+            model(*inputs)
+    model(*inputs)
+
+
+def test_gradients_flow_while_recording(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+    model = Two()
+    grads = []
+    ways: list[dict[str, Any] | None] = [None, {}, {"rows": [0]}]
+    for limits in ways:
+        model.zero_grad()
+        if limits is None:
+            model(*inputs).square().sum().backward()
+        else:
+            with record(model, **limits) as records:
+                model(*inputs).square().sum().backward()
+            assert not any(each.weights.requires_grad for each in records.values())
+        assert model.second.query.weight.grad is not None
+        grads.append(model.second.query.weight.grad.clone())
+    torch.testing.assert_close(grads[1], grads[0], atol=1e-5, rtol=1e-4)
+    assert torch.equal(grads[2], grads[0])
 
 
 def test_nothing_is_kept_outside_even_after_an_error(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -64,3 +157,19 @@ def test_recordings_nest(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
         assert set(outer) == {"first"}
         model(*inputs)
         assert set(outer) == {"first", "second"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+def test_rows_of_a_long_input_stay_small(causal: bool) -> None:
+    """No `T x T` matrix: one of 32,768 steps would take 4 GiB a head."""
+    resource = pytest.importorskip("resource")
+    layer = MultiHeadAttention(64, 4)
+    states = torch.randn(1, 32_768, 64)
+    gc.collect()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with torch.no_grad(), record(layer, rows=[0, 17, 32_767]) as records:
+        layer(states, causal=causal)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert records[""].weights.shape == (1, 4, 3, 32_768)
+    assert grown < 400, f"{grown:.0f} MiB"

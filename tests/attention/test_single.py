@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import Attention, record, scaled_dot_scores
+from regard.attention import Attention, record
 
 
 def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -28,10 +28,6 @@ def test_a_worked_example() -> None:
     values = torch.tensor([[[1.0], [0.0]]])
     context = Attention()(query, keys, values)
     torch.testing.assert_close(context, torch.tensor([[[math.e**2 / (math.e**2 + 1)]]]))
-
-
-def test_scores_are_scaled() -> None:
-    assert scaled_dot_scores(torch.ones(1, 9), torch.ones(1, 9)).item() == 3.0
 
 
 def test_agrees_with_loops_in_both_paths(generator: torch.Generator) -> None:

@@ -25,9 +25,7 @@ def test_counts_over_all_batches() -> None:
 
     model = Half(QueryModelConfig(), letters=4, input_len=10, outputs=3, classes=11)
     task = Counting()
-    inputs = torch.cat(
-        [batch.inputs for batch in fresh_batches(task, 2500, torch.Generator().manual_seed(0))]
-    )
+    inputs = torch.cat([batch.inputs for batch in fresh_batches(task, 2500, torch.Generator().manual_seed(0))])
     assert len(inputs) == 2500
     share = exact_match(model, fresh_batches(task, 2500, torch.Generator().manual_seed(0)))
     assert share == (inputs[:, 0] == 0).double().mean().item()

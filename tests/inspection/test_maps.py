@@ -29,7 +29,7 @@ def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.Ru
     assert attention.layers["encoder.0.self_attention"].query_labels == list(text)
     positions = trained.model.positions
     assert positions is not None and attention.position_norms is not None
-    torch.testing.assert_close(torch.tensor(attention.position_norms), positions.vectors.norm(dim=1).detach())
+    torch.testing.assert_close(torch.tensor(attention.position_norms), positions.weight.norm(dim=1).detach())
 
 
 def test_outputs_that_attend_to_outputs_and_rest(tmp_path: Path) -> None:

@@ -63,13 +63,13 @@ def by_hand(p: dict[str, Tensor], config: QueryModelConfig, letters: list[int]) 
         one_hot[step, letter] = 1
     x = one_hot @ p["embedding.weight"].T + p["embedding.bias"]
     if config.pos_enc:
-        x = x + p["positions.vectors"][: len(letters)]
+        x = x + p["positions.weight"][: len(letters)]
     for layer in range(config.enc_layers):
         at = f"encoder.{layer}"
-        x = norm(x + attention(x, x, f"{at}.self_attention"), f"{at}.attention_norm")
+        x = norm(x + attention(x, x, f"{at}.self_attention"), f"{at}.attention_residual.norm")
         inner = (x @ p[f"{at}.feed_forward.inner.weight"].T + p[f"{at}.feed_forward.inner.bias"]).clamp_min(0)
         outer = inner @ p[f"{at}.feed_forward.outer.weight"].T + p[f"{at}.feed_forward.outer.bias"]
-        x = norm(x + outer, f"{at}.feed_forward_norm")
+        x = norm(x + outer, f"{at}.feed_forward_residual.norm")
     y = norm(p["queries"] + attention(p["queries"], x, "cross"), "cross_norm")
     if config.self_att:
         y = norm(y + attention(y, y, "self_attention"), "self_attention_norm")
@@ -155,7 +155,7 @@ def test_initialisation_draws_what_it_says() -> None:
     model.initialise(Initialisation(queries=0.1, projections=0.01))
     assert model.positions is not None and model.rest is not None
     assert math.isclose(model.queries.std().item(), 0.1, rel_tol=0.1)
-    assert not model.positions.vectors.any()
+    assert not model.positions.weight.any()
     projections = [value for name, value in model.named_parameters() if "query.weight" in name]
     assert len(projections) == 3
     for weight in projections:

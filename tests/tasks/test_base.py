@@ -29,9 +29,7 @@ def test_every_step_is_uniform_over_the_vocabulary(task_class: type[Task]) -> No
     inputs = task.sample(20_000, drawn()).inputs
     for step in range(task.input_len):
         shares = torch.bincount(inputs[:, step], minlength=len(task.vocabulary)) / len(inputs)
-        torch.testing.assert_close(
-            shares, torch.full_like(shares, 1 / len(task.vocabulary)), atol=0.02, rtol=0
-        )
+        torch.testing.assert_close(shares, torch.full_like(shares, 1 / len(task.vocabulary)), atol=0.02, rtol=0)
 
 
 @each_task

@@ -1,24 +1,49 @@
-"""Attention: masks, single- and multi-head attention, positions, blocks, recording."""
+"""Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
 
-from regard.attention.blocks import EncoderLayer, FeedForward, attention_layer
-from regard.attention.masks import as_weights_mask, length_mask, masked_softmax
-from regard.attention.multihead import MultiHeadAttention
-from regard.attention.positions import LearnedPositions
+from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
+from regard.attention.masks import as_weights_mask, causal_mask, length_mask, masked_softmax
+from regard.attention.multihead import KeyValues, MultiHeadAttention
+from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
 from regard.attention.recording import Record, Recordable, record
-from regard.attention.single import Attention, scaled_dot_scores
+from regard.attention.scores import (
+    SCORES,
+    Additive,
+    Concat,
+    Dot,
+    General,
+    ScaledDot,
+    Score,
+    find_score,
+)
+from regard.attention.single import Attention
 
 __all__ = [
+    "SCORES",
+    "Additive",
     "Attention",
+    "Concat",
+    "Concatenated",
+    "Decoder",
+    "DecoderLayer",
+    "Dot",
+    "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "General",
+    "KeyValues",
     "LearnedPositions",
     "MultiHeadAttention",
     "Record",
     "Recordable",
+    "Rotary",
+    "ScaledDot",
+    "Score",
+    "Sinusoidal",
     "as_weights_mask",
     "attention_layer",
+    "causal_mask",
+    "find_score",
     "length_mask",
     "masked_softmax",
     "record",
-    "scaled_dot_scores",
 ]

@@ -1,12 +1,17 @@
 """Blocks that wrap attention: residual, normalisation, feed-forward (Vaswani et al. 2017, figure 1).
 
-Normalisation comes after each residual sum, as in the paper: `norm(x + layer(x))`.
+Normalisation comes after each residual sum, `norm(x + layer(x))`, as in the paper, or with `pre_norm` before
+the layer, `x + layer(norm(x))`, which trains deep stacks without warm-up (Xiong et al. 2020); then the stack
+ends in a normalisation of its own. Dropout acts on what each layer adds.
 """
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.single import Attention
 
 
@@ -23,22 +28,149 @@ class FeedForward(nn.Module):
         return self.outer(F.relu(self.inner(states)))
 
 
-def attention_layer(width: int, heads: int | None) -> Attention | MultiHeadAttention:
+class Residual(nn.Module):
+    """What surrounds every layer of a block: sum, normalisation and dropout."""
+
+    def __init__(self, width: int, *, pre_norm: bool = False, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = pre_norm
+
+    def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return states (B, T, D) with what `layer` makes of them added."""
+        if self.pre_norm:
+            return states + self.dropout(layer(self.norm(states)))
+        return self.norm(states + self.dropout(layer(states)))
+
+
+def attention_layer(width: int, heads: int | None, **options: Any) -> Attention | MultiHeadAttention:
     """Return the attention layer with `heads` heads, or the single-head one without projections for None."""
-    return Attention() if heads is None else MultiHeadAttention(width, heads)
+    return Attention() if heads is None else MultiHeadAttention(width, heads, **options)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each with residual and normalisation (section 3.1)."""
+    """Self-attention and feed-forward, each in a residual (section 3.1).
 
-    def __init__(self, width: int, heads: int | None, inner_width: int) -> None:
+    `heads` None is single-head attention without projections. `options` go to `MultiHeadAttention`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int | None,
+        inner_width: int,
+        *,
+        pre_norm: bool = False,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> None:
         super().__init__()
-        self.self_attention = attention_layer(width, heads)
-        self.attention_norm = nn.LayerNorm(width)
+        self.self_attention = attention_layer(width, heads, **options)
+        self.attention_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
         self.feed_forward = FeedForward(width, inner_width)
-        self.feed_forward_norm = nn.LayerNorm(width)
+        self.feed_forward_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
+
+    def forward(self, states: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        """Return states (B, T, D) for states (B, T, D); `mask` as in `MultiHeadAttention`."""
+        states = self.attention_residual(
+            states, lambda each: self.self_attention(each, each, each, mask, causal=causal)
+        )
+        return self.feed_forward_residual(states, self.feed_forward)
+
+
+class Encoder(nn.Module):
+    """A stack of `layers` encoder layers; `options` go to each."""
+
+    def __init__(
+        self, layers: int, width: int, heads: int, inner_width: int, *, pre_norm: bool = False, **options: Any
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            EncoderLayer(width, heads, inner_width, pre_norm=pre_norm, **options) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width) if pre_norm else nn.Identity()
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return states (B, T, D) for states (B, T, D); `mask` (B, T) or (B, T, T)."""
-        states = self.attention_norm(states + self.self_attention(states, states, states, mask))
-        return self.feed_forward_norm(states + self.feed_forward(states))
+        """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
+        for layer in self.layers:
+            states = layer(states, mask)
+        return self.norm(states)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the memory, feed-forward, each in a residual (section 3.1)."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner_width: int,
+        *,
+        pre_norm: bool = False,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(width, heads, **options)
+        self.self_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
+        # Positions of the target mean nothing in the source: no rotation between the two.
+        self.cross = MultiHeadAttention(width, heads, **{**options, "rotary": False})
+        self.cross_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
+        self.feed_forward = FeedForward(width, inner_width)
+        self.feed_forward_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
+
+    def forward(
+        self,
+        states: Tensor,
+        memory: KeyValues,
+        memory_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        past: KeyValues | None = None,
+    ) -> tuple[Tensor, KeyValues]:
+        """Return states (B, T, D), and the keys and values of all steps so far, for the next call's `past`.
+
+        `memory` is what `cross.project` made of the encoder's output, once. Without `past`, `states` are all
+        steps (teacher forcing); with it, those that follow. `mask` as in `MultiHeadAttention`, over all steps.
+        """
+        seen: list[KeyValues] = []
+
+        def look_back(each: Tensor) -> Tensor:
+            seen.append(self.self_attention.project(each, past=past))
+            return self.self_attention.attend(each, seen[0], mask, causal=True)
+
+        states = self.self_residual(states, look_back)
+        states = self.cross_residual(states, lambda each: self.cross.attend(each, memory, memory_mask))
+        return self.feed_forward_residual(states, self.feed_forward), seen[0]
+
+
+class Decoder(nn.Module):
+    """A stack of `layers` decoder layers; `options` go to each."""
+
+    def __init__(
+        self, layers: int, width: int, heads: int, inner_width: int, *, pre_norm: bool = False, **options: Any
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            DecoderLayer(width, heads, inner_width, pre_norm=pre_norm, **options) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width) if pre_norm else nn.Identity()
+
+    def project(self, memory: Tensor) -> list[KeyValues]:
+        """Return each layer's keys and values of the encoder's output (B, Tk, D), computed once per source."""
+        return [layer.cross.project(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
+
+    def forward(
+        self,
+        states: Tensor,
+        memory: Sequence[KeyValues],
+        memory_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        past: Sequence[KeyValues | None] | None = None,
+    ) -> tuple[Tensor, list[KeyValues]]:
+        """Return states (B, T, D) and each layer's keys and values so far, as in `DecoderLayer`."""
+        seen = []
+        for layer, source, before in zip(self.layers, memory, past or [None] * len(self.layers), strict=True):
+            states, now = layer(states, source, memory_mask, mask, before)
+            seen.append(now)
+        return self.norm(states), seen

@@ -7,24 +7,49 @@ Letters: B batch, H heads, T time (Tq of queries, Tk of keys).
 import torch
 from torch import Tensor
 
+from regard.errors import InputError
+
 
 def length_mask(lengths: Tensor, time: int) -> Tensor:
     """Return the padding mask of sequences with `lengths` (B,), in steps: (B, time), True before the end."""
     return torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)
 
 
-def as_weights_mask(mask: Tensor) -> Tensor:
-    """Give a mask the shape of weights (B, H, Tq, Tk), so that it broadcasts against them.
+def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+    """Return the mask (queries, keys) that hides the future: each query sees its own key and those before.
 
-    Accepts (B, Tk) or (B, Tq, Tk); a mask with four dimensions passes unchanged.
+    The queries are the last steps of the keys, so that one new step may see all that a cache holds.
     """
-    match mask.dim():
-        case 2:
-            return mask[:, None, None, :]
-        case 3:
-            return mask[:, None, :, :]
-        case _:
-            return mask
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
+    """Give a mask the dimensions of weights (B, H, Tq, Tk), of size 1 where it holds for all.
+
+    Accepts (B, Tk), (Tq, Tk), (B, Tq, Tk) and (B, H, Tq, Tk), with 1 for B, H or Tq where it holds for all.
+    Raises `InputError` for another shape, for a mask that is not boolean, and for a mask of two dimensions
+    where B and Tq are equal: it could mean either.
+    """
+    if mask.dtype != torch.bool:
+        raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")
+    shape, rest = tuple(mask.shape), mask.dim() - 1
+    by_batch, by_query = shape == (batch, keys), shape == (queries, keys)
+    if by_batch and by_query and batch > 1:
+        raise InputError(
+            f"mask {shape} could be (B, Tk) or (Tq, Tk), which are equal here: "
+            f"give it as {(batch, 1, keys)} or {(1, queries, keys)}"
+        )
+    if by_batch:
+        return mask[:, None, None, :]
+    if by_query:
+        return mask[None, None]
+    fits = rest in (2, 3) and shape[-1] == keys and shape[-2] in (1, queries) and shape[0] in (1, batch)
+    if not fits:
+        raise InputError(
+            f"mask {shape} does not fit weights of B {batch}, Tq {queries}, Tk {keys}: "
+            f"give (B, Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk)"
+        )
+    return mask.unsqueeze(1) if rest == 2 else mask
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -3,44 +3,137 @@
     head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
 
-Each head is `width / heads` wide, and the projections have no bias.
+Departures, each off unless asked for: a bias in the projections, heads of another width than `width / heads`,
+fewer heads of keys and values than of queries (grouped queries, Ainslie et al. 2023), another score, rotary
+positions.
 """
 
+from typing import NamedTuple
+
+import torch
 from torch import Tensor, nn
 
 from regard.attention.masks import as_weights_mask
+from regard.attention.positions import Rotary
 from regard.attention.recording import Recordable
-from regard.attention.single import attend
+from regard.attention.scores import ScaledDot, Score
+from regard.attention.single import attend, check_states
 from regard.errors import InputError
 
 
-class MultiHeadAttention(Recordable):
-    """`heads` scaled dot-product attentions side by side, over inputs of `width`.
+class KeyValues(NamedTuple):
+    """Projected keys and values of a source, or of the steps decoded so far: compute once, attend often."""
 
-    Raises `InputError` where `heads` does not divide `width`.
+    keys: Tensor
+    """(B, G, Tk, any): projected, turned by their positions, prepared by the score."""
+    values: Tensor
+    """(B, G, Tk, d)."""
+
+
+class MultiHeadAttention(Recordable):
+    """`heads` attentions side by side, over queries of `width`.
+
+    `head_width`: width of each head (default `width / heads`). `groups`: heads of keys and values, each shared
+    by `heads / groups` heads of queries (default `heads`). `memory_width`: width of keys and values (default
+    `width`). `score`: a class of `regard.attention.scores`, used alike in every head. `rotary`: turn queries and
+    keys by their positions. Raises `InputError` where these do not fit.
     """
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        head_width: int | None = None,
+        groups: int | None = None,
+        memory_width: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+        score: type[Score] = ScaledDot,
+        rotary: bool = False,
+    ) -> None:
         super().__init__()
-        if width % heads:
+        if head_width is None and width % heads:
             raise InputError(
-                f"width {width} cannot be split into {heads} heads: choose a multiple of {heads}"
+                f"width {width} cannot be split into {heads} heads: choose a multiple of {heads}, or a head_width"
             )
-        self.heads = heads
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, width, bias=False)
-        self.value = nn.Linear(width, width, bias=False)
-        self.output = nn.Linear(width, width, bias=False)
+        self.heads, self.groups = heads, heads if groups is None else groups
+        if heads % self.groups:
+            raise InputError(
+                f"heads {heads} cannot share {self.groups} groups of keys: choose a divisor of {heads}"
+            )
+        self.head_width = width // heads if head_width is None else head_width
+        memory_width = width if memory_width is None else memory_width
+        self.query = nn.Linear(width, heads * self.head_width, bias=bias)
+        self.key = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
+        self.value = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
+        self.output = nn.Linear(heads * self.head_width, width, bias=bias)
+        self.score = score(self.head_width)
+        self.rotary = Rotary(self.head_width) if rotary else None
+        self.dropout = dropout
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, D).
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
+    ) -> Tensor:
+        """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, Dm).
 
-        `mask`: (B, Tk) or (B, Tq, Tk), True = may be attended; it holds for every head.
+        Without `key`, the queries attend to themselves; without `value`, the keys are the values. `mask`:
+        (B, Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True = may be attended. `causal` hides the future.
+        Raises `InputError` where shapes do not fit.
         """
-        mask = None if mask is None else as_weights_mask(mask)
-        heads = (self._split(self.query(query)), self._split(self.key(key)), self._split(self.value(value)))
-        return self.output(attend(self, *heads, mask).transpose(1, 2).flatten(2))
+        key = query if key is None else key
+        value = key if value is None else value
+        check_states(query, key, value)
+        self._check_width("query", query, self.query)
+        self._check_width("key", key, self.key)
+        self._check_width("value", value, self.value)
+        queries = self._split(self.query(query), self.heads)
+        return self._attend(queries, self.project(key, value), mask, causal=causal)
 
-    def _split(self, states: Tensor) -> Tensor:
-        """Split the width into heads: (B, T, D) to (B, H, T, D / H)."""
-        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+    def project(self, key: Tensor, value: Tensor | None = None, past: KeyValues | None = None) -> KeyValues:
+        """Return the keys and values of (B, T, Dm), after those of `past`: for `attend`, which may be often."""
+        offset = 0 if past is None else past.keys.shape[2]
+        keys = self._split(self.key(key), self.groups)
+        keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
+        new = KeyValues(
+            self.score.prepare(keys), self._split(self.value(key if value is None else value), self.groups)
+        )
+        if past is None:
+            return new
+        return KeyValues(torch.cat([past.keys, new.keys], dim=2), torch.cat([past.values, new.values], dim=2))
+
+    def attend(
+        self, query: Tensor, memory: KeyValues, mask: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
+        """Return the context (B, Tq, D) of query (B, Tq, D) over what `project` returned.
+
+        With rotary positions the queries count as the last steps of the memory.
+        """
+        self._check_width("query", query, self.query)
+        return self._attend(self._split(self.query(query), self.heads), memory, mask, causal=causal)
+
+    def _attend(self, queries: Tensor, memory: KeyValues, mask: Tensor | None, *, causal: bool) -> Tensor:
+        """Attend with projected queries (B, H, Tq, d)."""
+        keys, values = memory
+        if mask is not None:
+            mask = as_weights_mask(mask, len(queries), queries.shape[2], keys.shape[2])
+        if self.rotary is not None:
+            queries = self.rotary.rotate(queries, keys.shape[2] - queries.shape[2])
+        context = attend(self, self.score, queries, keys, values, mask, causal=causal, dropout=self.dropout)
+        return self.output(context.transpose(1, 2).flatten(2))
+
+    def _split(self, states: Tensor, heads: int) -> Tensor:
+        """Split the width into heads: (B, T, H d) to (B, H, T, d)."""
+        return states.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+    def _check_width(self, name: str, states: Tensor, projection: nn.Linear) -> None:
+        if states.shape[-1] != projection.in_features:
+            raise InputError(
+                f"{name} {tuple(states.shape)} does not fit: expected width {projection.in_features}"
+            )

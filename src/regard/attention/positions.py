@@ -1,6 +1,16 @@
 """Positions: what tells an attention layer where in the sequence a step stands.
 
-Attention by itself sees a set: identical steps get identical weights wherever they are.
+Attention by itself sees a set: identical steps get identical weights wherever they are. Positions count from 0.
+
+| class        | what it does                      | source                                      |
+| ------------ | --------------------------------- | ------------------------------------------- |
+| Sinusoidal   | adds fixed waves                  | Vaswani et al. 2017, section 3.5            |
+| Learned      | adds learned vectors              | Gehring et al. 2017, section 3.1            |
+| Concatenated | puts either beside the states     | the alternative that section 3.5 leaves out |
+| Rotary       | turns queries and keys            | Su et al. 2021, equation 34                 |
+
+The first three are called on states (B, T, D) and return states; `extra_width` says by how much they are wider.
+`Rotary` is called on the queries and on the keys of each head.
 """
 
 import torch
@@ -9,19 +19,87 @@ from torch import Tensor, nn
 from regard.errors import InputError
 
 
-class LearnedPositions(nn.Module):
-    """One learned vector for each position, added to the step there (Gehring et al. 2017, section 3.1).
+class Sinusoidal(nn.Module):
+    """`PE(pos, 2i) = sin(pos / 10000^(2i/D))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/D))`, for any length."""
 
-    `vectors`: (length, width). Positions count from 0.
+    extra_width = 0
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
+        """Return the waves at `count` positions from `first` on: (count, D), float64."""
+        steps = torch.arange(first, first + count, device=device, dtype=torch.float64)
+        pairs = torch.arange((self.width + 1) // 2, device=device, dtype=torch.float64)
+        angles = steps.unsqueeze(-1) * 10_000 ** (-2 * pairs / self.width)
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
+
+    def forward(self, states: Tensor, offset: int = 0) -> Tensor:
+        """Add the waves to states (B, T, D), whose first step is at position `offset`."""
+        return states + self.vectors(offset, states.shape[1], states.device).to(states.dtype)
+
+
+class LearnedPositions(nn.Module):
+    """One learned vector for each position, added to the step there.
+
+    `weight`: (length, width), zero until trained. Raises `InputError` past the learned length.
     """
+
+    extra_width = 0
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
-        self.vectors = nn.Parameter(torch.zeros(length, width))
+        self.width = width
+        self.weight = nn.Parameter(torch.zeros(length, width))
 
-    def forward(self, states: Tensor) -> Tensor:
-        """Add the positions to states (B, T, D). Raises `InputError` where T exceeds the learned length."""
-        time, limit = states.shape[1], self.vectors.shape[0]
+    def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
+        """Return the vectors of `count` positions from `first` on: (count, D)."""
+        time, limit = first + count, len(self.weight)
         if time > limit:
             raise InputError(f"a sequence of {time} steps is too long: positions were learned for {limit}")
-        return states + self.vectors[:time]
+        return self.weight[first:time]
+
+    def forward(self, states: Tensor, offset: int = 0) -> Tensor:
+        """Add the vectors to states (B, T, D), whose first step is at position `offset`."""
+        return states + self.vectors(offset, states.shape[1])
+
+
+class Concatenated(nn.Module):
+    """Positions beside the states instead of added to them: (B, T, D) becomes (B, T, D + width of positions).
+
+    Nothing of the states is overlaid; the layers after it pay for the greater width.
+    """
+
+    def __init__(self, positions: "Sinusoidal | LearnedPositions") -> None:
+        super().__init__()
+        self.positions = positions
+        self.extra_width = positions.width
+
+    def forward(self, states: Tensor, offset: int = 0) -> Tensor:
+        """Put the position's vector beside each of states (B, T, D), the first at position `offset`."""
+        beside = self.positions.vectors(offset, states.shape[1], states.device).to(states.dtype)
+        return torch.cat([states, beside.expand(len(states), -1, -1)], dim=-1)
+
+
+class Rotary(nn.Module):
+    """Turns each pair of a query's or key's dimensions by an angle in proportion to its position.
+
+    The dot product of a turned query and a turned key depends on the difference of their positions alone. Pair i
+    is dimensions 2i and 2i + 1, and turns by `pos / 10000^(2i/d)`. Raises `InputError` for an odd width.
+    """
+
+    def __init__(self, head_width: int) -> None:
+        super().__init__()
+        if head_width % 2:
+            raise InputError(f"head width {head_width} is odd: rotary positions turn pairs of dimensions")
+        self.waves = Sinusoidal(head_width)
+
+    def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:
+        """Turn (B, H, T, d), whose first step is at position `offset`; computed in float32 at least."""
+        wide = heads.float() if heads.dtype in (torch.bfloat16, torch.float16) else heads
+        waves = self.waves.vectors(offset, heads.shape[2], heads.device).to(wide.dtype)
+        sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)
+        even, odd = wide.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
+        return turned.flatten(-2).to(heads.dtype)

@@ -1,42 +1,133 @@
-"""Scaled dot-product attention with a single head (Vaswani et al. 2017, section 3.2.1, equation 1).
+"""Attention with a single head: score, mask, softmax, context.
 
-    weights = softmax(Q Kᵀ / √D)        context = weights V
+    weights = softmax(score(Q, K))        context = weights V
 
-`attend` is the arithmetic, shared with the multi-head layer; `Attention` is the layer without parameters
-that the primer's first tasks use.
+`attend` is the arithmetic, shared with the multi-head layer; `Attention` is the layer, with whatever score.
 """
 
+from collections.abc import Sequence
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.masks import as_weights_mask, masked_softmax
+from regard.attention.masks import as_weights_mask, causal_mask, masked_softmax
 from regard.attention.recording import Recordable
-
-
-def scaled_dot_scores(query: Tensor, key: Tensor) -> Tensor:
-    """Score queries (..., Tq, D) against keys (..., Tk, D): (..., Tq, Tk), the dot product over √D."""
-    return query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
-
-
-def attend(layer: Recordable, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Attend with heads apart: query (B, H, Tq, D), key and value (B, H, Tk, D) to context (B, H, Tq, D).
-
-    Takes the fused kernel unless `layer` is being recorded. `mask` broadcasts to (B, H, Tq, Tk).
-    """
-    if layer.recorder is None:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-    weights = masked_softmax(scaled_dot_scores(query, key), mask)
-    layer.keep(weights, mask)
-    return weights @ value
+from regard.attention.scores import ScaledDot, Score
+from regard.errors import InputError
 
 
 class Attention(Recordable):
-    """Single-head scaled dot-product attention without projections."""
+    """Attention with one head and no projections but its score's.
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, D).
+    `score`: any of `regard.attention.scores`; None is the scaled dot product (Vaswani et al. 2017, equation 1).
+    `dropout`: share of weights set to zero while training.
+    """
 
-        `mask`: (B, Tk) or (B, Tq, Tk), True = may be attended.
+    def __init__(self, score: Score | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.score, self.dropout = score, dropout
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
+        prepared: bool = False,
+    ) -> Tensor:
+        """Return the context (B, Tq, Dv) of query (B, Tq, D) over key (B, Tk, Dk) and value (B, Tk, Dv).
+
+        `mask`: (B, Tk), (Tq, Tk) or (B, Tq, Tk), True = may be attended. `causal`: each query sees its own key
+        and those before, the queries being the last of the keys. `prepared`: key is what `score.prepare`
+        returned, computed once for many calls. Raises `InputError` where shapes do not fit.
         """
-        mask = None if mask is None else as_weights_mask(mask)
-        return attend(self, query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1), mask).squeeze(1)
+        check_states(query, key, value)
+        if mask is not None:
+            mask = as_weights_mask(mask, len(query), query.shape[1], key.shape[1])
+        score = ScaledDot(query.shape[-1]) if self.score is None else self.score
+        if not prepared:
+            key = score.prepare(key)
+        query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
+        return attend(self, score, query, key, value, mask, causal=causal, dropout=self.dropout).squeeze(1)
+
+
+def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise `InputError` unless these are batches of sequences of one batch size, key and value as long."""
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not query.dim() == key.dim() == value.dim() == 3:
+        raise InputError(f"{shapes} are not all (B, T, D): give three dimensions each")
+    if not len(query) == len(key) == len(value) or key.shape[1] != value.shape[1]:
+        raise InputError(f"{shapes} do not fit: expected (B, Tq, D), (B, Tk, D) and (B, Tk, Dv)")
+    if not query.dtype == key.dtype == value.dtype and not torch.is_autocast_enabled(query.device.type):
+        raise InputError(f"query, key and value are {query.dtype}, {key.dtype}, {value.dtype}: give one dtype")
+
+
+def attend(
+    layer: Recordable,
+    score: Score,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Attend with heads apart: query (B, H, Tq, D) and value (B, G, Tk, Dv) to context (B, H, Tq, Dv).
+
+    `key` (B, G, Tk, any) is what `score.prepare` returned. G groups of heads share keys and values; G divides H.
+    `mask` broadcasts to (B, H, Tq, Tk). The scaled dot product takes PyTorch's fused kernel, unless dropout is
+    active or `layer` is recorded as a whole: then the weights are computed explicitly.
+    """
+    recorder, dropout = layer.recorder, dropout if layer.training else 0.0
+    fused = type(score) is ScaledDot and not dropout
+    if fused and recorder is not None and recorder.partial:
+        with torch.no_grad():
+            rows = range(query.shape[2]) if recorder.rows is None else recorder.rows
+            some = _rows_of(mask, causal, rows, query, key)
+            keys = recorder.select_heads(_each_head(key, query.shape[1]))
+            weights = masked_softmax(score(recorder.select(query), keys), some)
+        recorder.keep(layer.record_name, weights, some)
+    if fused and (recorder is None or recorder.partial):
+        return _fused(query, key, value, mask, causal)
+    if causal:
+        future = causal_mask(query.shape[2], key.shape[2], query.device)
+        mask = future if mask is None else mask & future
+    key, value = _each_head(key, query.shape[1]), _each_head(value, query.shape[1])
+    weights = F.dropout(masked_softmax(score(query, key), mask), dropout)
+    if recorder is not None:
+        shown = mask if mask is None else recorder.select(mask.expand_as(weights))
+        recorder.keep(layer.record_name, recorder.select(weights), shown)
+    return weights @ value
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Run PyTorch's kernel, which knows the causal mask only where there are as many queries as keys."""
+    grouped = key.shape[1] != query.shape[1]
+    if causal and mask is None and query.shape[2] == key.shape[2]:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+    if causal:
+        future = causal_mask(query.shape[2], key.shape[2], query.device)
+        mask = future if mask is None else mask & future
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=grouped)
+
+
+def _each_head(states: Tensor, heads: int) -> Tensor:
+    """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D)."""
+    groups = states.shape[1]
+    return states if groups == heads else states.repeat_interleave(heads // groups, dim=1)
+
+
+def _rows_of(mask: Tensor | None, causal: bool, rows: Sequence[int], query: Tensor, key: Tensor) -> Tensor | None:
+    """Return the mask of some query rows, without building that of the others."""
+    if mask is not None and mask.shape[2] > 1:
+        mask = mask[:, :, list(rows)]
+    if causal:
+        steps = torch.arange(key.shape[2], device=query.device)
+        last = torch.tensor(list(rows), device=query.device) + key.shape[2] - query.shape[2]
+        seen = steps <= last.unsqueeze(-1)
+        mask = seen if mask is None else mask & seen
+    return mask

@@ -36,9 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
-        sys.stdout.write(
-            HELP.format(commands="\n".join(f"  {name:8}{does}" for name, does in COMMANDS.items()))
-        )
+        sys.stdout.write(HELP.format(commands="\n".join(f"  {name:8}{does}" for name, does in COMMANDS.items())))
         return 0
     if argv[0] == "--version":
         from regard.version import __version__

@@ -55,9 +55,7 @@ def run(argv: list[str]) -> None:
         attention = run.attend(sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed)
     else:
         attention = run.attend(flags.input)
-    report = run.test(
-        samples=flags.samples, sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed
-    )
+    report = run.test(samples=flags.samples, sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed)
     steps = f"{run.step} of {run.config.training.steps} steps"
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
     Console().print(heatmap(attention))

@@ -49,9 +49,7 @@ def run(argv: list[str]) -> None:
     asked = RunConfig(task=task, size=flags.size, model=flags.model, training=flags.training).flags()
     given = {name: value for name, value in asked.items() if value != base.flags()[name]}
     try:
-        trained = train(
-            task, savepath=where.savepath, resume=where.resume, overwrite=where.overwrite, **given
-        )
+        trained = train(task, savepath=where.savepath, resume=where.resume, overwrite=where.overwrite, **given)
     except Interrupted:
         again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
         sys.stderr.write(f"regard: stopped and saved in {where.savepath}; continue with `{again}`\n")

@@ -123,7 +123,7 @@ def attend(model: QueryModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
         prediction=logits[0].argmax(-1).tolist(),
         truth=task.answer(inputs)[0].tolist(),
         layers=layers,
-        position_norms=None if model.positions is None else model.positions.vectors.norm(dim=-1).tolist(),
+        position_norms=None if model.positions is None else model.positions.weight.norm(dim=-1).tolist(),
     )
 
 

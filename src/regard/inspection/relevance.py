@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import as_weights_mask, record
+from regard.attention import record
 from regard.models import QueryModel
 from regard.tasks import Batch, Task
 
@@ -57,5 +57,5 @@ def uniform_weights(weights: Tensor, mask: Tensor | None) -> Tensor:
     """Return the weights (B, 1 or To, Tk) of a head that attends alike to all that it may."""
     if mask is None:
         return torch.full_like(weights[:, 0], 1 / weights.shape[-1])
-    allowed = as_weights_mask(mask)[:, 0].to(weights.dtype)
+    allowed = mask[:, 0].to(weights.dtype)
     return allowed / allowed.sum(-1, keepdim=True)

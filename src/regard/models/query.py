@@ -44,8 +44,7 @@ class QueryModelConfig:
         check_range("heads", self.heads, 1, 65_536)
         if self.multihead and self.hidden % self.heads:
             raise InputError(
-                f"hidden {self.hidden} cannot be split into {self.heads} heads: "
-                f"choose a multiple of {self.heads}"
+                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
             )
 
 
@@ -127,12 +126,11 @@ class QueryModel(nn.Module):
         if start.projections is not None:
             for module in self.modules():
                 if isinstance(module, MultiHeadAttention):
-                    for projection in module.children():
-                        assert isinstance(projection, nn.Linear)
+                    for projection in (module.query, module.key, module.value, module.output):
                         nn.init.normal_(projection.weight, std=start.projections)
         for vectors in (self.queries, self.rest):
             if vectors is not None:
                 nn.init.normal_(vectors, std=start.queries)
         if self.positions is not None:
             # From zero, so that a large position is one that training found a use for.
-            nn.init.zeros_(self.positions.vectors)
+            nn.init.zeros_(self.positions.weight)

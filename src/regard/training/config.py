@@ -95,11 +95,7 @@ def make_config(task: str, flags: dict[str, Any] | None = None) -> RunConfig:
 
 def config_from_json(stored: Any) -> RunConfig:
     """Rebuild a config from what `dataclasses.asdict` made of it; raises `InputError` where it is off."""
-    if (
-        not isinstance(stored, dict)
-        or set(stored) != {"task", *CONCEPTS}
-        or not isinstance(stored["task"], str)
-    ):
+    if not isinstance(stored, dict) or set(stored) != {"task", *CONCEPTS} or not isinstance(stored["task"], str):
         raise InputError(f"config needs exactly task, {', '.join(CONCEPTS)}")
     parts = {}
     for part, concept in CONCEPTS.items():
@@ -116,9 +112,7 @@ def _structure(concept: type, values: dict[str, Any]) -> Any:
     for name, value in values.items():
         hint = hints[name]
         allowed = (
-            {type(choice) for choice in get_args(hint)}
-            if _is_literal(hint)
-            else {*(get_args(hint) or (hint,))}
+            {type(choice) for choice in get_args(hint)} if _is_literal(hint) else {*(get_args(hint) or (hint,))}
         )
         if float in allowed:
             allowed.add(int)

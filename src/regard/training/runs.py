@@ -68,9 +68,7 @@ class RunFolder:
         except OSError as error:
             raise InputError(f"run {str(self.path)!r} cannot be read: {error.strerror}") from error
         except ValueError as error:
-            raise InputError(
-                f"run {str(self.path)!r} is damaged: config.json is not JSON ({error})"
-            ) from error
+            raise InputError(f"run {str(self.path)!r} is damaged: config.json is not JSON ({error})") from error
         if not isinstance(stored, dict) or stored.pop("format", None) != FORMAT:
             raise InputError(f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}")
         try:

@@ -1,0 +1,150 @@
+"""Scores: how well a query fits a key, before the softmax.
+
+| name       | score of query q and key k | source                               |
+| ---------- | -------------------------- | ------------------------------------ |
+| dot        | q · k                      | Luong et al. 2015, section 3.1       |
+| scaled_dot | q · k / √D                 | Vaswani et al. 2017, equation 1      |
+| general    | q · W k                    | Luong et al. 2015, section 3.1       |
+| concat     | v · tanh(W [q; k])         | Luong et al. 2015, section 3.1       |
+| additive   | v · tanh(W q + U k)        | Bahdanau et al. 2015, appendix A.1.2 |
+
+A score acts on the last two dimensions and broadcasts over those before, so one class serves single-head
+attention (B, T, D) and heads side by side (B, H, T, D). A score of one's own is a class like those below:
+built from the widths of queries and keys, with `forward` and, where something depends on the keys alone,
+`prepare`.
+"""
+
+import importlib
+from difflib import get_close_matches
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+
+
+class Score(nn.Module):
+    """Base of all scores, for queries of width `width` and keys of width `key_width` (default: the same)."""
+
+    def __init__(self, width: int, key_width: int | None = None) -> None:
+        super().__init__()
+        self.width = width
+        self.key_width = width if key_width is None else key_width
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        """Return what depends on the keys (..., Tk, Dk) alone, computed once per source: (..., Tk, any)."""
+        return keys
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return scores (..., Tq, Tk) of queries (..., Tq, D) against prepared keys (..., Tk, any)."""
+        raise NotImplementedError
+
+
+class Dot(Score):
+    """`q · k`: queries and keys have one width. Raises `InputError` where they have not."""
+
+    def __init__(self, width: int, key_width: int | None = None) -> None:
+        super().__init__(width, key_width)
+        if self.width != self.key_width:
+            raise InputError(
+                f"queries of width {self.width} and keys of width {self.key_width} have no dot product: "
+                f"make them equal, or use the score general, concat or additive"
+            )
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return `Q Kᵀ`."""
+        return query @ prepared.transpose(-2, -1)
+
+
+class ScaledDot(Dot):
+    """`q · k / √D`, the only score with a fused kernel."""
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return `Q Kᵀ / √D`."""
+        return super().forward(query, prepared) * self.width**-0.5
+
+
+class General(Score):
+    """`q · W k`, with W (D, Dk)."""
+
+    def __init__(self, width: int, key_width: int | None = None) -> None:
+        super().__init__(width, key_width)
+        self.key = nn.Linear(self.key_width, width, bias=False)
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        """Return `W k` of every key."""
+        return self.key(keys)
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return `Q (W K)ᵀ`."""
+        return query @ prepared.transpose(-2, -1)
+
+
+class Additive(Score):
+    """`v · tanh(W q + U k)`, with W (D, D), U (D, Dk) and v (D), without biases, as in the paper."""
+
+    def __init__(self, width: int, key_width: int | None = None) -> None:
+        super().__init__(width, key_width)
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(self.key_width, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False)
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        """Return `U k` of every key."""
+        return self.key(keys)
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return `v · tanh(W q + U k)` for every pair."""
+        pairs = self.query(query).unsqueeze(-2) + prepared.unsqueeze(-3)  # (..., Tq, Tk, D)
+        return self.energy(torch.tanh(pairs)).squeeze(-1)
+
+
+class Concat(Score):
+    """`v · tanh(W [q; k])`, with one matrix W (D, D + Dk) over the two side by side, and v (D).
+
+    The columns of W that meet the key are applied once for each key, as in `Additive`.
+    """
+
+    def __init__(self, width: int, key_width: int | None = None) -> None:
+        super().__init__(width, key_width)
+        self.both = nn.Linear(width + self.key_width, width, bias=False)
+        self.energy = nn.Linear(width, 1, bias=False)
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        """Return the key's part of `W [q; k]`."""
+        return keys @ self.both.weight[:, self.width :].t()
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return `v · tanh(W [q; k])` for every pair."""
+        pairs = (query @ self.both.weight[:, : self.width].t()).unsqueeze(-2) + prepared.unsqueeze(-3)
+        return self.energy(torch.tanh(pairs)).squeeze(-1)
+
+
+SCORES: dict[str, type[Score]] = {
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "general": General,
+    "concat": Concat,
+    "additive": Additive,
+}
+
+
+def find_score(name: str) -> type[Score]:
+    """Return the score called `name`, or the class that `module:Class` names.
+
+    Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Score`.
+    """
+    if name in SCORES:
+        return SCORES[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        near = get_close_matches(name, SCORES, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"score {name!r} is unknown: choose {', '.join(SCORES)} or module:Class{meant}")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a user's module can fail in any way
+        raise InputError(f"score {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Score)):
+        raise InputError(f"score {name!r} is not a class derived from regard.attention.Score")
+    return found

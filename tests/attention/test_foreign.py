@@ -1,0 +1,160 @@
+"""Recording PyTorch's own layers, and any call of its fused kernel."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import record
+from regard.errors import InputError
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_transformer_of_pytorchs_just_works(generator: torch.Generator) -> None:
+    model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True).eval()
+    source, target = torch.randn(2, 5, 8, generator=generator), torch.randn(2, 3, 8, generator=generator)
+    padding = torch.tensor([[False] * 5, [False, False, True, True, True]])
+    masks: dict[str, Any] = {
+        "tgt_mask": nn.Transformer.generate_square_subsequent_mask(3),
+        "src_key_padding_mask": padding,
+        "memory_key_padding_mask": padding,
+    }
+    with torch.no_grad():
+        plain = model(source, target, **masks)
+        with record(model) as records:
+            recorded = model(source, target, **masks)
+        again = model(source, target, **masks)
+    torch.testing.assert_close(recorded, plain, atol=1e-5, rtol=0)
+    assert torch.equal(again, plain)
+    assert {name: tuple(each.weights.shape) for name, each in records.items()} == {
+        "encoder.layers.0.self_attn": (2, 2, 5, 5),
+        "decoder.layers.0.self_attn": (2, 2, 3, 3),
+        "decoder.layers.0.multihead_attn": (2, 2, 3, 5),
+    }
+    for each in records.values():
+        torch.testing.assert_close(each.weights.sum(-1), torch.ones(each.weights.shape[:-1]))
+    encoder, decoder = records["encoder.layers.0.self_attn"], records["decoder.layers.0.self_attn"]
+    assert encoder.mask is not None and decoder.mask is not None
+    assert torch.equal(encoder.mask.expand(2, 2, 5, 5)[1, 0, 0], ~padding[1])
+    assert torch.equal(decoder.mask, torch.ones(3, 3, dtype=torch.bool).tril())
+    assert (decoder.weights[:, :, ~decoder.mask] == 0).all()
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("average", [True, False])
+def test_callers_of_pytorchs_layer_get_what_they_asked_for(
+    generator: torch.Generator, need_weights: bool, average: bool
+) -> None:
+    layer = nn.MultiheadAttention(6, 3)  # time first
+    query, memory = torch.randn(5, 2, 6, generator=generator), torch.randn(7, 2, 6, generator=generator)
+    expected = layer(query, memory, memory, need_weights=need_weights, average_attn_weights=average)
+    with record(layer) as records:
+        found = layer(query, memory, memory, None, need_weights, None, average)
+    torch.testing.assert_close(found[0], expected[0], atol=1e-6, rtol=0)
+    assert (found[1] is None) == (expected[1] is None)
+    if need_weights:
+        torch.testing.assert_close(found[1], expected[1])
+    _, weights = layer(query, memory, memory, average_attn_weights=False)
+    torch.testing.assert_close(records[""].weights, weights.detach())
+
+
+def test_unbatched_input_and_limits(generator: torch.Generator) -> None:
+    layer = nn.MultiheadAttention(6, 3)
+    states = torch.randn(5, 6, generator=generator)
+    _, weights = layer(states, states, states, average_attn_weights=False)
+    with record(layer, heads=[2], rows=[1, 4]) as records:
+        layer(states, states, states)
+    torch.testing.assert_close(records[""].weights, weights.detach()[None, [2]][:, :, [1, 4]])
+
+
+class Foreign(nn.Module):
+    """A model that calls the kernel itself, twice."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.forward = self.call
+        self.options = options
+
+    def call(self, query: Tensor, key: Tensor) -> Tensor:
+        first = F.scaled_dot_product_attention(query, key, key, **self.options)
+        return first + F.scaled_dot_product_attention(query, key, 2 * key, **self.options)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return self.inner(query, key)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "boolean mask": {"attn_mask": torch.ones(2, 1, 5, 5, dtype=torch.bool).tril(1)},
+    "additive mask": {"attn_mask": torch.randn(5, 5)},
+    "scale": {"scale": 0.7},
+    "grouped": {"enable_gqa": True},
+    "nothing to attend": {"attn_mask": torch.zeros(5, 5, dtype=torch.bool)},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("limits", [{}, {"heads": [1], "rows": [4, 0]}], ids=["all", "some"])
+def test_calls_of_the_kernel_are_seen_and_left_unchanged(
+    generator: torch.Generator, options: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    model = Foreign(**options)
+    query = torch.randn(2, 4, 5, 8, generator=generator)
+    key = torch.randn(2, 2 if "enable_gqa" in options else 4, 5, 8, generator=generator)
+    plain = model(query, key)
+    with record(model, **limits) as records:
+        assert torch.equal(model(query, key), plain)
+    assert set(records) == {"inner", "inner#1"}
+    # The kernel over one-hot values returns the weights themselves.
+    eye = torch.eye(5).expand(*key.shape[:2], 5, 5)
+    expected = F.scaled_dot_product_attention(query, key, eye, **options)
+    if limits:
+        expected = expected[:, [1]][:, :, [4, 0]]
+    torch.testing.assert_close(records["inner"].weights, expected, atol=1e-6, rtol=1e-5)
+    mask = records["inner"].mask
+    if mask is not None:
+        assert (records["inner"].weights[~mask.expand(expected.shape)] == 0).all()
+
+
+def test_dropout_of_a_kernel_call_is_that_of_the_record() -> None:
+    model = Foreign(dropout_p=0.5)
+    query, key = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 8)
+    with record(model) as records:
+        found = model(query, key)
+    weights, second = records["inner"].weights, records["inner#1"].weights
+    assert 0.2 < (weights == 0).float().mean() < 0.8
+    torch.testing.assert_close(found, weights @ key + second @ (2 * key))
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 2, 3, 5, 8)])
+def test_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
+    model = Foreign()
+    states = torch.randn(shape)
+    plain = model(states, states)
+    with record(model) as records:
+        assert torch.equal(model(states, states), plain)
+    assert records["inner"].weights.dim() == 4 and records["inner"].weights.shape[-2:] == (5, 5)
+
+
+def test_hooks_and_patches_are_gone_afterwards() -> None:
+    model = Foreign()
+    peer = nn.MultiheadAttention(6, 3)
+    with record(model), record(peer):
+        pass
+    assert not model.inner._forward_hooks and not model.inner._forward_pre_hooks
+    assert "forward" not in vars(peer)
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_layers_can_be_chosen_and_must_be_there() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    with record(model, layers=["layers.1.self_attn"]) as records:
+        model(torch.randn(1, 3, 8))
+    assert list(records) == ["layers.1.self_attn"]
+    with pytest.raises(InputError, match="layer 'layers.7.self_attn' is not in the model"):
+        with record(model, layers=["layers.7.self_attn"]):
+            pass

@@ -1,0 +1,126 @@
+"""Scores against float64 loops from their papers' equations."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.attention import SCORES, Additive, Attention, Concat, Dot, General, ScaledDot, Score, find_score
+from regard.errors import InputError
+
+each_score = pytest.mark.parametrize("name", SCORES)
+
+
+def by_hand(score: Score, q: Tensor, k: Tensor) -> float:
+    """The score of one query (D,) and one key (Dk,)."""
+    match score:
+        case ScaledDot():
+            return sum(float(a * b) for a, b in zip(q, k, strict=True)) / math.sqrt(len(q))
+        case Dot():
+            return sum(float(a * b) for a, b in zip(q, k, strict=True))
+        case General():
+            return float(q @ (score.key.weight @ k))
+        case Concat():
+            return float(score.energy.weight[0] @ torch.tanh(score.both.weight @ torch.cat([q, k])))
+        case Additive():
+            inner = score.query.weight @ q + score.key.weight @ k
+            return float(score.energy.weight[0] @ torch.tanh(inner))
+    raise AssertionError(score)
+
+
+@each_score
+@pytest.mark.parametrize("lead", [(2,), (2, 3)], ids=["single", "heads"])
+def test_agrees_with_its_equation(generator: torch.Generator, name: str, lead: tuple[int, ...]) -> None:
+    key_width = 5 if "dot" in name else 7
+    score = find_score(name)(5, key_width).double()
+    query = torch.randn(*lead, 3, 5, generator=generator, dtype=torch.float64)
+    keys = torch.randn(*lead, 4, key_width, generator=generator, dtype=torch.float64)
+    found = score(query, score.prepare(keys))
+    assert found.shape == (*lead, 3, 4)
+    with torch.no_grad():
+        for at in torch.cartesian_prod(*map(torch.arange, found.shape)).tolist():
+            *where, q, k = at
+            expected = by_hand(score, query[(*where, q)], keys[(*where, k)])
+            assert found[tuple(at)].item() == pytest.approx(expected, abs=1e-12)
+
+
+@each_score
+def test_gradients_of_first_and_second_order(generator: torch.Generator, name: str) -> None:
+    score = find_score(name)(3).double()
+    query = torch.randn(1, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    keys = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+
+    def run(q: Tensor, k: Tensor) -> Tensor:
+        return score(q, score.prepare(k))
+
+    assert torch.autograd.gradcheck(run, (query, keys))
+    assert torch.autograd.gradgradcheck(run, (query, keys))
+
+
+def test_luongs_concat_and_bahdanaus_additive_are_one_function_of_two_parametrisations() -> None:
+    concat, additive = Concat(5, 7), Additive(5, 7)
+    with torch.no_grad():
+        concat.both.weight.copy_(torch.cat([additive.query.weight, additive.key.weight], dim=1))
+        concat.energy.weight.copy_(additive.energy.weight)
+    query, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 7)
+    torch.testing.assert_close(concat(query, concat.prepare(keys)), additive(query, additive.prepare(keys)))
+
+
+@each_score
+def test_what_depends_on_the_keys_alone_is_computed_once_per_source(name: str) -> None:
+    score = find_score(name)(5)
+    attention = Attention(score)
+    query, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
+    prepared = score.prepare(keys)
+    calls = []
+    score.prepare = lambda states: calls.append(states)  # type: ignore[assignment, method-assign, return-value]
+    steps = [attention(query[:, [i]], prepared, keys, prepared=True) for i in range(3)]
+    assert calls == []
+    del score.prepare
+    torch.testing.assert_close(torch.cat(steps, dim=1), attention(query, keys, keys))
+
+
+class Distance(Score):
+    """A score of one's own: the nearer, the better."""
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return -torch.cdist(query, prepared)
+
+
+def test_a_score_of_ones_own_is_found_by_module_and_class() -> None:
+    assert find_score("tests.attention.test_scores:Distance") is Distance
+    keys = torch.eye(3).unsqueeze(0) * 50
+    context = Attention(Distance(3))(keys, keys, keys)
+    torch.testing.assert_close(context, keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("additve", "score 'additve' is unknown: choose dot, .* or module:Class; did you mean additive?"),
+        ("nowhere:Score", "score 'nowhere:Score' cannot be imported: ModuleNotFoundError"),
+        ("torch:Nothing", "score 'torch:Nothing' cannot be imported: AttributeError"),
+        ("torch:Tensor", "score 'torch:Tensor' is not a class derived from regard.attention.Score"),
+    ],
+)
+def test_scores_that_cannot_be_found_are_refused(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find_score(name)
+
+
+def test_dot_products_need_equal_widths() -> None:
+    with pytest.raises(InputError, match="queries of width 5 and keys of width 7 have no dot product"):
+        ScaledDot(5, 7)
+
+
+def test_scores_have_the_papers_parameters() -> None:
+    shapes = {name: {k: tuple(v.shape) for k, v in find_score(name)(5, 5).named_parameters()} for name in SCORES}
+    assert shapes == {
+        "dot": {},
+        "scaled_dot": {},
+        "general": {"key.weight": (5, 5)},
+        "concat": {"both.weight": (5, 10), "energy.weight": (1, 5)},
+        "additive": {"query.weight": (5, 5), "key.weight": (5, 5), "energy.weight": (1, 5)},
+    }
+    assert isinstance(find_score("general")(5), nn.Module)
