@@ -64,6 +64,7 @@ def test_help_explains_every_flag_with_the_tasks_defaults(command: Command, task
         "--multihead",
         "--pos_enc",
         "--self_att",
+        "--score",
         "--recipe",
         "--vary_len",
         "--seed",
@@ -196,3 +197,49 @@ def test_any_flags_are_read_or_refused_in_one_line(data: Any, tmp_path_factory: 
         flags_of(*argv)
     except InputError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("score", ["dot", "general", "concat", "additive"])
+@pytest.mark.parametrize("task", ["counting", "signal2"])
+def test_every_score_trains_with_one_head_and_with_several(
+    command: Command, tmp_path: Path, task: str, score: str
+) -> None:
+    status, _, err = command("train", task, "--score", score, "--steps", "3", "--savepath", tmp_path)
+    assert status == 0, err
+    status, _, err = command("test", task, "--savepath", tmp_path, "--samples", "5")
+    assert status == 0, err
+    names = " ".join(load_names(tmp_path / task))
+    assert ("cross.score" in names) == (score != "dot")
+
+
+def load_names(run: Path) -> list[str]:
+    import safetensors
+
+    with safetensors.safe_open(run / "model.safetensors", framework="pt") as file:
+        return list(file.keys())
+
+
+OWN_SCORE = """
+import torch
+from regard.attention import Score
+
+class Distance(Score):
+    def forward(self, query, prepared):
+        return -torch.cdist(query, prepared)
+"""
+
+
+def test_a_score_of_ones_own(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    (tmp_path / "my_module.py").write_text(OWN_SCORE)
+    regard = str(Path(sys.executable).parent / "regard")
+    for argv in (["train", "counting", "--steps=3", "--score", "my_module:Distance"], ["test", "counting"]):
+        done = subprocess.run([regard, *argv], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    refused = subprocess.run(
+        [regard, "train", "signal", "--score", "my_module:Nothing"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("regard: score 'my_module:Nothing' cannot be imported: AttributeError")

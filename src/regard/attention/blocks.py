@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.multihead import KeyValues, MultiHeadAttention
+from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
 
 
@@ -44,9 +45,13 @@ class Residual(nn.Module):
         return self.norm(states + self.dropout(layer(states)))
 
 
-def attention_layer(width: int, heads: int | None, **options: Any) -> Attention | MultiHeadAttention:
+def attention_layer(
+    width: int, heads: int | None, *, score: type[Score] = ScaledDot, **options: Any
+) -> Attention | MultiHeadAttention:
     """Return the attention layer with `heads` heads, or the single-head one without projections for None."""
-    return Attention() if heads is None else MultiHeadAttention(width, heads, **options)
+    if heads is None:
+        return Attention(score(width))
+    return MultiHeadAttention(width, heads, score=score, **options)
 
 
 class EncoderLayer(nn.Module):

@@ -115,7 +115,7 @@ def record(
     found = {name: layer for name, layer in model.named_modules() if isinstance(layer, Recordable)}
     with ExitStack() as stack:
         foreign = stack.enter_context(recording_foreign(model, recorder, layers))
-        known = {*found, *foreign}
+        known = [*found, *foreign]
         for name in layers or ():
             if name.split("#")[0] not in known:
                 raise InputError(f"layer {name!r} is not in the model: choose {', '.join(known) or 'none'}")

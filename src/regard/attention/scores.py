@@ -61,7 +61,7 @@ class ScaledDot(Dot):
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `Q Kᵀ / √D`."""
-        return super().forward(query, prepared) * self.width**-0.5
+        return super().forward(query, prepared) * query.shape[-1] ** -0.5
 
 
 class General(Score):

@@ -26,7 +26,8 @@ class Attention(Recordable):
 
     def __init__(self, score: Score | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        self.score, self.dropout = score, dropout
+        self.score = ScaledDot(1) if score is None else score  # it has no parameters, so any width will do
+        self.dropout = dropout
 
     def forward(
         self,
@@ -47,11 +48,10 @@ class Attention(Recordable):
         check_states(query, key, value)
         if mask is not None:
             mask = as_weights_mask(mask, len(query), query.shape[1], key.shape[1])
-        score = ScaledDot(query.shape[-1]) if self.score is None else self.score
         if not prepared:
-            key = score.prepare(key)
+            key = self.score.prepare(key)
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
-        return attend(self, score, query, key, value, mask, causal=causal, dropout=self.dropout).squeeze(1)
+        return attend(self, self.score, query, key, value, mask, causal=causal, dropout=self.dropout).squeeze(1)
 
 
 def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:

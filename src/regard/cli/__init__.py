@@ -6,6 +6,7 @@ So `regard --help` answers without loading PyTorch.
 import importlib
 import os
 import sys
+from pathlib import Path
 
 from regard.errors import RegardError
 
@@ -50,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
+    sys.path.append(str(Path.cwd()))  # where a module of the user's own is looked for, last of all
     try:
         importlib.import_module(f"regard.cli.{command}").run(argv)
     except RegardError as error:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import EncoderLayer, LearnedPositions, MultiHeadAttention, attention_layer
+from regard.attention import EncoderLayer, LearnedPositions, MultiHeadAttention, attention_layer, find_score
 from regard.errors import InputError, check_range
 
 
@@ -34,6 +34,9 @@ class QueryModelConfig:
     """Heads of each attention layer, where multihead is on; they divide hidden."""
     pos_enc: bool = False
     """Add a learned position to each input step."""
+    score: str = "scaled_dot"
+    """How well a query fits a key: dot, scaled_dot, general, concat or additive, or a class of your own as
+    module:Class (see regard.attention.scores)."""
     self_att: bool = False
     """Let the output steps attend to one another before the last layer."""
 
@@ -42,6 +45,7 @@ class QueryModelConfig:
         check_range("hidden", self.hidden, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 0, 100)
         check_range("heads", self.heads, 1, 65_536)
+        find_score(self.score)
         if self.multihead and self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
@@ -76,18 +80,19 @@ class QueryModel(nn.Module):
     ) -> None:
         super().__init__()
         width, heads = config.hidden, config.heads if config.multihead else None
+        score = find_score(config.score)
         self.embedding = nn.Linear(letters, width)
         self.one_hot: Tensor
         self.register_buffer("one_hot", torch.eye(letters), persistent=False)
         self.positions = LearnedPositions(input_len, width) if config.pos_enc else None
         self.encoder = nn.ModuleList(
-            EncoderLayer(width, heads, inner_width=2 * width) for _ in range(config.enc_layers)
+            EncoderLayer(width, heads, inner_width=2 * width, score=score) for _ in range(config.enc_layers)
         )
         self.rest = nn.Parameter(torch.zeros(1, 1, width)) if rest else None
         self.queries = nn.Parameter(torch.zeros(outputs, width))
-        self.cross = attention_layer(width, heads)
+        self.cross = attention_layer(width, heads, score=score)
         self.cross_norm = nn.LayerNorm(width)
-        self.self_attention = attention_layer(width, heads) if config.self_att else None
+        self.self_attention = attention_layer(width, heads, score=score) if config.self_att else None
         self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
         self.output = nn.Linear(width, classes)
 
