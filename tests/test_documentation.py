@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,18 @@ def test_the_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.Monk
     exec(block.replace("heads=8", "heads=8, steps=2, progress=False"), shown)
     assert isinstance(shown["run"], regard.Run)
     assert (tmp_path / "attention.html").exists()
+
+
+def test_the_examples_of_the_attention_page_work() -> None:
+    page = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 10
+    shown: dict[str, Any] = {}
+    for block in blocks:  # each goes on from the one before, as a reader does
+        exec(block, shown)
+    assert shown["wide"].shape == (2, 7, 80)
+    assert shown["target"].shape == (2, 3, 64)
+    assert shown["records"]["decoder.layers.0.multihead_attn"].weights.shape == (1, 1, 3, 5)
 
 
 def test_the_rooms_of_the_readme_are_the_rooms_there_are() -> None:

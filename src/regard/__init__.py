@@ -14,13 +14,14 @@ from regard.errors import InputError, MachineError, RegardError
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.api import Run, TestReport, load, train
+    from regard.api import Run, TestReport, load, plot_positions, train
     from regard.attention import record
 
 _HOMES = {
     "Run": "regard.api",
     "TestReport": "regard.api",
     "load": "regard.api",
+    "plot_positions": "regard.api",
     "record": "regard.attention",
     "train": "regard.api",
 }
@@ -33,6 +34,7 @@ __all__ = [
     "TestReport",
     "__version__",
     "load",
+    "plot_positions",
     "record",
     "train",
 ]

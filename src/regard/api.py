@@ -15,9 +15,10 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.attention import Sinusoidal
 from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
-from regard.inspection import AttentionMap, RelevanceShare, attend, relevance_share
+from regard.inspection import AttentionMap, RelevanceShare, attend, relevance_share, waves
 from regard.models import QueryModel
 from regard.progress import progress_bar
 from regard.tasks import Task
@@ -177,6 +178,31 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> Run:
     parameters, step = folder.read_model()
     load_parameters(model, parameters, folder)
     return Run(folder.path, config, task, model.eval(), step)
+
+
+def plot_positions(
+    path: str | Path = "positions.png",
+    *,
+    run: str | Path | None = None,
+    width: int = 64,
+    length: int = 100,
+    savepath: str | Path = SAVEPATH,
+) -> Path:
+    """Draw the paper's sinusoidal positions, or those that `run` has learned, into a picture at `path`.
+
+    `width` and `length` are of the sinusoidal ones. Raises `InputError` where these do not fit, or where the
+    run has no positions.
+    """
+    if run is None:
+        check_range("width", width, 1, 65_536)
+        check_range("length", length, 1, 10_000)
+        vectors, title = Sinusoidal(width).vectors(0, length), "Sinusoidal positions"
+    else:
+        loaded = load(run, savepath=savepath)
+        if loaded.model.positions is None:
+            raise InputError(f"run {str(loaded.folder)!r} has no positions: train it with --pos_enc")
+        vectors, title = loaded.model.positions.weight.detach(), f"Positions learned by {loaded.task.name}"
+    return waves.plot_positions(vectors.numpy(), path, title)
 
 
 def _unchanged(stored: RunConfig, flags: dict[str, Any]) -> RunConfig:

@@ -14,4 +14,4 @@ def test_lists_every_task_with_an_example(command: Callable[..., tuple[int, str,
 
 def test_unknown_commands_are_refused(command: Callable[..., tuple[int, str, str]]) -> None:
     status, _, err = command("trian")
-    assert (status, err) == (2, "regard: command 'trian' is unknown: choose train, test, tasks\n")
+    assert (status, err) == (2, "regard: command 'trian' is unknown: choose train, test, tasks, positions\n")

@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model, and see what it attends to",
     "tasks": "list the tasks, each with an example",
+    "positions": "draw positions: waves and similarity",
 }
 
 HELP = """usage: regard COMMAND ...
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
-        sys.stdout.write(HELP.format(commands="\n".join(f"  {name:8}{does}" for name, does in COMMANDS.items())))
+        sys.stdout.write(HELP.format(commands="\n".join(f"  {name:11}{does}" for name, does in COMMANDS.items())))
         return 0
     if argv[0] == "--version":
         from regard.version import __version__

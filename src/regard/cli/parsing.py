@@ -87,3 +87,12 @@ def subject(argv: list[str], *, what: str, prog: str) -> tuple[str, list[str]]:
 def wants_help(argv: list[str]) -> bool:
     """Whether a word asks for help."""
     return any(word in ("-h", "--help") for word in argv)
+
+
+def with_empty_value(argv: list[str], flag: str) -> list[str]:
+    """Give `flag` an empty value where it stands alone, which the parser would refuse."""
+    alone = [
+        word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
+        for index, word in enumerate(argv)
+    ]
+    return [f"{flag}=" if is_alone else word for word, is_alone in zip(argv, alone, strict=True)]

@@ -1,15 +1,14 @@
 """`regard test TASK`: test a trained model, and see what it attends to."""
 
-import os
 import sys
-import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from regard.api import SAVEPATH, load
-from regard.cli.parsing import parse, subject, wants_help
+from regard.cli.parsing import parse, subject, wants_help, with_empty_value
+from regard.cli.screen import open_on_screen
 from regard.inspection import check_ending
 from regard.inspection.terminal import heatmap
 
@@ -46,7 +45,7 @@ def run(argv: list[str]) -> None:
     if wants_help(argv[:1]):
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
     name, argv = subject(argv, what="run", prog=PROG)
-    flags = parse(TestFlags(), _named_plot(argv), prog=f"{PROG} {name}", description=DESCRIPTION)
+    flags = parse(TestFlags(), with_empty_value(argv, "--plot"), prog=f"{PROG} {name}", description=DESCRIPTION)
     run = load(name, savepath=flags.savepath)
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
@@ -62,22 +61,4 @@ def run(argv: list[str]) -> None:
     if plot is not None:
         attention.save(plot)
         sys.stdout.write(f"Saved {plot}\n")
-        _open_on_screen(plot)
-
-
-def _named_plot(argv: list[str]) -> list[str]:
-    """Give `--plot` an empty name where it has none."""
-    bare = [
-        word == "--plot" and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
-        for index, word in enumerate(argv)
-    ]
-    return ["--plot=" if is_bare else word for word, is_bare in zip(argv, bare, strict=True)]
-
-
-def _open_on_screen(path: Path) -> None:
-    """Open a picture for a person: not in a pipe, and on Linux only where a display is."""
-    has_display = sys.platform in ("win32", "darwin") or any(
-        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
-    )
-    if sys.stdout.isatty() and has_display:
-        webbrowser.open(path.resolve().as_uri())
+        open_on_screen(plot)

@@ -1,6 +1,7 @@
 """Inspection: attention maps in the terminal, as a picture and as a page; relevance."""
 
-from regard.inspection.maps import AttentionMap, LayerMap, attend, check_ending
+from regard.inspection.endings import check_ending
+from regard.inspection.maps import AttentionMap, LayerMap, attend
 from regard.inspection.relevance import RelevanceShare, relevance_share
 
 __all__ = ["AttentionMap", "LayerMap", "RelevanceShare", "attend", "check_ending", "relevance_share"]

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from regard.attention import record
-from regard.errors import InputError
 from regard.files import write_atomically
+from regard.inspection.endings import PAGE, check_ending
 from regard.inspection.relevance import CROSS, pad_keys
 from regard.models import QueryModel
 from regard.tasks import NULL, Task
@@ -70,7 +70,7 @@ class AttentionMap:
         """
         path = Path(path)
         check_ending(path)
-        if path.suffix.lower() == ".html":
+        if path.suffix.lower() == PAGE:
             from regard.inspection.page import page
 
             content = page([self]).encode()
@@ -80,13 +80,6 @@ class AttentionMap:
             content = draw(self, path.suffix.lower()[1:])
         write_atomically(path, content)
         return path
-
-
-def check_ending(path: Path) -> None:
-    """Raise `InputError` unless `path` ends as a picture or page that can be written."""
-    endings = (".png", ".svg", ".pdf", ".html")
-    if path.suffix.lower() not in endings:
-        raise InputError(f"plot {str(path)!r} has no known ending: choose one of {', '.join(endings)}")
 
 
 @torch.inference_mode()

@@ -42,8 +42,12 @@ def draw(attention: AttentionMap, format: str) -> bytes:
         f"prediction {_counts(attention.prediction)}, truth {_counts(attention.truth)}",
         fontsize=10,
     )
+    return figure_bytes(figure, format)
+
+
+def figure_bytes(figure: Figure, format: str) -> bytes:
+    """Return a figure as the bytes of a file, without its date: the same figure makes the same file."""
     file = io.BytesIO()
-    # Without a date, the same map makes the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[format]
     figure.savefig(file, format=format, dpi=160, metadata=metadata)
     return file.getvalue()
