@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_every_command_of_the_readme_works(
     command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = re.findall(r"^(regard t.*?)(?: {2,}#.*)?$|^\|.*\| `(regard t[^`]*)` \|$", README, re.MULTILINE)
+    shown = re.findall(r"^(regard [tp].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tp][^`]*)` \|$", README, re.MULTILINE)
     lines = list(dict.fromkeys(first or second for first, second in shown))
     assert len(lines) >= 20
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

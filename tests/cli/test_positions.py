@@ -16,10 +16,7 @@ def test_draws_the_sinusoidal_ones(command: Command, tmp_path: Path, monkeypatch
     assert (status, out) == (0, "Saved positions.png\n"), err
     assert (tmp_path / "positions.png").read_bytes().startswith(b"\x89PNG")
     assert command("positions", "--width", "7", "--length=9", "--plot", "waves.svg")[0] == 0
-    assert (
-        b"9 positions of width 7" in (tmp_path / "waves.svg").read_bytes()
-        or b"<svg" in (tmp_path / "waves.svg").read_bytes()
-    )
+    assert b"<svg" in (tmp_path / "waves.svg").read_bytes()
 
 
 def test_draws_those_of_a_run(command: Command, tmp_path: Path, trained: regard.Run) -> None:
