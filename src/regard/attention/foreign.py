@@ -2,9 +2,9 @@
 
 - `nn.MultiheadAttention` is asked for its weights, which it computes explicitly then. Its callers get what they
   asked for. PyTorch's encoder has a fast path around it, which is off while recording.
-- A call of `F.scaled_dot_product_attention` anywhere inside a foreign model, such as those of Hugging Face in
-  their default implementation, runs unchanged, and its weights are computed beside it. The record has the name
-  of the module that made the call.
+- A call of `F.scaled_dot_product_attention` anywhere inside a foreign model runs unchanged, and its weights are
+  computed beside it. The record has the name of the module that made the call.
+- Models of Hugging Face's make such calls by default; one set to another implementation is switched for the time.
 """
 
 import inspect
@@ -42,8 +42,9 @@ def recording_foreign(
             yield list(peers)
         else:
             # Only a model without layers of ours: they would be seen calling the kernel too.
-            with _KernelCalls(modules, recorder, layers):
-                yield list(modules)
+            stack.enter_context(_calling_the_kernel(model))
+            stack.enter_context(_KernelCalls(modules, recorder, layers))
+            yield list(modules)
 
 
 @contextmanager
@@ -88,6 +89,21 @@ def _allowed(padding: Tensor | None, mask: Tensor | None, weights: Tensor) -> Te
 
 def _may(mask: Tensor) -> Tensor:
     return ~mask if mask.dtype == torch.bool else mask != float("-inf")
+
+
+@contextmanager
+def _calling_the_kernel(model: nn.Module) -> Iterator[None]:
+    """Make a model of Hugging Face's call PyTorch's kernel for the time, whatever it computes attention with."""
+    choose = getattr(model, "set_attn_implementation", None)
+    before = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if choose is None or before in (None, "sdpa"):
+        yield
+        return
+    choose("sdpa")
+    try:
+        yield
+    finally:
+        choose(before)
 
 
 class _KernelCalls(TorchFunctionMode):
