@@ -18,8 +18,11 @@ def test_exported_names_are_there_and_sorted() -> None:
         regard.trian  # noqa: B018
 
 
-def test_importing_is_light() -> None:
-    code = "import sys, regard; sys.exit('torch' in sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "heavy"), [("regard", "torch"), ("regard.api", "matplotlib"), ("regard.api", "torch._dynamo")]
+)
+def test_importing_is_light(module: str, heavy: str) -> None:
+    code = f"import sys, {module}; sys.exit('{heavy}' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.attention import Sinusoidal
 from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
-from regard.inspection import AttentionMap, RelevanceShare, attend, relevance_share, waves
+from regard.inspection import AttentionMap, RelevanceShare, attend, relevance_share
 from regard.models import QueryModel
 from regard.progress import progress_bar
 from regard.tasks import Task
@@ -193,6 +193,8 @@ def plot_positions(
     `width` and `length` are of the sinusoidal ones. Raises `InputError` where these do not fit, or where the
     run has no positions.
     """
+    from regard.inspection import waves  # brings matplotlib, which nothing else here needs
+
     if run is None:
         check_range("width", width, 1, 65_536)
         check_range("length", length, 1, 10_000)

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
@@ -67,7 +66,6 @@ class Recorder:
         _check_indices("heads", self.heads, per_head.shape[1])
         return per_head[:, list(self.heads)]
 
-    @torch.compiler.disable
     def keep(self, name: str, weights: Tensor, mask: Tensor | None) -> None:
         """Store weights (B, H, Tq, Tk), of which the heads and rows asked for have been selected."""
         queries = self.query_labels
