@@ -2,7 +2,7 @@
 #
 #   make demo       train Signal 2 with heads, and see what every head attends to (about a minute)
 #   make test       the tests, without the slow ones
-#   make test-all   all tests
+#   make test-all   all tests, also against Keras and Hugging Face
 #   make lint       formatting, rules, types, and which room may import which
 #   make format     mend formatting and what rules can mend
 #   make results    train what docs/results.md shows, over 10 seeds, and write its tables (about an hour)
@@ -19,13 +19,17 @@ BIN := .venv/bin
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint]'
 	touch $@
 
+.venv/peers: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'
+	touch $@
+
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
 test: .venv/ready
 	$(BIN)/python -m pytest -m 'not slow'
 
-test-all: .venv/ready
+test-all: .venv/peers
 	$(BIN)/python -m pytest
 
 lint: .venv/ready

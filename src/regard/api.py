@@ -1,10 +1,10 @@
 """Regard from Python: what the commands do, as calls with the same names and defaults.
 
-import regard
+    run = regard.train("signal2", heads=8)
+    run.test()
+    run.attend("BCCCBAABACCCA")
 
-run = regard.train("signal2", heads=8)
-run.test()
-run.attend("BCCCBAABACCCA")
+The command line calls these, so whatever it can do, a notebook can.
 """
 
 from collections.abc import Iterator
