@@ -1,6 +1,5 @@
 """Recording: what is kept, and that it changes nothing."""
 
-import gc
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention import Attention, Decoder, MultiHeadAttention, record
 from regard.errors import InputError
+from tests.memory import grown_mib
 
 
 class Two(nn.Module):
@@ -161,15 +161,14 @@ def test_recordings_nest(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-def test_rows_of_a_long_input_stay_small(causal: bool) -> None:
-    """No `T x T` matrix: one of 32,768 steps would take 4 GiB a head."""
-    resource = pytest.importorskip("resource")
-    layer = MultiHeadAttention(64, 4)
-    states = torch.randn(1, 32_768, 64)
-    gc.collect()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with torch.no_grad(), record(layer, rows=[0, 17, 32_767]) as records:
-        layer(states, causal=causal)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    assert records[""].weights.shape == (1, 4, 3, 32_768)
-    assert grown < 400, f"{grown:.0f} MiB"
+@pytest.mark.parametrize(
+    ("limits", "time", "low", "high"), [("rows=[0, 17, 32_767]", 32_768, 0, 300), ("", 8_192, 1000, 9000)]
+)
+def test_rows_of_a_long_input_stay_small(causal: bool, limits: str, time: int, low: float, high: float) -> None:
+    """No `T x T` matrix: one of 32,768 steps would take 4 GiB a head. All rows of 8,192 do take 1 GiB."""
+    grown = grown_mib(
+        "import torch; from regard.attention import MultiHeadAttention, record;"
+        f"layer, states = MultiHeadAttention(64, 4), torch.randn(1, {time}, 64)",
+        f"with torch.no_grad(), record(layer, {limits}): layer(states, causal={causal})",
+    )
+    assert low <= grown < high

@@ -17,9 +17,9 @@ built from the widths of queries and keys, with `forward` and, where something d
 import importlib
 from difflib import get_close_matches
 
-import torch
 from torch import Tensor, nn
 
+from regard.attention.energy import additive_scores
 from regard.errors import InputError
 
 
@@ -60,8 +60,8 @@ class ScaledDot(Dot):
     """`q · k / √D`, the only score with a fused kernel."""
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `Q Kᵀ / √D`."""
-        return super().forward(query, prepared) * query.shape[-1] ** -0.5
+        """Return `Q Kᵀ / √D`; it is the queries that are scaled, of which there are fewer than pairs."""
+        return super().forward(query * query.shape[-1] ** -0.5, prepared)
 
 
 class General(Score):
@@ -95,8 +95,7 @@ class Additive(Score):
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `v · tanh(W q + U k)` for every pair."""
-        pairs = self.query(query).unsqueeze(-2) + prepared.unsqueeze(-3)  # (..., Tq, Tk, D)
-        return self.energy(torch.tanh(pairs)).squeeze(-1)
+        return additive_scores(self.query(query), prepared, self.energy.weight[0])
 
 
 class Concat(Score):
@@ -116,8 +115,8 @@ class Concat(Score):
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `v · tanh(W [q; k])` for every pair."""
-        pairs = (query @ self.both.weight[:, : self.width].t()).unsqueeze(-2) + prepared.unsqueeze(-3)
-        return self.energy(torch.tanh(pairs)).squeeze(-1)
+        projected = query @ self.both.weight[:, : self.width].t()
+        return additive_scores(projected, prepared, self.energy.weight[0])
 
 
 SCORES: dict[str, type[Score]] = {
