@@ -6,7 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention import Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
+from regard.attention import (
+    SCORES,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    MultiHeadAttention,
+    find_score,
+)
 from regard.attention.blocks import Residual
 from regard.attention.multihead import KeyValues
 from tests.attention.test_multihead import peer_of
@@ -111,10 +119,11 @@ def test_stacks_are_their_layers_in_turn(generator: torch.Generator, pre_norm: b
 
 @each_order
 @pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("name", SCORES)
 def test_decoding_step_by_step_equals_teacher_forcing(
-    generator: torch.Generator, pre_norm: bool, rotary: bool
+    generator: torch.Generator, pre_norm: bool, rotary: bool, name: str
 ) -> None:
-    decoder = Decoder(2, 12, 3, 11, pre_norm=pre_norm, rotary=rotary)
+    decoder = Decoder(2, 12, 3, 11, pre_norm=pre_norm, rotary=rotary, score=find_score(name))
     states, memory = torch.randn(2, 5, 12, generator=generator), torch.randn(2, 7, 12, generator=generator)
     source = decoder.project(memory)
     whole, _ = decoder(states, source)

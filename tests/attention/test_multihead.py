@@ -223,8 +223,9 @@ def test_dropout_drops_weights_while_training_only(generator: torch.Generator) -
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_compiles_and_exports(generator: torch.Generator) -> None:
-    layer = MultiHeadAttention(16, heads=4, rotary=True).eval()
+@pytest.mark.parametrize("name", ["scaled_dot", "additive"])
+def test_compiles_and_exports(generator: torch.Generator, name: str) -> None:
+    layer = MultiHeadAttention(16, heads=4, rotary=True, score=find_score(name)).eval()
     states = torch.randn(2, 7, 16, generator=generator)
     plain = layer(states, causal=True)
     compiled = torch.compile(layer)
@@ -233,6 +234,13 @@ def test_compiles_and_exports(generator: torch.Generator) -> None:
         torch.testing.assert_close(compiled(states, causal=True), plain)
     assert records[""].weights.shape == (2, 4, 7, 7)
     torch.testing.assert_close(compiled(states, causal=True), plain)
+    grads = []
+    for each in (layer, compiled):
+        layer.zero_grad()
+        each(states, causal=True).square().sum().backward()
+        assert layer.query.weight.grad is not None
+        grads.append(layer.query.weight.grad.clone())
+    torch.testing.assert_close(grads[1], grads[0])
     exported = torch.export.export(layer, (states,), {"causal": True})
     torch.testing.assert_close(exported.module()(states, causal=True), plain)
 

@@ -2,11 +2,13 @@
 
 import math
 
+import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.attention import Attention, record
+from regard.attention import SCORES, Additive, Attention, MultiHeadAttention, find_score, record
+from regard.errors import InputError
 
 
 def by_loops(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -61,3 +63,43 @@ def test_nothing_to_attend_gives_a_zero_context_in_both_paths() -> None:
         assert (context == 0).all()
         context.sum().backward()
         assert query.grad is not None and query.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("layer", "query", "key", "message"),
+    [
+        (Attention(), 5, 7, "query (2, 3, 5) and key (2, 4, 7) do not fit the score: expected widths 5 and 5"),
+        (Attention(Additive(5, 7)), 5, 5, "do not fit the score: expected widths 5 and 7"),
+        (Attention(Additive(5, 7)), 6, 7, "do not fit the score: expected widths 5 and 7"),
+    ],
+)
+def test_widths_that_do_not_fit_are_refused(layer: Attention, query: int, key: int, message: str) -> None:
+    states = torch.zeros(2, 4, key)
+    with pytest.raises(InputError) as raised:
+        layer(torch.zeros(2, 3, query), states, states)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("heads", [None, 3])
+@pytest.mark.parametrize("name", SCORES)
+def test_every_score_serves_a_recurrent_decoder(generator: torch.Generator, name: str, heads: int | None) -> None:
+    """Bahdanau's loop: the state before asks the source, and the context enters the cell; keys prepared once."""
+    source, targets = torch.randn(2, 7, 6, generator=generator), torch.randn(2, 4, 6, generator=generator)
+    cell, state = nn.GRUCell(12, 6), torch.zeros(2, 6)
+    padding = torch.tensor([[True] * 7, [True] * 3 + [False] * 4])
+    single, several = Attention(find_score(name)(6)), MultiHeadAttention(6, heads or 1, score=find_score(name))
+    prepared, memory = single.score.prepare(source), several.project(source)
+    states = []
+    for target in targets.unbind(1):
+        query = state.unsqueeze(1)
+        if heads is None:
+            context = single(query, prepared, source, padding, prepared=True)
+        else:
+            context = several.attend(query, memory, padding)
+        state = cell(torch.cat([target, context.squeeze(1)], dim=-1), state)
+        states.append(state)
+    whole = torch.stack(states[:-1], dim=1)
+    again = single(whole, source, source, padding) if heads is None else several(whole, source, mask=padding)
+    torch.testing.assert_close(again[:, -1], context.squeeze(1), atol=1e-6, rtol=1e-5)
+    states[-1].sum().backward()
+    assert all(each.grad is not None for each in (several if heads else single).parameters())

@@ -26,7 +26,8 @@ class Attention(Recordable):
 
     def __init__(self, score: Score | None = None, dropout: float = 0.0) -> None:
         super().__init__()
-        self.score = ScaledDot(1) if score is None else score  # it has no parameters, so any width will do
+        self.score = ScaledDot(1) if score is None else score  # without parameters, any width will do
+        self.widths = None if score is None else (score.width, score.key_width)
         self.dropout = dropout
 
     def forward(
@@ -49,9 +50,18 @@ class Attention(Recordable):
         if mask is not None:
             mask = as_weights_mask(mask, len(query), query.shape[1], key.shape[1])
         if not prepared:
+            self._check_widths(query, key)
             key = self.score.prepare(key)
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         return attend(self, self.score, query, key, value, mask, causal=causal, dropout=self.dropout).squeeze(1)
+
+    def _check_widths(self, query: Tensor, key: Tensor) -> None:
+        widths = (query.shape[-1], query.shape[-1]) if self.widths is None else self.widths
+        if (query.shape[-1], key.shape[-1]) != widths:
+            raise InputError(
+                f"query {tuple(query.shape)} and key {tuple(key.shape)} do not fit the score: "
+                f"expected widths {widths[0]} and {widths[1]}"
+            )
 
 
 def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:
