@@ -5,13 +5,14 @@
 #   make test-all   all tests, also against Keras and Hugging Face
 #   make lint       formatting, rules, types, and which room may import which
 #   make format     mend formatting and what rules can mend
-#   make results    train what docs/results.md shows, over 10 seeds, and write its tables (about an hour)
-#   make benchmark  speed beside a plain loop
+#   make results    train what docs/results.md shows, over 10 seeds, and write its tables (50 minutes)
+#   make benchmark  speed on the primer's tasks, beside a plain loop (about 10 minutes)
+#   make benchmark-attention   speed and memory of attention layers, beside those of others
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint format results benchmark clean
+.PHONY: demo test test-all lint format results benchmark benchmark-attention clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -47,6 +48,9 @@ results: .venv/ready
 
 benchmark: .venv/ready
 	$(BIN)/python benchmarks/primer.py
+
+benchmark-attention: .venv/peers
+	$(BIN)/python benchmarks/attention.py
 
 clean:
 	rm -rf .venv build demo .pytest_cache .ruff_cache
