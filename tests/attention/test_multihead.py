@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention import SCORES, KeyValues, MultiHeadAttention, causal_mask, find_score, record
 from regard.errors import InputError
@@ -202,6 +203,8 @@ def test_double_backward_where_the_weights_are_explicit(generator: torch.Generat
     assert torch.autograd.gradcheck(layer, (states,))
     with record(layer):
         assert torch.autograd.gradcheck(layer, (states,))
+        assert torch.autograd.gradgradcheck(layer, (states,))
+    with sdpa_kernel(SDPBackend.MATH):  # as for PyTorch's own layers, where these take the kernel
         assert torch.autograd.gradgradcheck(layer, (states,))
 
 
