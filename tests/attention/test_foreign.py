@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import record
+from regard.attention import MultiHeadAttention, record
 from regard.errors import InputError
 
 
@@ -158,3 +158,18 @@ def test_layers_can_be_chosen_and_must_be_there() -> None:
     with pytest.raises(InputError, match="layer 'layers.7.self_attn' is not in the model"):
         with record(model, layers=["layers.7.self_attn"]):
             pass
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_pytorchs_layers_beside_regards(generator: torch.Generator) -> None:
+    """PyTorch's encoder skips its attention layer in evaluation, unless told not to."""
+    model = nn.Sequential(
+        MultiHeadAttention(8, 2),
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1),
+    ).eval()
+    states = torch.randn(2, 5, 8, generator=generator)
+    with torch.no_grad():
+        plain = model(states)
+        with record(model) as records:
+            torch.testing.assert_close(model(states), plain, atol=1e-5, rtol=0)
+    assert set(records) == {"0", "1.layers.0.self_attn"}

@@ -243,3 +243,12 @@ def test_a_score_of_ones_own(tmp_path: Path) -> None:
     )
     assert refused.returncode == 2
     assert refused.stderr.startswith("regard: score 'my_module:Nothing' cannot be imported: AttributeError")
+
+
+def test_resuming_compares_with_the_run_not_with_the_tasks_defaults(command: Command, tmp_path: Path) -> None:
+    train = ("train", "counting", "--savepath", tmp_path)
+    assert command(*train, "--hidden", "32", "--steps", "3")[0] == 0
+    assert command(*train, "--resume")[0] == 0
+    assert command(*train, "--resume", "--hidden", "32")[0] == 0
+    status, _, err = command(*train, "--resume", "--hidden", "64")
+    assert status == 2 and "hidden 64 differs from the run's 32: a run goes on as it began" in err
