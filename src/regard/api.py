@@ -144,7 +144,7 @@ def train(
 
     `task`: a name (`counting`, `difference`, `signal`, `signal2`) or the path of a Python file with a task of
     your own. `flags`: those of `regard train --help`, with the task's defaults: max_len, vocab_size, hidden,
-    enc_layers, multihead, heads, pos_enc, self_att, steps, batchsize, lr, recipe, vary_len, seed.
+    enc_layers, multihead, heads, pos_enc, score, self_att, steps, batchsize, lr, recipe, vary_len, seed.
     `resume` continues the run that is there, exactly as if it had not stopped; `overwrite` replaces it.
     Raises `InputError` for what cannot be asked, `MachineError` where the disk refuses.
     """
@@ -175,8 +175,7 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> Run:
     config = folder.read_config()
     task = config.build_task()
     model = build_model(config, task)
-    parameters, step = folder.read_model()
-    load_parameters(model, parameters, folder)
+    step = load_parameters(model, folder)
     return Run(folder.path, config, task, model.eval(), step)
 
 

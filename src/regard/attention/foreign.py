@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def recording_foreign(
-    model: nn.Module, recorder: "Recorder", layers: Collection[str] | None
+    model: nn.Module, recorder: "Recorder", layers: Collection[str] | None, *, mixed: bool
 ) -> Iterator[list[str]]:
-    """Record the foreign attention of `model`; yields the names under which it may appear."""
-    from regard.attention.recording import Recordable
+    """Record the foreign attention of `model`; yields the names under which it may appear.
 
+    `mixed`: the model has layers of Regard's too.
+    """
     modules = dict(model.named_modules())
-    own = any(isinstance(module, Recordable) for module in modules.values())
     peers = {name: each for name, each in modules.items() if isinstance(each, nn.MultiheadAttention)}
     with ExitStack() as stack:
         if peers:
@@ -38,7 +38,7 @@ def recording_foreign(
         for name, peer in peers.items():
             if layers is None or name in layers:
                 stack.enter_context(_asked_for_weights(peer, name, recorder))
-        if own:
+        if mixed:
             yield list(peers)
         else:
             # Only a model without layers of ours: they would be seen calling the kernel too.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from regard.attention.foreign import recording_foreign
 from regard.errors import InputError
 
 
@@ -107,12 +108,10 @@ def record(
     by no more than the fused kernel's rounding (1e-5 in float32); with `heads` or `rows` they are identical.
     Raises `InputError` for a layer that the model has not, and, as it runs, for a head or row out of range.
     """
-    from regard.attention.foreign import recording_foreign
-
     recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
     found = {name: layer for name, layer in model.named_modules() if isinstance(layer, Recordable)}
     with ExitStack() as stack:
-        foreign = stack.enter_context(recording_foreign(model, recorder, layers))
+        foreign = stack.enter_context(recording_foreign(model, recorder, layers, mixed=bool(found)))
         known = [*found, *foreign]
         for name in layers or ():
             if name.split("#")[0] not in known:

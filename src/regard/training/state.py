@@ -77,8 +77,7 @@ def start(config: RunConfig, task: Task) -> TrainingState:
 def restore(folder: RunFolder, config: RunConfig, task: Task) -> TrainingState:
     """Return the training that `folder` holds; raises `InputError` where its files are missing or damaged."""
     state = start(config, task)
-    parameters, state.step = folder.read_model()
-    load_parameters(state.model, parameters, folder)
+    state.step = load_parameters(state.model, folder)
     try:
         state.load_trainer_tensors(folder.read_trainer(state.step))
     except (KeyError, RuntimeError) as error:
@@ -88,8 +87,12 @@ def restore(folder: RunFolder, config: RunConfig, task: Task) -> TrainingState:
     return state
 
 
-def load_parameters(model: QueryModel, parameters: dict[str, Tensor], folder: RunFolder) -> None:
-    """Put stored parameters into a model; raises `InputError` where they do not fit the run's config."""
+def load_parameters(model: QueryModel, folder: RunFolder) -> int:
+    """Put a run's parameters into its model, and return the step they belong to.
+
+    Raises `InputError` where they are missing, damaged, or do not fit the run's config.
+    """
+    parameters, step = folder.read_model()
     try:
         model.load_state_dict(parameters)
     except RuntimeError as error:
@@ -97,3 +100,4 @@ def load_parameters(model: QueryModel, parameters: dict[str, Tensor], folder: Ru
         raise InputError(
             f"run {str(folder.path)!r} is damaged: model and config do not fit ({reason})"
         ) from error
+    return step
