@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention import SCORES, KeyValues, MultiHeadAttention, causal_mask, find_score, record
+from regard.attention import SCORES, Attention, KeyValues, MultiHeadAttention, causal_mask, find_score, record
 from regard.errors import InputError
 
 PATHS = pytest.mark.parametrize("recording", [False, True], ids=["fused", "recorded"])
@@ -291,3 +291,12 @@ def test_agrees_with_the_kernel_itself(generator: torch.Generator) -> None:
     parts = [part(states).unflatten(-1, (3, 4)).transpose(1, 2) for part in (layer.query, layer.key, layer.value)]
     expected = layer.output(F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))
     assert torch.equal(layer(states), expected)
+
+
+@PATHS
+def test_a_mask_of_other_heads_is_refused(recording: bool) -> None:
+    states, mask = torch.zeros(2, 5, 8), torch.ones(2, 3, 5, 5, dtype=torch.bool)
+    with pytest.raises(InputError, match="has 3 heads: expected 2, or 1 for all"):
+        run(MultiHeadAttention(8, 2), recording, states, mask=mask)
+    with pytest.raises(InputError, match="has 3 heads: expected 1, or 1 for all"):
+        Attention()(states, states, states, mask)

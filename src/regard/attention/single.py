@@ -92,6 +92,11 @@ def attend(
     `mask` broadcasts to (B, H, Tq, Tk). The scaled dot product takes PyTorch's fused kernel, unless dropout is
     active or `layer` is recorded as a whole: then the weights are computed explicitly.
     """
+    if mask is not None and mask.shape[1] not in (1, query.shape[1]):
+        raise InputError(
+            f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {query.shape[1]}, or 1 for all"
+        )
+    causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
     recorder, dropout = layer.recorder, dropout if layer.training else 0.0
     fused = type(score) is ScaledDot and not dropout
     if fused and recorder is not None and recorder.partial:
