@@ -14,10 +14,13 @@ from regard.errors import InputError, MachineError, RegardError
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.api import Run, TestReport, load, plot_positions, train
+    from regard.api import AnswerRun, PairReport, PairRun, Run, TestReport, load, plot_positions, train
     from regard.attention import record
 
 _HOMES = {
+    "AnswerRun": "regard.api",
+    "PairReport": "regard.api",
+    "PairRun": "regard.api",
     "Run": "regard.api",
     "TestReport": "regard.api",
     "load": "regard.api",
@@ -27,8 +30,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "AnswerRun",
     "InputError",
     "MachineError",
+    "PairReport",
+    "PairRun",
     "RegardError",
     "Run",
     "TestReport",

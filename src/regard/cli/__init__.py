@@ -13,6 +13,8 @@ from regard.errors import RegardError
 COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model, and see what it attends to",
+    "translate": "answer texts with a trained model, one a line",
+    "compare": "train variants over several seeds, and compare them",
     "tasks": "list the tasks, each with an example",
     "positions": "draw positions: waves and similarity",
 }
@@ -28,6 +30,8 @@ commands:
 
   regard train signal2        train on the task Signal 2, into models/signal2
   regard test signal2         test that run, and print what each head attended to
+  regard train dates          train on dates, from "3. Mai 1979" to 1979-05-03
+  regard translate dates "3. Mai 1979" --plot
 """
 
 

@@ -84,6 +84,27 @@ def subject(argv: list[str], *, what: str, prog: str) -> tuple[str, list[str]]:
     return argv[0], argv[1:]
 
 
+def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
+    """Split `argv`, before it is parsed, into the values that it gives to `flag` and the words that are left.
+
+    Raises `InputError` where the flag stands last, without a value.
+    """
+    values, left = [], []
+    words = iter(argv)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name.replace("-", "_") != flag.replace("-", "_"):
+            left.append(word)
+        elif equals:
+            values.append(value)
+        else:
+            following = next(words, None)
+            if following is None:
+                raise InputError(f"flag {flag} has no value: give it one")
+            values.append(following)
+    return values, left
+
+
 def wants_help(argv: list[str]) -> bool:
     """Whether a word asks for help."""
     return any(word in ("-h", "--help") for word in argv)

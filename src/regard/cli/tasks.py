@@ -19,6 +19,5 @@ def run(argv: list[str]) -> None:
     parse(TasksFlags(), argv, prog="regard tasks", description="List the tasks, each with an example.")
     table = Table("task", "what to do", "example", "answer", box=None, pad_edge=False, header_style="bold")
     for example in examples():
-        answer = " ".join(map(str, example.answer))
-        table.add_row(example.task, example.summary, f"'{example.input}'", answer)
+        table.add_row(example.task, example.summary, f"'{example.input}'", example.answer)
     Console().print(table)

@@ -3,12 +3,14 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, load
+from regard.api import SAVEPATH, AnswerRun, load
 from regard.cli.parsing import parse, subject, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
+from regard.errors import InputError
 from regard.inspection import check_ending
 from regard.inspection.terminal import heatmap
 
@@ -24,13 +26,13 @@ class TestFlags:
     """All flags of the command. The model and the task are the run's own."""
 
     input: str | None = None
-    """Sequence to show, such as BCCCBAABACCCA; _ is the null character. None: draw one."""
+    """Sequence to show, such as BCCCBAABACCCA; in the primer's tasks _ is the null character. None: draw one."""
     sample_len: int | None = None
     """Letters in each sample, 1 to max_len. None: as in training."""
     signal: str | None = None
-    """Letter of the signal in each sample (or one letter for each signal). None: random."""
-    samples: int = 10_000
-    """Fresh samples to test on."""
+    """Letter of the signal in each sample (or one letter for each signal). None: random, or none."""
+    samples: int | None = None
+    """Fresh samples to test on. None: 10,000, or 2,000 from sequence to sequence."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
@@ -50,11 +52,14 @@ def run(argv: list[str]) -> None:
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
         check_ending(plot)
-    if flags.input is None:
-        attention = run.attend(sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed)
-    else:
-        attention = run.attend(flags.input)
-    report = run.test(samples=flags.samples, sample_len=flags.sample_len, signal=flags.signal, seed=flags.seed)
+    drawn: dict[str, Any] = {"sample_len": flags.sample_len, "seed": flags.seed}
+    if isinstance(run, AnswerRun):
+        drawn["signal"] = flags.signal
+    elif flags.signal is not None:
+        raise InputError(f"signal {flags.signal!r} does not fit: {run.task.name} has no signals")
+    samples = {} if flags.samples is None else {"samples": flags.samples}
+    attention = run.attend(flags.input) if flags.input is not None else run.attend(**drawn)
+    report = run.test(**samples, **drawn)
     steps = f"{run.step} of {run.config.training.steps} steps"
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
     Console().print(heatmap(attention))

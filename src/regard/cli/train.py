@@ -1,17 +1,27 @@
 """`regard train TASK`: train a model on a task."""
 
+import dataclasses
 import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
+from typing import Any
 
 from regard.api import SAVEPATH, train
-from regard.cli.parsing import parse, subject, wants_help
-from regard.models import QueryModelConfig
-from regard.tasks import TASKS, TaskConfig
-from regard.training import Interrupted, RunConfig, RunFolder, TrainingConfig, make_config
+from regard.cli.parsing import parse, subject, take_flag, wants_help
+from regard.tasks import TASKS
+from regard.training import PARTS, Interrupted, RunConfig, RunFolder, make_config
 
 PROG = "regard train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelChoice:
+    """Which model."""
+
+    model: str
+    """query (learned queries), pooling (a recurrent classifier): for tasks with a number for each output step.
+    recurrent (encoder and decoder): for tasks from sequence to sequence. Name it to see its flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,30 +36,28 @@ class WhereConfig:
     """Replace the run that is there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainFlags:
-    """All flags of the command."""
-
-    size: TaskConfig
-    model: QueryModelConfig
-    training: TrainingConfig
-    run: WhereConfig = field(default_factory=WhereConfig)
-
-
 def run(argv: list[str]) -> None:
     """Train as `argv` asks, and say where the run is."""
     if wants_help(argv[:1]):
-        _parse(make_config("counting"), argv, task="TASK")
+        parse_config(make_config("counting"), argv, task="TASK")
     task, argv = subject(argv, what="task", prog=PROG)
-    base = make_config(task)
-    where = _parse(base, argv, task=task).run
+    kinds, _ = take_flag(argv, "--model")
+    chosen = {"model": kinds[-1]} if kinds else {}
+    base = make_config(task, chosen)
+    _, where = parse_config(base, argv, task=task)
     if where.resume:
         base = RunFolder(where.savepath / base.build_task().name).read_config()
-    flags = _parse(base, argv, task=task)
-    asked = RunConfig(task=task, size=flags.size, model=flags.model, training=flags.training).flags()
-    given = {name: value for name, value in asked.items() if value != base.flags()[name]}
+    config, _ = parse_config(base, argv, task=task)
+    given = {name: value for name, value in config.flags().items() if value != base.flags()[name]}
     try:
-        trained = train(task, savepath=where.savepath, resume=where.resume, overwrite=where.overwrite, **given)
+        trained = train(
+            task,
+            savepath=where.savepath,
+            resume=where.resume,
+            overwrite=where.overwrite,
+            **chosen,
+            **given,
+        )
     except Interrupted:
         again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
         sys.stderr.write(f"regard: stopped and saved in {where.savepath}; continue with `{again}`\n")
@@ -61,12 +69,19 @@ def run(argv: list[str]) -> None:
     )
 
 
-def _parse(config: RunConfig, argv: list[str], *, task: str) -> TrainFlags:
-    default = TrainFlags(size=config.size, model=config.model, training=config.training)
+def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, WhereConfig]:
+    """Read `argv` as flags over `config`, and where the run is kept."""
+    parts = {part: getattr(config, part) for part in PARTS}
+    choice = ModelChoice(model=config.kind)
+    fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": WhereConfig()}.items()]
+    flags = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
     described = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
         "The defaults below are those of counting; name a task to see its own." if task == "TASK" else ""
     )
-    return parse(default, argv, prog=f"{PROG} {task}", description=described)
+    found: Any = parse(
+        flags(**parts, choice=choice, run=WhereConfig()), argv, prog=f"{PROG} {task}", description=described
+    )
+    return dataclasses.replace(config, **{part: getattr(found, part) for part in PARTS}), found.run
 
 
 def _savepath_flag(savepath: Path) -> list[str]:

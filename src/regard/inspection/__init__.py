@@ -1,7 +1,15 @@
 """Inspection: attention maps in the terminal, as a picture and as a page; relevance."""
 
 from regard.inspection.endings import check_ending
-from regard.inspection.maps import AttentionMap, LayerMap, attend
+from regard.inspection.maps import AttentionMap, LayerMap, attend, attend_pair
 from regard.inspection.relevance import RelevanceShare, relevance_share
 
-__all__ = ["AttentionMap", "LayerMap", "RelevanceShare", "attend", "check_ending", "relevance_share"]
+__all__ = [
+    "AttentionMap",
+    "LayerMap",
+    "RelevanceShare",
+    "attend",
+    "attend_pair",
+    "check_ending",
+    "relevance_share",
+]

@@ -7,11 +7,13 @@ import numpy as np
 import torch
 
 from regard.attention import record
+from regard.errors import InputError
 from regard.files import write_atomically
 from regard.inspection.endings import PAGE, check_ending
 from regard.inspection.relevance import CROSS, pad_keys
-from regard.models import QueryModel
-from regard.tasks import NULL, Task
+from regard.models import PoolingModel, QueryModel, Seq2Seq
+from regard.tasks import PairTask, Task, links
+from regard.text import EOS, Pairs, collate, read_source
 
 REST = "rest"
 """Label of the learned step that a model trained over all lengths rests on."""
@@ -41,17 +43,23 @@ class AttentionMap:
 
     task: str
     input: str
-    prediction: list[int]
-    truth: list[int]
+    prediction: list[int] | str
+    """The number of each output step, or a text."""
+    truth: list[int] | str | None
+    """The same of the task's oracle; None where it does not know."""
     layers: dict[str, LayerMap]
-    """By the layer's name: `encoder.0.self_attention`, ..., `cross`, `self_attention`."""
-    position_norms: list[float] | None
+    """By the layer's name: `encoder.0.self_attention`, ..., `cross`, `self_attention`; empty for a model without
+    attention."""
+    position_norms: list[float] | None = None
     """L2 norm of each learned position; None without positions."""
 
     @property
     def cross(self) -> LayerMap:
-        """The layer in which the outputs attend to the inputs."""
-        return self.layers[CROSS]
+        """The (first) layer in which the outputs attend to the inputs; raises `InputError` without one."""
+        for name, layer in self.layers.items():
+            if name.split(".")[-1] == CROSS:
+                return layer
+        raise InputError(f"the run on {self.task} has no attention to show: train it with attention")
 
     def __str__(self) -> str:
         from regard.inspection.terminal import describe
@@ -66,10 +74,11 @@ class AttentionMap:
     def save(self, path: str | Path) -> Path:
         """Write the map to a file by its ending: .png, .svg or .pdf (a picture), .html (a page of its own).
 
-        Raises `InputError` for another ending, or a path that cannot be written.
+        Raises `InputError` for another ending, a path that cannot be written, or a map without attention.
         """
         path = Path(path)
         check_ending(path)
+        _ = self.cross
         if path.suffix.lower() == PAGE:
             from regard.inspection.page import page
 
@@ -83,12 +92,12 @@ class AttentionMap:
 
 
 @torch.inference_mode()
-def attend(model: QueryModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
+def attend(model: QueryModel | PoolingModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
     """Run `model` on one input (1, T) and keep what it attended to."""
     model.eval()
     with record(model) as records:
         logits = model(inputs)
-    letters = [NULL_LABEL if letter == NULL else letter for letter in task.render(inputs[0])]
+    letters = [_visible(letter) for letter in task.render(inputs[0])]
     outputs = task.output_labels(inputs[0])
     layers = {}
     for name, each in records.items():
@@ -120,5 +129,46 @@ def attend(model: QueryModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
     )
 
 
+@torch.inference_mode()
+def attend_pair(model: Seq2Seq, task: PairTask, source: str, tokens: list[int]) -> AttentionMap:
+    """Keep what a model attends to while it answers `source` with `tokens`, the end of sequence not among them.
+
+    The tokens are fed back to the decoder all at once, which attends as it did when it wrote them one by one.
+    """
+    model.eval()
+    batch = Pairs(read_source([source], task.source_vocabulary), collate([tokens]))
+    with record(model) as records:
+        model(batch.source, batch.source_mask, batch.target_in)
+    # A character that the model does not know is shown as what it is.
+    sources = [*source, *task.source_vocabulary.labels([EOS])]
+    targets = task.target_vocabulary.labels([*tokens, EOS])
+    known = task.known(source)
+    prediction = task.target_vocabulary.decode(tokens)
+    relevant = None
+    if known is not None and known.target == prediction:
+        relevant = links([known], len(sources), len(targets))[0].numpy()
+    return AttentionMap(
+        task=task.name,
+        input=source,
+        prediction=prediction,
+        truth=None if known is None else known.target,
+        layers={
+            name: LayerMap(
+                name=name,
+                title="Encoder-decoder attention",
+                weights=records[name].weights[0].float().numpy(),
+                query_labels=[_visible(label) for label in targets],
+                key_labels=[_visible(label) for label in sources],
+                relevant=relevant,
+            )
+            for name in model.cross_layers
+        },
+    )
+
+
+def _visible(label: str) -> str:
+    return NULL_LABEL if label.isspace() else label
+
+
 NULL_LABEL = "␣"
-"""How the null character is shown on an axis."""
+"""How the null character, and any other blank, is shown on an axis."""

@@ -39,7 +39,7 @@ def draw(attention: AttentionMap, format: str) -> bytes:
     figure.colorbar(image, ax=axes, label="weight", shrink=0.6, aspect=30)
     figure.suptitle(
         f"{attention.task}: {attention.input!r}    "
-        f"prediction {_counts(attention.prediction)}, truth {_counts(attention.truth)}",
+        f"prediction {_said(attention.prediction)}, truth {_said(attention.truth)}",
         fontsize=10,
     )
     return figure_bytes(figure, format)
@@ -65,5 +65,7 @@ def _panel(panel, layer: LayerMap, head: int, largest: float):
     return image
 
 
-def _counts(values: list[int]) -> str:
-    return " ".join(map(str, values))
+def _said(answer: list[int] | str | None) -> str:
+    if answer is None:
+        return "unknown"
+    return repr(answer) if isinstance(answer, str) else " ".join(map(str, answer))

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import record
-from regard.models import QueryModel
+from regard.models import PoolingModel, QueryModel
 from regard.tasks import Batch, Task
 
 CROSS = "cross"
@@ -31,7 +31,7 @@ class RelevanceShare:
 
 
 @torch.inference_mode()
-def relevance_share(model: QueryModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
+def relevance_share(model: QueryModel | PoolingModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
     """Return the share of each head, over all output steps of all samples that depend on some input."""
     heads, uniform = [], []
     for inputs, _, mask in batches:

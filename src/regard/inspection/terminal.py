@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.inspection.maps import AttentionMap, LayerMap
+from regard.inspection.relevance import CROSS
 
 SHADES = " ░▒▓█"
 """Five steps from nothing to all: readable without colour."""
@@ -17,12 +18,14 @@ def describe(attention: AttentionMap) -> str:
     """Write one sample as the primer does: input, prediction, truth, weights of each output step and head."""
     lines = [
         f"Input:      {attention.input!r}",
-        f"Prediction: {attention.prediction}",
-        f"Truth:      {attention.truth}",
+        f"Prediction: {attention.prediction!r}",
+        f"Truth:      {'unknown' if attention.truth is None else repr(attention.truth)}",
     ]
+    if isinstance(attention.prediction, str):
+        return "\n".join(lines)  # the heatmap says the rest, at a fraction of the length
     for layer in attention.layers.values():
         if not layer.name.startswith("encoder."):
-            lines += ["", *_describe_layer(layer, "Input" if layer is attention.cross else "Output")]
+            lines += ["", *_describe_layer(layer, "Input" if layer.name == CROSS else "Output")]
     if attention.position_norms is not None:
         lines += ["", "L2-Norm of Input Positional Encoding:", decimals(attention.position_norms)]
     return "\n".join(lines)
@@ -52,6 +55,8 @@ def decimals(values: "np.ndarray | list[float]") -> str:
 def heatmap(attention: AttentionMap) -> RenderableType:
     """Draw what each output attended to: a row for each output step and head, a column for each key."""
     layers = [layer for layer in attention.layers.values() if not layer.name.startswith("encoder.")]
+    if not layers:
+        return Text("This model has no attention to show.")
     largest = max(float(layer.weights.max()) for layer in layers)
     legend = Text("weight  ")
     for shade, colour in zip(SHADES, COLOURS, strict=True):

@@ -1,5 +1,20 @@
 """Models built from `regard.attention`."""
 
+from regard.models.encoder import RecurrentEncoder
+from regard.models.pooling import PoolingConfig, PoolingModel
 from regard.models.query import Initialisation, QueryModel, QueryModelConfig
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.seq2seq import Seq2Seq, State
 
-__all__ = ["Initialisation", "QueryModel", "QueryModelConfig"]
+__all__ = [
+    "Initialisation",
+    "PoolingConfig",
+    "PoolingModel",
+    "QueryModel",
+    "QueryModelConfig",
+    "RecurrentConfig",
+    "RecurrentEncoder",
+    "RecurrentSeq2Seq",
+    "Seq2Seq",
+    "State",
+]

@@ -11,14 +11,23 @@ import torch
 from regard.errors import InputError
 from regard.tasks.base import NULL, PAD, Batch, Task, TaskConfig
 from regard.tasks.counting import Counting
+from regard.tasks.dates import Dates, DatesConfig
 from regard.tasks.difference import Difference
+from regard.tasks.pairs import Pair, PairTask, links
+from regard.tasks.recall import Recall, RecallConfig
+from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
 from regard.tasks.signal import Signal, Signal2
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (Counting, Difference, Signal, Signal2)}
+AnyTask = Task | PairTask
+"""A task with a number for each output step, or one from sequence to sequence."""
+TASKS: dict[str, type[AnyTask]] = {
+    task.name: task for task in (Counting, Difference, Signal, Signal2, Recall, Copy, Reverse, Sort, Dates)
+}
 
 
-def find_task(name: str) -> type[Task]:
-    """Return the task called `name`, or the one subclass of `Task` that the Python file `name` defines.
+def find_task(name: str) -> type[AnyTask]:
+    """Return the task called `name`, or the one subclass of `Task` or `PairTask` that the Python file
+    `name` defines.
 
     Raises `InputError` for an unknown name, or a file that is missing, fails, or has not exactly one task.
     """
@@ -31,7 +40,7 @@ def find_task(name: str) -> type[Task]:
     raise InputError(f"task {name!r} is unknown: choose {', '.join(TASKS)} or a Python file{meant}")
 
 
-def _task_of_file(path: Path) -> type[Task]:
+def _task_of_file(path: Path) -> type[AnyTask]:
     if not path.is_file():
         raise InputError(f"task file {str(path)!r} does not exist: give the path of a Python file")
     spec = importlib.util.spec_from_file_location(f"regard_task_{path.stem}", path)
@@ -44,10 +53,12 @@ def _task_of_file(path: Path) -> type[Task]:
     found = [
         value
         for value in vars(module).values()
-        if inspect.isclass(value) and issubclass(value, Task) and value.__module__ == module.__name__
+        if inspect.isclass(value) and issubclass(value, Task | PairTask) and value.__module__ == module.__name__
     ]
     if len(found) != 1:
-        raise InputError(f"task file {str(path)!r} defines {len(found)} tasks: define one subclass of Task")
+        raise InputError(
+            f"task file {str(path)!r} defines {len(found)} tasks: define one subclass of Task or PairTask"
+        )
     return found[0]
 
 
@@ -58,31 +69,48 @@ class Example:
     task: str
     summary: str
     input: str
-    answer: list[int]
+    answer: str
 
 
 def examples() -> list[Example]:
     """Return an example of each task, always the same."""
-    found = []
-    for seed, (name, task_class) in enumerate(TASKS.items()):
-        task = task_class()
-        inputs, targets, _ = task.sample(1, torch.Generator().manual_seed(seed))
-        found.append(Example(name, task.summary, task.render(inputs[0]), targets[0].tolist()))
-    return found
+    return [_example(task_class(), seed) for seed, task_class in enumerate(TASKS.values())]
+
+
+def _example(task: AnyTask, seed: int) -> Example:
+    generator = torch.Generator().manual_seed(seed)
+    if isinstance(task, PairTask):
+        pair = task.pair(generator)
+        return Example(task.name, task.summary, pair.source, pair.target)
+    inputs, targets, _ = task.sample(1, generator)
+    answer = " ".join(map(str, targets[0].tolist()))
+    return Example(task.name, task.summary, task.render(inputs[0]), answer)
 
 
 __all__ = [
     "NULL",
     "PAD",
     "TASKS",
+    "AnyTask",
     "Batch",
+    "Copy",
     "Counting",
+    "Dates",
+    "DatesConfig",
     "Difference",
     "Example",
+    "Pair",
+    "PairTask",
+    "Recall",
+    "RecallConfig",
+    "Reverse",
+    "SequenceConfig",
     "Signal",
     "Signal2",
+    "Sort",
     "Task",
     "TaskConfig",
     "examples",
     "find_task",
+    "links",
 ]

@@ -49,9 +49,10 @@ class Batch(NamedTuple):
 
 
 class Task(ABC):
-    """A synthetic task over letters whose every answer is a count from 0 to `max_len`.
+    """A synthetic task over letters whose every answer is a number from a range: a count from 0 to `max_len`.
 
-    Subclasses set `name`, `summary` and `defaults`, and define `outputs`, `answer` and `relevance`.
+    Subclasses set `name`, `summary` and `defaults`, and define `outputs`, `answer` and `relevance`. Those of
+    another vocabulary or other answers set `size_class` and what the constructor and the properties set here.
     """
 
     name: ClassVar[str]
@@ -59,6 +60,8 @@ class Task(ABC):
     """One line for `regard tasks`."""
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Flags whose default for this task differs from the general one, e.g. `{"steps": 1000}`."""
+    size_class: ClassVar[type] = TaskConfig
+    """The dataclass of the task's size."""
     null: ClassVar[bool] = False
     """Whether the vocabulary starts with the null character."""
     signals: ClassVar[int] = 0

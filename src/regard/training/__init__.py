@@ -1,7 +1,18 @@
 """Training: configuration, recipes, the loop, and the run on disk."""
 
-from regard.training.config import RunConfig, TrainingConfig, make_config
-from regard.training.loop import exact, train_steps
+from regard.training.config import (
+    MODELS,
+    PARTS,
+    PairTraining,
+    PoolingTraining,
+    QueryTraining,
+    RunConfig,
+    TrainingConfig,
+    make_config,
+    models_for,
+)
+from regard.training.loop import train_steps
+from regard.training.objective import exact, objective
 from regard.training.recipes import RECIPES, Recipe
 from regard.training.runs import RunFolder, find_run, new_run
 from regard.training.state import TrainingState, build_model, load_parameters, restore, start
@@ -9,8 +20,13 @@ from regard.training.stopping import Interrupted
 from regard.training.streams import generator_of
 
 __all__ = [
+    "MODELS",
+    "PARTS",
     "RECIPES",
     "Interrupted",
+    "PairTraining",
+    "PoolingTraining",
+    "QueryTraining",
     "Recipe",
     "RunConfig",
     "RunFolder",
@@ -22,7 +38,9 @@ __all__ = [
     "generator_of",
     "load_parameters",
     "make_config",
+    "models_for",
     "new_run",
+    "objective",
     "restore",
     "start",
     "train_steps",

@@ -4,33 +4,28 @@ The command line is generated from these classes, so the docstring under a field
 """
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from regard.errors import InputError, check_range
-from regard.models import QueryModelConfig
-from regard.tasks import Task, TaskConfig, find_task
-from regard.training.recipes import RECIPES
+from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig
+from regard.tasks import AnyTask, PairTask, find_task
+from regard.training.recipes import RECIPES, RECURRENT, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """How to train."""
+    """How to train any model."""
 
     steps: int = 2000
     """Training steps, one batch each."""
     batchsize: int = 100
     """Samples in a batch."""
     lr: float | None = None
-    """Learning rate: the peak of the recipe's schedule, or its constant. None: the recipe's own, for recipe
-    regard 0.05, with encoder layers 0.005; for recipe seed 0.01, with encoder layers 0.001."""
-    recipe: Literal["regard", "seed"] = "regard"
-    """regard: Adam with warm-up, cosine decay, clipped gradients and a faster output layer, from small random
-    queries. seed: Adam at a constant rate, from zero queries and positions, as the primer did it."""
-    vary_len: bool = False
-    """Train over all lengths from 1 to max_len, with a mask; the model gains one learned step to rest on."""
+    """Learning rate: the peak of the schedule, or its constant. None: the recipe's own, for recipe regard 0.05,
+    with encoder layers 0.005; for recipe seed 0.01, with encoder layers 0.001; for recurrent models 0.005."""
     seed: int = 0
     """Random seed of initialisation and samples (0 or more)."""
 
@@ -41,8 +36,73 @@ class TrainingConfig:
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise InputError(f"lr {self.lr} is out of range: a finite number above 0")
+
+    @property
+    def how(self) -> Recipe:
+        """The recipe: how parameters start, and how the optimizer moves them."""
+        return RECURRENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingTraining(TrainingConfig):
+    """How to train a pooling classifier."""
+
+    vary_len: bool = False
+    """Train over all lengths up to max_len, with a mask."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryTraining(TrainingConfig):
+    """How to train a query model."""
+
+    recipe: Literal["regard", "seed"] = "regard"
+    """regard: Adam with warm-up, cosine decay, clipped gradients and a faster output layer, from small random
+    queries. seed: Adam at a constant rate, from zero queries and positions, as the primer did it."""
+    vary_len: bool = False
+    """Train over all lengths from 1 to max_len, with a mask; the model gains one learned step to rest on."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where a value is out of range."""
+        super().__post_init__()
         if self.recipe not in RECIPES:
             raise InputError(f"recipe {self.recipe!r} is unknown: choose {' or '.join(RECIPES)}")
+
+    @property
+    def how(self) -> Recipe:
+        """The recipe: how parameters start, and how the optimizer moves them."""
+        return RECIPES[self.recipe]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTraining(TrainingConfig):
+    """How to train a sequence-to-sequence model."""
+
+    batchsize: int = 64
+    """Samples in a batch."""
+    teacher_forcing: float = 1.0
+    """Share of target steps that are fed the true previous token by the end of training (0 to 1). It falls to
+    this in a straight line from 1; the other steps are fed the model's own prediction."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where a value is out of range."""
+        super().__post_init__()
+        if not 0 <= self.teacher_forcing <= 1:
+            raise InputError(f"teacher_forcing {self.teacher_forcing} is out of range: choose from 0 to 1")
+
+
+MODELS: dict[str, tuple[type, type[TrainingConfig]]] = {
+    "query": (QueryModelConfig, QueryTraining),
+    "pooling": (PoolingConfig, PoolingTraining),
+    "recurrent": (RecurrentConfig, PairTraining),
+}
+"""Each model by name, with the dataclasses of its parts and of its training."""
+FOR_PAIRS = ("recurrent",)
+"""Models from sequence to sequence; the others answer with a number for each output step."""
+
+
+def models_for(task: type[AnyTask]) -> list[str]:
+    """Return the names of the models that can be trained on a task."""
+    return [name for name in MODELS if (name in FOR_PAIRS) == issubclass(task, PairTask)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,69 +111,90 @@ class RunConfig:
 
     task: str
     """Name of the task, or absolute path of the Python file that defines it."""
-    size: TaskConfig = field(default_factory=TaskConfig)
-    model: QueryModelConfig = field(default_factory=QueryModelConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
+    kind: str
+    """Name of the model."""
+    size: Any
+    """The task's size, a dataclass of its own."""
+    model: Any
+    """The parts of the model: the first dataclass of its name in `MODELS`."""
+    training: Any
+    """The training: the second one."""
 
-    def build_task(self) -> Task:
+    def build_task(self) -> AnyTask:
         """Return the task at its size."""
         return find_task(self.task)(self.size)
 
     def flags(self) -> dict[str, Any]:
         """Return all flags, by name."""
-        parts = (getattr(self, part) for part in CONCEPTS)
-        return {each.name: getattr(part, each.name) for part in parts for each in dataclasses.fields(part)}
+        parts = (getattr(self, part) for part in PARTS)
+        named = {each.name: getattr(part, each.name) for part in parts for each in dataclasses.fields(part)}
+        return {"model": self.kind, **named}
 
     def resolved(self) -> "RunConfig":
         """Return the config with the recipe's own learning rate where none was given."""
         if self.training.lr is not None:
             return self
-        lr = RECIPES[self.training.recipe].default_lr(self.model)
+        lr = self.training.how.default_lr(self.model)
         return dataclasses.replace(self, training=dataclasses.replace(self.training, lr=lr))
 
 
-CONCEPTS: dict[str, type] = {"size": TaskConfig, "model": QueryModelConfig, "training": TrainingConfig}
-"""The parts of a `RunConfig` that flags set; their field names are distinct."""
+PARTS = ("size", "model", "training")
+"""The dataclasses of a `RunConfig`; the names of their fields, which are the flags, are distinct."""
 
 
 def make_config(task: str, flags: dict[str, Any] | None = None) -> RunConfig:
     """Return the config of `task` with its own defaults, changed by `flags` (field name to value).
 
-    Raises `InputError` for a flag that does not exist or a value of the wrong type or out of range.
+    The flag `model` names the model. Raises `InputError` for a flag that does not exist, a value of the wrong
+    type or out of range, or a model that does not fit the task.
     """
-    values = dict(find_task(task).defaults) | (flags or {})
-    parts = {}
-    for part, concept in CONCEPTS.items():
+    found = find_task(task)
+    given = dict(flags or {})
+    values = dict(found.defaults) | given
+    choices = models_for(found)
+    kind = values.pop("model", choices[0])
+    if kind not in choices:
+        raise InputError(f"model {kind!r} does not fit task {found.name}: choose {' or '.join(choices)}")
+    parts, known = {}, ["model"]
+    for part, concept in concepts(found, kind).items():
         names = [each.name for each in dataclasses.fields(concept)]
+        known += names
         parts[part] = _structure(concept, {name: values.pop(name) for name in names if name in values})
     for name in values:
-        known = list(RunConfig(task=task).flags())
-        near = get_close_matches(name, known, n=1)
-        raise InputError(f"flag {name!r} is unknown: {f'did you mean {near[0]!r}?' if near else known}")
-    return RunConfig(task=str(Path(task).resolve()) if task.endswith(".py") else task, **parts)
+        if name in given:  # a task's default for another model does not matter
+            near = get_close_matches(name, known, n=1)
+            raise InputError(f"flag {name!r} is unknown: {f'did you mean {near[0]!r}?' if near else known}")
+    return RunConfig(task=str(Path(task).resolve()) if task.endswith(".py") else task, kind=kind, **parts)
+
+
+def concepts(task: type[AnyTask], kind: str) -> dict[str, type]:
+    """Return the dataclass of each part of a config."""
+    return dict(zip(PARTS, (task.size_class, *MODELS[kind]), strict=True))
 
 
 def config_from_json(stored: Any) -> RunConfig:
     """Rebuild a config from what `dataclasses.asdict` made of it; raises `InputError` where it is off."""
-    if not isinstance(stored, dict) or set(stored) != {"task", *CONCEPTS} or not isinstance(stored["task"], str):
-        raise InputError(f"config needs exactly task, {', '.join(CONCEPTS)}")
+    if (
+        not isinstance(stored, dict)
+        or set(stored) != {"task", "kind", *PARTS}
+        or not isinstance(stored["task"], str)
+        or stored["kind"] not in MODELS
+    ):
+        raise InputError(f"config needs exactly task, kind, {', '.join(PARTS)}")
     parts = {}
-    for part, concept in CONCEPTS.items():
+    for part, concept in concepts(find_task(stored["task"]), stored["kind"]).items():
         names = {each.name for each in dataclasses.fields(concept)}
         if not isinstance(stored[part], dict) or set(stored[part]) != names:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(names))}")
         parts[part] = _structure(concept, stored[part])
-    return RunConfig(task=stored["task"], **parts)
+    return RunConfig(task=stored["task"], kind=stored["kind"], **parts)
 
 
 def _structure(concept: type, values: dict[str, Any]) -> Any:
     """Make a dataclass from values whose types are checked; an int is accepted for a float."""
     hints = get_type_hints(concept)
     for name, value in values.items():
-        hint = hints[name]
-        allowed = (
-            {type(choice) for choice in get_args(hint)} if _is_literal(hint) else {*(get_args(hint) or (hint,))}
-        )
+        allowed = _types(hints[name])
         if float in allowed:
             allowed.add(int)
         if type(value) not in allowed:
@@ -122,5 +203,8 @@ def _structure(concept: type, values: dict[str, Any]) -> Any:
     return concept(**values)
 
 
-def _is_literal(hint: Any) -> bool:
-    return getattr(hint, "__origin__", None) is Literal
+def _types(hint: Any) -> set[type]:
+    """Return the types of values that a hint allows: of a type, a union of types, or a choice of values."""
+    if getattr(hint, "__origin__", None) is Literal:
+        return {type(choice) for choice in get_args(hint)}
+    return set().union(*map(_types, get_args(hint))) if get_args(hint) else {hint}

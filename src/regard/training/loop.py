@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.tasks import Batch, Task
-from regard.training.config import RunConfig
-from regard.training.recipes import RECIPES
+from regard.tasks import AnyTask
+from regard.training.config import RunConfig, TrainingConfig
+from regard.training.objective import objective
 from regard.training.runs import RunFolder
 from regard.training.state import TrainingState
 from regard.training.stopping import stop_as_usual, stopping
@@ -24,7 +23,7 @@ CHECKPOINT_EVERY = 500
 def train_steps(
     state: TrainingState,
     config: RunConfig,
-    task: Task,
+    task: AnyTask,
     folder: RunFolder,
     on_metrics: Callable[[dict[str, float]], None],
 ) -> None:
@@ -34,17 +33,16 @@ def train_steps(
     at once. Raises `InputError` where the loss is no longer a number, and `MachineError` where the disk
     refuses; the last checkpoint stays.
     """
-    settings, recipe = config.training, RECIPES[config.training.recipe]
+    settings, recipe = config.training, config.training.how
     assert settings.lr is not None, "a config is resolved before training"
     state.model.train()
     with stopping() as stopped:
         while state.step < settings.steps:
-            batch = task.sample(settings.batchsize, state.generator, vary_len=settings.vary_len)
             lr = settings.lr * recipe.schedule(state.step, settings.steps)
-            loss, logits = _step(state, batch, lr, recipe.clip)
+            loss, right = _step(state, task, settings, lr)
             last = state.step == settings.steps
             if state.step % METRICS_EVERY == 0 or last:
-                share = exact(logits, batch.targets).float().mean().item()
+                share = right.float().mean().item()
                 metrics = {"step": state.step, "loss": loss, "exact_match": share, "lr": lr}
                 folder.append_metrics(metrics)
                 on_metrics(metrics)
@@ -54,10 +52,9 @@ def train_steps(
                 stop_as_usual(stopped[0])
 
 
-def _step(state: TrainingState, batch: Batch, lr: float, clip: float | None) -> tuple[float, Tensor]:
-    """Learn from one batch; returns its loss and its logits (B, To, classes), from before the step."""
-    logits = state.model(batch.inputs, batch.mask)
-    loss = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+def _step(state: TrainingState, task: AnyTask, settings: TrainingConfig, lr: float) -> tuple[float, Tensor]:
+    """Learn from one batch; returns its loss, and for each sample whether it was right before the step."""
+    loss, right = objective(state.model, task, settings, state.generator, state.step)
     value = loss.item()
     if not math.isfinite(value):
         raise InputError(
@@ -66,13 +63,8 @@ def _step(state: TrainingState, batch: Batch, lr: float, clip: float | None) -> 
         )
     state.optimizer.zero_grad()
     loss.backward()
-    if clip is not None:
-        torch.nn.utils.clip_grad_norm_(state.model.parameters(), clip)
+    if settings.how.clip is not None:
+        torch.nn.utils.clip_grad_norm_(state.model.parameters(), settings.how.clip)
     state.optimizer.step(lr)
     state.step += 1
-    return value, logits
-
-
-def exact(logits: Tensor, targets: Tensor) -> Tensor:
-    """Say for each sample whether all its outputs are right: (B,) bool, of logits (B, To, classes)."""
-    return (logits.argmax(-1) == targets).all(-1)
+    return value, right

@@ -1,21 +1,25 @@
 """Recipes: how parameters start, and how the optimizer moves them.
 
-`regard` makes the primer's tasks reliable within the primer's steps; `seed` is the primer's own recipe.
-docs/results.md has both over 10 seeds, and says what each part of `regard` is for.
+Of the query model's two, `regard` makes the primer's tasks reliable within the primer's steps; `seed` is the
+primer's own recipe. docs/results.md has both over 10 seeds, and says what each part of `regard` is for.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from regard.models import Initialisation, QueryModel, QueryModelConfig
+from torch import nn
+
+from regard.models import Initialisation
 from regard.training.adam import Adam
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One way to train a query model."""
+    """One way to train a model."""
 
-    start: Initialisation
+    start: Initialisation | None
+    """How a query model's parameters start; None: as PyTorch's layers do."""
     lr: float
     """Peak learning rate without encoder layers."""
     encoder_lr: float
@@ -29,7 +33,7 @@ class Recipe:
     clip: float | None
     """Largest norm of the gradient over all parameters; None: as it comes."""
 
-    def default_lr(self, model: QueryModelConfig) -> float:
+    def default_lr(self, model: Any) -> float:
         """Return the peak learning rate for a model of this shape."""
         return self.encoder_lr if model.enc_layers else self.lr
 
@@ -42,7 +46,7 @@ class Recipe:
             return (step + 1) / rise
         return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
 
-    def optimizer(self, model: QueryModel) -> Adam:
+    def optimizer(self, model: nn.Module) -> Adam:
         """Return Adam over `model`."""
         parameters = dict(model.named_parameters())
         factors = {name: self.output_lr if name.startswith("output.") else 1.0 for name in parameters}
@@ -69,3 +73,6 @@ RECIPES = {
         clip=None,
     ),
 }
+"""The query model's."""
+RECURRENT = Recipe(start=None, lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
+"""Recurrent models'."""

@@ -27,7 +27,7 @@ from regard.errors import InputError
 from regard.files import cannot_write, write_atomically
 from regard.training.config import RunConfig, config_from_json
 
-FORMAT = "regard-run/1"
+FORMAT = "regard-run/2"
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ the same losses, to the last bit on a CPU, as one that was not.
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.models import QueryModel
-from regard.tasks import Task
+from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq
+from regard.tasks import AnyTask, PairTask
 from regard.training.adam import Adam
 from regard.training.config import RunConfig
-from regard.training.recipes import RECIPES
 from regard.training.runs import RunFolder
 from regard.training.streams import generator_of
 
@@ -27,7 +26,7 @@ MOMENTS = "adam/"
 class TrainingState:
     """All that changes while training, as of `step` finished steps."""
 
-    model: QueryModel
+    model: nn.Module
     optimizer: Adam
     generator: torch.Generator
     step: int
@@ -51,10 +50,20 @@ class TrainingState:
         folder.write_checkpoint(self.step, self.model.state_dict(), self.trainer_tensors())
 
 
-def build_model(config: RunConfig, task: Task) -> QueryModel:
-    """Return the query model of a run, drawn from its seed; the global random state is left as it was."""
+def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
+    """Return the model of a run, drawn from its seed; the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
+        if isinstance(task, PairTask):
+            return RecurrentSeq2Seq(
+                config.model,
+                source_symbols=len(task.source_vocabulary),
+                target_symbols=len(task.target_vocabulary),
+            )
+        if config.kind == "pooling":
+            return PoolingModel(
+                config.model, letters=len(task.vocabulary), outputs=task.outputs, classes=task.classes
+            )
         model = QueryModel(
             config.model,
             letters=len(task.vocabulary),
@@ -63,18 +72,20 @@ def build_model(config: RunConfig, task: Task) -> QueryModel:
             classes=task.classes,
             rest=config.training.vary_len,
         )
-        model.initialise(RECIPES[config.training.recipe].start)
+        start = config.training.how.start
+        assert start is not None, "a query model's recipe says how it starts"
+        model.initialise(start)
     return model
 
 
-def start(config: RunConfig, task: Task) -> TrainingState:
+def start(config: RunConfig, task: AnyTask) -> TrainingState:
     """Return a training before its first step."""
     model = build_model(config, task)
-    optimizer = RECIPES[config.training.recipe].optimizer(model)
+    optimizer = config.training.how.optimizer(model)
     return TrainingState(model, optimizer, generator_of(config.training.seed, "train"), step=0)
 
 
-def restore(folder: RunFolder, config: RunConfig, task: Task) -> TrainingState:
+def restore(folder: RunFolder, config: RunConfig, task: AnyTask) -> TrainingState:
     """Return the training that `folder` holds; raises `InputError` where its files are missing or damaged."""
     state = start(config, task)
     state.step = load_parameters(state.model, folder)
@@ -87,7 +98,7 @@ def restore(folder: RunFolder, config: RunConfig, task: Task) -> TrainingState:
     return state
 
 
-def load_parameters(model: QueryModel, folder: RunFolder) -> int:
+def load_parameters(model: nn.Module, folder: RunFolder) -> int:
     """Put a run's parameters into its model, and return the step they belong to.
 
     Raises `InputError` where they are missing, damaged, or do not fit the run's config.

@@ -4,7 +4,7 @@
 //   show(element, maps);
 //
 // `maps` is a list of attention maps as `regard.inspection.page` writes them:
-//   { task, input, prediction: [int], truth: [int],
+//   { task, input, prediction: [int] or text, truth: the same or null,
 //     layers: [{ name, title, queries: [label], keys: [label],
 //                weights: [head][query][key], relevant: [query][key] | null }] }
 // No dependency, no network. Text from inputs only ever becomes text nodes.
@@ -45,14 +45,18 @@ export function show(element, maps) {
 
 /** The layer that reads the input, which is what most people look for first. */
 function initialLayer(map) {
-  return Math.max(0, map.layers.findIndex((layer) => layer.name === "cross"));
+  return Math.max(0, map.layers.findIndex((layer) => layer.name.split(".").pop() === "cross"));
 }
 
 function answer(map) {
-  const right = map.prediction.every((value, index) => value === map.truth[index]);
+  const said = (answer) => answer === null ? "unknown" : Array.isArray(answer) ? answer.join(" ") : answer;
+  const right = said(map.prediction) === said(map.truth);
   const line = node("p", { class: "answer" });
-  line.append(node("b", {}, map.task), " ", node("code", {}, map.input), ` prediction ${map.prediction.join(" ")}, `,
-    `truth ${map.truth.join(" ")} `, node("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : "✗ wrong"));
+  line.append(node("b", {}, map.task), " ", node("code", {}, map.input), ` prediction ${said(map.prediction)}, `,
+    `truth ${said(map.truth)} `);
+  if (map.truth !== null) {
+    line.append(node("span", { class: right ? "right" : "wrong" }, right ? "✓ right" : "✗ wrong"));
+  }
   return line;
 }
 

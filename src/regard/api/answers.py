@@ -1,0 +1,103 @@
+"""A run on a task with a number for each output step: test it, and see what it attends to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from regard.api.run import Run
+from regard.errors import InputError, check_range
+from regard.evaluation import exact_match, fresh_batches
+from regard.inspection import AttentionMap, RelevanceShare, attend, relevance_share
+from regard.models import PoolingModel, QueryModel
+from regard.tasks import Task
+from regard.training import generator_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestReport:
+    """What a test over fresh samples found."""
+
+    samples: int
+    sample_len: int | None
+    """Letters in each sample; None: every length from 1 to max_len, as in training with vary_len."""
+    max_len: int
+    exact_match: float
+    """Share of samples (0 to 1) of which all outputs are right."""
+    relevance: RelevanceShare | None
+    """None for a model without attention."""
+
+    def __str__(self) -> str:
+        lengths = f"1 to {self.max_len}" if self.sample_len is None else self.sample_len
+        matches = f"Exact match: {self.exact_match:.2%} of {self.samples:,} fresh samples of {lengths} letters"
+        if self.relevance is None:
+            return matches
+        heads = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads))
+        return (
+            f"{matches}\n"
+            f"Attention on relevant inputs: {heads}   (uniform attention: {self.relevance.uniform:.1%})"
+        )
+
+
+@dataclass(frozen=True)
+class AnswerRun(Run):
+    """A run on a task with a number for each output step."""
+
+    task: Task
+    model: QueryModel | PoolingModel
+
+    def test(
+        self,
+        *,
+        samples: int = 10_000,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> TestReport:
+        """Test on fresh samples: exact match, and the share of attention on relevant inputs.
+
+        `sample_len` letters each (default: as in training), signals fixed by `signal`; `seed` chooses the
+        samples, which are drawn apart from those of training. Raises `InputError` where a value does not fit.
+        """
+        check_range("samples", samples, 1, 10**8)
+        check_range("seed", seed, 0, 2**32 - 1)
+        vary_len = self.config.training.vary_len and sample_len is None
+
+        def batches() -> Iterator[Any]:
+            generator = generator_of(seed, "test")
+            return fresh_batches(
+                self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal
+            )
+
+        attends = isinstance(self.model, QueryModel) or self.model.cross is not None
+        return TestReport(
+            samples=samples,
+            sample_len=None if vary_len else sample_len or self.config.size.max_len,
+            max_len=self.config.size.max_len,
+            exact_match=exact_match(self.model, batches()),
+            relevance=relevance_share(self.model, self.task, batches()) if attends else None,
+        )
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> AttentionMap:
+        """Answer one input, such as `"BCCCBAABACCCA"`, and keep what each layer attended to.
+
+        Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. Raises
+        `InputError` where the input does not fit the task.
+        """
+        if input is None:
+            inputs: Tensor = self.task.sample(
+                1, generator_of(seed, "sample"), sample_len=sample_len, signal=signal
+            ).inputs
+        elif sample_len is not None or signal is not None:
+            raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")
+        else:
+            inputs = self.task.parse(input)
+        return attend(self.model, self.task, inputs)

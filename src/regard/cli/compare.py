@@ -1,0 +1,92 @@
+"""`regard compare TASK`: train variants over several seeds, and compare them."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from regard.cli.parsing import parse, subject, take_flag, wants_help
+from regard.cli.train import parse_config
+from regard.comparison import compare, summary, write_report
+from regard.comparison.grid import COMPARISONS
+from regard.errors import InputError
+from regard.training import make_config
+
+PROG = "regard compare"
+DESCRIPTION = (
+    "Train every combination of the flags that vary, over several seeds, and compare them: a table, "
+    "results.json, results.csv and curves.png. What is measured already is not trained again. All flags of "
+    "`regard train TASK` may be given too; they hold for every variant."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareFlags:
+    """All flags of the command."""
+
+    vary: str | None = None
+    """A flag of `regard train` and its values, as in --vary score=dot,additive; may be given several times."""
+    seeds: int = 5
+    """Seeds that each variant is trained with, from 0."""
+    savepath: Path = Path(COMPARISONS)
+    """Folder of comparisons; this one goes into a folder of its task's name there."""
+
+
+def run(argv: list[str]) -> None:
+    """Compare as `argv` asks, and print the table."""
+    if wants_help(argv):
+        parse(CompareFlags(), ["--help"], prog=f"{PROG} TASK", description=DESCRIPTION)
+    task, argv = subject(argv, what="task", prog=PROG)
+    varied, argv = take_flag(argv, "--vary")
+    own: list[str] = []
+    for flag in ("--seeds", "--savepath"):
+        values, argv = take_flag(argv, flag)
+        own += [word for value in values for word in (flag, value)]
+    flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
+    if not varied:
+        raise InputError("nothing varies: name a flag and its values, as in --vary score=dot,additive")
+    vary = dict(_split(each) for each in varied)
+    fixed = _flags(task, argv)
+    if "seed" in vary or "seed" in fixed:
+        raise InputError(
+            "seed cannot be set: each variant is trained with seeds from 0; choose how many by --seeds"
+        )
+    comparison = compare(
+        task,
+        {name: [_value(task, argv, name, text) for text in texts] for name, texts in vary.items()},
+        seeds=flags.seeds,
+        savepath=flags.savepath,
+        **fixed,
+    )
+    Console().print(summary(comparison))
+    sys.stdout.write("".join(f"Saved {path}\n" for path in write_report(comparison)))
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    name, equals, values = text.partition("=")
+    if not equals or not values:
+        raise InputError(f"vary {text!r} has no values: write it as in --vary score=dot,additive")
+    return name.removeprefix("--").replace("-", "_"), values.split(",")
+
+
+def _flags(task: str, argv: list[str]) -> dict[str, Any]:
+    """Return what `argv` changes of a task's flags."""
+    kind, _ = take_flag(argv, "--model")
+    base = make_config(task, {"model": kind[-1]} if kind else {})
+    config, _ = parse_config(base, argv, task=task)
+    changed = {name: value for name, value in config.flags().items() if value != base.flags()[name]}
+    return changed | ({"model": kind[-1]} if kind else {})
+
+
+def _value(task: str, argv: list[str], name: str, text: str) -> Any:
+    """Read one value of a flag that varies, as `regard train` would."""
+    if name == "model":
+        return text
+    kind, _ = take_flag(argv, "--model")
+    base = make_config(task, {"model": kind[-1]} if kind else {})
+    if name not in base.flags():
+        make_config(task, {name: text})  # says what there is
+    config, _ = parse_config(base, [*argv, f"--{name}={text}"], task=task)
+    return config.flags()[name]

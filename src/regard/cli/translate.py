@@ -1,0 +1,157 @@
+"""`regard translate RUN`: one answer a line, to lines from standard input, a file, or the command line."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.console import Console
+
+from regard.api import SAVEPATH, PairRun, load
+from regard.cli.parsing import parse, subject, wants_help, with_empty_value
+from regard.cli.screen import open_on_screen
+from regard.decoding import Translation
+from regard.errors import InputError
+from regard.inspection import AttentionMap, check_ending
+from regard.inspection.terminal import heatmap
+
+PROG = "regard translate"
+DESCRIPTION = (
+    "Answer texts with a trained run, one line each, in order: TEXT, or else the lines of --input, or else of "
+    "standard input. RUN: a task's name, or a run's folder. An empty line is answered by an empty line; "
+    "characters that training never saw are read as one unknown symbol; bytes that are not UTF-8 as such a "
+    "character; and a line that is too long is answered by an empty line. Each of the last three is told on "
+    "standard error, with the number of the line."
+)
+LINES = 512
+"""Lines that are read before they are answered: those of like length go through the model together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateFlags:
+    """All flags of the command."""
+
+    input: Path | None = None
+    """File of texts, one a line, in UTF-8. None: standard input."""
+    beam: int = 1
+    """Prefixes kept side by side; 1 is greedy search."""
+    length_penalty: float = 0.0
+    """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
+    n_best: int = 1
+    """Answers to each line, best first, each on a line of its own (at most beam)."""
+    scores: bool = False
+    """Write each answer's log-probability (nats) and a tab before it."""
+    batchsize: int = 64
+    """Texts that go through the model at once."""
+    plot: str | None = None
+    """Draw what each character of the answer to TEXT attended to: here, and into this file (.png, .svg, .pdf or
+    .html). Without a name: alignment.png in the run's folder. It is opened where there is a screen."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
+def run(argv: list[str]) -> None:
+    """Translate as `argv` asks."""
+    if wants_help(argv[:1]):
+        parse(TranslateFlags(), argv, prog=f"{PROG} RUN [TEXT]", description=DESCRIPTION)
+    name, argv = subject(argv, what="run", prog=PROG)
+    text = None
+    if argv and not argv[0].startswith("-"):
+        text, *argv = argv
+    argv = with_empty_value(argv, "--plot")
+    flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
+    run = load(name, savepath=flags.savepath)
+    if not isinstance(run, PairRun):
+        raise InputError(f"run {name!r} answers with numbers, not text: try `regard test {name} --input ...`")
+    if text is not None:
+        if flags.input is not None:
+            raise InputError(f"text {text!r} and --input are given: leave out one of them")
+        plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
+        if plot is not None:
+            check_ending(plot)
+        _write(run.search([text], **_search(flags)), flags)
+        if plot is not None:
+            _draw(run.attend(text, beam=flags.beam, length_penalty=flags.length_penalty), plot)
+        return
+    if flags.plot is not None:
+        raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")
+    if flags.input is None:
+        _translate_lines(run, sys.stdin.buffer, flags)
+        return
+    try:
+        with flags.input.open("rb") as file:
+            _translate_lines(run, file, flags)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise InputError(f"cannot read {str(flags.input)!r}: {error.strerror}") from error
+
+
+def _search(flags: TranslateFlags) -> dict[str, int | float]:
+    return {
+        "beam": flags.beam,
+        "length_penalty": flags.length_penalty,
+        "n_best": flags.n_best,
+        "batchsize": flags.batchsize,
+    }
+
+
+def _translate_lines(run: PairRun, file: BinaryIO, flags: TranslateFlags) -> None:
+    """Answer every line of `file` as it comes, in order."""
+    number = 0
+    for lines in _chunks(file, 1 if file.isatty() else LINES):
+        texts = [_read(run, line, number + index) for index, line in enumerate(lines, start=1)]
+        answers = iter(run.search([text for text in texts if text is not None], **_search(flags)))
+        _write([next(answers) if text is not None else None for text in texts], flags)
+        number += len(lines)
+
+
+def _chunks(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
+    while lines := list(islice(file, size)):
+        yield lines
+
+
+def _read(run: PairRun, line: bytes, number: int) -> str | None:
+    """Return the text of a line, or None where it is empty or too long; tells what could not be read as it
+    stands."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        _warn(f"line {number} is not UTF-8 at byte {error.start}: what cannot be read is taken as unknown")
+        text = line.decode(errors="replace")
+    text = text.removeprefix("\ufeff") if number == 1 else text
+    text = text.rstrip("\r\n")
+    if not text:
+        return None
+    if len(text) > run.max_source:
+        _warn(
+            f"line {number} has {len(text)} characters, at most {run.max_source} are taken: its answer is empty"
+        )
+        return None
+    unknown = sorted({character for character in text if character not in run.task.source_vocabulary})
+    if unknown:
+        _warn(f"line {number} has characters that training never saw: {' '.join(map(repr, unknown))}")
+    return text
+
+
+def _warn(message: str) -> None:
+    sys.stderr.write(f"regard: {message}\n")
+
+
+def _write(answers: "list[list[Translation]] | list[list[Translation] | None]", flags: TranslateFlags) -> None:
+    """Write the answers, and `n_best` lines for each, empty ones where there are fewer."""
+    for answer in answers:
+        for rank in range(flags.n_best):
+            found = answer[rank] if answer is not None and rank < len(answer) else None
+            before = f"{found.log_probability:.4f}\t" if flags.scores and found is not None else ""
+            sys.stdout.write(f"{before}{'' if found is None else found.text}\n")
+    sys.stdout.flush()
+
+
+def _draw(attention: AttentionMap, plot: Path) -> None:
+    attention.save(plot)
+    Console().print(heatmap(attention))
+    sys.stdout.write(f"Saved {plot}\n")
+    open_on_screen(plot)

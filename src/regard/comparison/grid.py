@@ -1,0 +1,219 @@
+"""A grid of variants times seeds, each trained and tested once, side by side over the cores.
+
+    DIR/TASK/VARIANT/seed-N/TASK/          the run
+    DIR/TASK/VARIANT/seed-N/measured.json  what its test found
+
+What is measured already is not trained again, and what was interrupted goes on where it stopped.
+"""
+
+import dataclasses
+import json
+import multiprocessing
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from regard.api import AnswerRun, load, train
+from regard.errors import InputError, check_range
+from regard.files import cannot_write, write_atomically
+from regard.tasks import find_task
+from regard.training import RunFolder, make_config
+
+COMPARISONS = "comparisons"
+REACHED = 0.99
+"""Exact match of a training batch, mean over ten lines of metrics, that counts as having learned."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to train: the flags that vary, with their values."""
+
+    varied: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The flags as text, such as `pooling=last,max_len=20`."""
+        return ",".join(f"{name}={value}" for name, value in self.varied.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one training came to."""
+
+    exact_match: float
+    """Share (0 to 1) of fresh samples answered without any error."""
+    steps_to_99: int | None
+    """Training steps until the training batches were 99 % right (mean of ten lines of metrics); None: never."""
+    parameters: int
+    loss: float
+    """Mean over the last ten lines of metrics."""
+    relevance: float | None
+    """Share (0 to 1) of the attention on relevant inputs, of the best head; None without attention."""
+    uniform: float | None
+    """The same of uniform attention."""
+    alignment_error: float | None
+    """Alignment error rate, where there is one."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All measurements, by variant and seed."""
+
+    task: str
+    folder: Path
+    variants: list[Variant]
+    measured: dict[str, list[Measured]]
+    """By the variant's name, one for each seed."""
+
+    def values(self, variant: Variant, quantity: str) -> list[float]:
+        """Return one quantity of each seed, without those that have none."""
+        found = (getattr(each, quantity) for each in self.measured[variant.name])
+        return [value for value in found if value is not None]
+
+
+def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
+    """Return all combinations, the last flag varying fastest. Raises `InputError` where a flag has no value."""
+    for name, values in vary.items():
+        if not values or len(set(values)) < len(values):
+            raise InputError(f"vary {name}={','.join(map(str, values))}: give each value once, and at least one")
+    return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
+
+
+def compare(
+    task: str,
+    vary: Mapping[str, Sequence[Any]],
+    *,
+    seeds: int = 5,
+    savepath: str | Path = COMPARISONS,
+    progress: bool = True,
+    **flags: Any,
+) -> Comparison:
+    """Train `task` with every combination of the values in `vary`, over `seeds` seeds each, and test it.
+
+    `vary`: from a flag of `regard train` to its values. `flags`: those that all variants share. Everything is
+    kept under `savepath`, and measured once. Raises `InputError` before anything is trained where a variant
+    cannot be.
+    """
+    check_range("seeds", seeds, 1, 1000)
+    variants = make_variants(vary)
+    folder = Path(savepath) / find_task(task).name
+    jobs = []
+    for variant in variants:
+        for seed in range(seeds):
+            given = {**flags, **variant.varied, "seed": seed}
+            make_config(task, given)
+            jobs.append(_Job(task, folder / _file_name(variant) / f"seed-{seed}", given))
+    found = _measure_all(jobs, progress=progress)
+    by_name = {variant.name: found[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
+    return Comparison(find_task(task).name, folder, variants, by_name)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One training to be measured."""
+
+    task: str
+    folder: Path
+    flags: dict[str, Any]
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "measured.json"
+
+    def read(self) -> Measured | None:
+        """Return what was measured before; raises `InputError` where that was something else."""
+        try:
+            stored = json.loads(self.file.read_text(encoding="utf-8"))
+            asked = dataclasses.asdict(make_config(self.task, self.flags).resolved())
+            if stored["config"] != asked:
+                raise InputError(
+                    f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
+                )
+            return Measured(**stored["measured"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{str(self.file)!r} is damaged ({error}): delete it to measure anew") from error
+
+
+def _file_name(variant: Variant) -> str:
+    """Name the folder of a variant: what a path cannot hold is written as `-`."""
+    return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
+
+
+def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
+    """Measure what is not measured yet, one process for each core with one thread each."""
+    found = {job.folder: job.read() for job in jobs}
+    missing = [job for job in jobs if found[job.folder] is None]
+    columns = (TextColumn("compare"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not progress or not console.is_terminal) as bar:
+        shown = bar.add_task("", total=len(jobs), completed=len(jobs) - len(missing))
+        workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(missing))
+        if missing:
+            # Forking a process that has used threads may hang, so processes start afresh.
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(workers, mp_context=context) as pool:
+                futures = {pool.submit(_measure, job): job for job in missing}
+                try:
+                    for future in as_completed(futures):
+                        found[futures[future].folder] = future.result()
+                        bar.advance(shown)
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+    return [each for job in jobs if (each := found[job.folder]) is not None]
+
+
+def _measure(job: _Job) -> Measured:
+    """Train, test, and keep what was found."""
+    torch.set_num_threads(1)
+    name = find_task(job.task).name
+    interrupted = RunFolder(job.folder / name).exists()
+    if interrupted:
+        model = {"model": job.flags["model"]} if "model" in job.flags else {}
+        stored, asked = load(job.folder / name).config, make_config(job.task, job.flags).resolved()
+        if stored != asked:
+            raise InputError(f"{str(job.folder)!r} holds a run with other flags: choose another --savepath")
+        run = train(job.task, savepath=job.folder, resume=True, progress=False, **model)
+    else:
+        run = train(job.task, savepath=job.folder, progress=False, **job.flags)
+    lines = run.metrics
+    recent = [
+        (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)
+        for end in range(10, len(lines) + 1)
+    ]
+    relevance = uniform = error = None
+    if isinstance(run, AnswerRun):
+        report = run.test(seed=job.flags["seed"])
+        exact = report.exact_match
+        if report.relevance is not None:
+            relevance, uniform = max(report.relevance.heads), report.relevance.uniform
+    else:
+        tested = run.test(seed=job.flags["seed"])
+        exact = tested.exact_match
+        for alignment in tested.alignments.values():
+            relevance, uniform, error = alignment.share, alignment.uniform, alignment.error_rate
+    measured = Measured(
+        exact_match=exact,
+        steps_to_99=next((step for step, share in recent if share >= REACHED), None),
+        parameters=sum(parameter.numel() for parameter in run.model.parameters()),
+        loss=sum(line["loss"] for line in lines[-10:]) / len(lines[-10:]),
+        relevance=relevance,
+        uniform=uniform,
+        alignment_error=error,
+    )
+    stored_now = {"config": dataclasses.asdict(run.config), "measured": dataclasses.asdict(measured)}
+    try:
+        write_atomically(job.file, (json.dumps(stored_now, indent=2) + "\n").encode())
+    except OSError as error_:
+        raise cannot_write(job.file, error_) from error_
+    return measured

@@ -1,0 +1,118 @@
+"""Beam search: the best `width` prefixes of each source, side by side.
+
+At each step every prefix is extended by every token, and the best extensions go on; those that end are finished
+and compete by their score, `log-probability / length_penalty`. A source is done when `width` of its hypotheses
+are finished, or when no prefix can overtake the finished ones any more.
+
+Letters: B sources, K prefixes of each, V target vocabulary.
+"""
+
+import torch
+from torch import Tensor
+
+from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.errors import InputError, check_range
+from regard.models import Seq2Seq
+from regard.text import BOS, EOS
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """Return `((5 + length) / 6) ** alpha` (Wu et al. 2016, equation 14); `length` counts the end of sequence."""
+    return ((5 + length) / 6) ** alpha
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Seq2Seq,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    width: int,
+    max_len: int,
+    alpha: float = 0.0,
+    n_best: int = 1,
+) -> list[list[Hypothesis]]:
+    """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
+
+    `source_mask` (B, Ts): True before the end. `width`: prefixes kept for each source. `alpha`: exponent of the
+    length penalty; 0 compares log-probabilities as they are, above it longer hypotheses are preferred. Where
+    fewer than `n_best` finish in time, unfinished ones follow. Raises `InputError` where numbers do not fit.
+    """
+    check_range("beam", width, 1, 10_000)
+    check_range("n_best", n_best, 1, width)
+    if not 0 <= alpha < float("inf"):
+        raise InputError(f"length_penalty {alpha} is out of range: 0 or more")
+    device = source.device
+    state = model.start(model.encode(source, source_mask))
+    active = torch.arange(len(source), device=device)
+    prefixes = torch.full((len(source), 1, 1), BOS, device=device)
+    totals = torch.zeros(len(source), 1, device=device)
+    finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+    for time in range(max_len + 1):
+        logits, state = model.step(prefixes[:, :, -1], state)
+        extended = totals.unsqueeze(-1) + log_probabilities(logits)  # B x K x V
+        penalty = length_penalty(time + 1, alpha)
+        ends, parents, tokens, totals = _best(extended, width, going=time < max_len)
+        for row, parent, total in ends:
+            finished[int(active[row])].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
+        if time == max_len:
+            break
+        state = state.choose(parents)
+        chosen = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
+        prefixes = torch.cat([chosen, tokens.unsqueeze(-1)], dim=-1)
+        # The penalty grows with length, and so does a negative score: the longest bounds what a prefix can reach.
+        reachable = (totals[:, 0] / length_penalty(max_len + 1, alpha)).tolist()
+        rows = [
+            row
+            for row, index in enumerate(active.tolist())
+            if not _done(finished[index], reachable[row], width, n_best)
+        ]
+        if len(rows) < len(active):
+            kept = torch.tensor(rows, device=device, dtype=torch.int64)
+            state, active = state.keep(kept), active[kept]
+            prefixes, totals = prefixes[kept], totals[kept]
+        if not rows:
+            break
+    for row, index in enumerate(active.tolist()):
+        penalty = length_penalty(max_len, alpha)
+        for prefix, total in zip(prefixes[row], totals[row].tolist(), strict=False):
+            if len(finished[index]) < n_best and total > -torch.inf:
+                finished[index].append(_hypothesis(prefix, total, penalty, finished=False))
+    return [sorted(each, key=_rank)[:n_best] for each in finished]
+
+
+def _best(
+    extended: Tensor, width: int, *, going: bool
+) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
+    """Split extended prefixes (B, K, V) into those that end and those that go on.
+
+    Returns, of the best `width` extensions, those that end as (row, parent, log-probability); and the best
+    `width` that do not: parents, tokens and log-probabilities, (B, K') each, best first. Without `going`, ends
+    need not be among the best.
+    """
+    parents, symbols = extended.shape[1:]
+    # At most one extension of each prefix ends, so twice the width holds `width` that go on.
+    totals, flat = extended.flatten(1).topk(min(2 * width, parents * symbols), dim=1)
+    tokens = flat % symbols
+    ending = tokens == EOS
+    counted = ending[:, :width] if going else ending
+    rows, ranks = (counted & (totals[:, : counted.shape[1]] > -torch.inf)).nonzero(as_tuple=True)
+    ends = zip(rows.tolist(), (flat // symbols)[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
+    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, parents * (symbols - 1))]
+    return list(ends), (flat // symbols).gather(1, order), tokens.gather(1, order), totals.gather(1, order)
+
+
+def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
+    """Whether nothing that a prefix can reach changes the `n_best`, or `width` have finished."""
+    if len(finished) < n_best:
+        return reachable == -torch.inf
+    return len(finished) >= width or sorted(finished, key=_rank)[n_best - 1].score >= reachable
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+    """Order finished before unfinished, then by score."""
+    return not hypothesis.finished, -hypothesis.score
+
+
+def _hypothesis(prefix: Tensor, total: float, penalty: float, *, finished: bool) -> Hypothesis:
+    return Hypothesis(tokens=prefix[1:].tolist(), log_probability=total, score=total / penalty, finished=finished)

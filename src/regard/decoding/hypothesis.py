@@ -1,0 +1,33 @@
+"""What a search finds, and what no search ever writes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.text import BOS, PAD, UNKNOWN
+
+NEVER = (PAD, BOS, UNKNOWN)
+"""Tokens that are not written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """One target for a source."""
+
+    tokens: list[int]
+    """Vocabulary indices, without the end of sequence."""
+    log_probability: float
+    """Of the tokens, and of the end where it came: natural logarithm."""
+    score: float
+    """What ranks hypotheses: the log-probability over the length penalty."""
+    finished: bool
+    """Whether the end of sequence came before `max_len`."""
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Return log-probabilities (..., V) of logits, in float32 at least; -inf for what is never written."""
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    found = logits.log_softmax(-1)
+    found[..., list(NEVER)] = -torch.inf
+    return found

@@ -1,0 +1,78 @@
+"""Translating texts: into batches of like length, through a search, and back into the order they came in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.decoding.beam import beam_search
+from regard.decoding.greedy import greedy_search
+from regard.models import Seq2Seq
+from regard.text import PAD, Characters, read_source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """One answer to one text."""
+
+    text: str
+    tokens: list[int]
+    """Target vocabulary indices, without the end of sequence."""
+    log_probability: float
+    """Of the whole answer: natural logarithm."""
+    score: float
+    """What ranks answers: the log-probability over the length penalty."""
+    finished: bool
+    """Whether the model ended it, before it was cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How to look for the best answer."""
+
+    beam: int = 1
+    """Prefixes kept side by side; 1 is greedy search."""
+    length_penalty: float = 0.0
+    """Exponent of the length penalty (Wu et al. 2016): 0 compares log-probabilities, above it longer answers are
+    preferred."""
+    n_best: int = 1
+    """Answers for each text; at most beam."""
+
+
+def translate(
+    model: Seq2Seq,
+    source_vocabulary: Characters,
+    target_vocabulary: Characters,
+    texts: Sequence[str],
+    search: Search,
+    *,
+    max_len: int,
+    batchsize: int = 64,
+) -> list[list[Translation]]:
+    """Return the `n_best` answers to each text, best first, of at most `max_len` tokens each.
+
+    Texts of like length go through the model together, `batchsize` at once; the order of the answers is that of
+    the texts. Raises `InputError` where the search does not fit.
+    """
+    model.eval()
+    answers: list[list[Translation]] = [[] for _ in texts]
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    for begin in range(0, len(order), batchsize):
+        indices = order[begin : begin + batchsize]
+        source = read_source([texts[index] for index in indices], source_vocabulary)
+        mask = source != PAD
+        if search.beam == 1 and search.n_best == 1:
+            found = [[best] for best in greedy_search(model, source, mask, max_len=max_len)]
+        else:
+            found = beam_search(
+                model,
+                source,
+                mask,
+                width=search.beam,
+                max_len=max_len,
+                alpha=search.length_penalty,
+                n_best=search.n_best,
+            )
+        for index, hypotheses in zip(indices, found, strict=True):
+            answers[index] = [
+                Translation(text=target_vocabulary.decode(each.tokens), **vars(each)) for each in hypotheses
+            ]
+    return answers

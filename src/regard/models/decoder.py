@@ -1,0 +1,210 @@
+"""The recurrent decoder with attention, and every place where its context may go.
+
+Letters: y target tokens, e their embeddings, s the cell's states, h the memory's, c contexts, o what the output
+layer reads. At step t:
+
+    weights  = softmax(score(q, h))        c_t = weights h
+
+| context  | query q          | cell                          | output                   | paper                |
+| -------- | ---------------- | ----------------------------- | ------------------------ | -------------------- |
+| `cell`   | s_{t-1}          | s_t = cell([e_t; c_t], s_t-1) | o_t = s_t                | Bahdanau 2015, A.1.2 |
+| `output` | s_t (or s_{t-1}) | s_t = cell(e_t, s_t-1)        | o_t = tanh(W [c_t; s_t]) | Luong 2015, eq. 5    |
+| `both`   | s_{t-1}          | s_t = cell([e_t; c_t], s_t-1) | o_t = tanh(W [c_t; s_t]) | Bahdanau 2015, A.2.2 |
+| (none)   |                  | s_t = cell(e_t, s_t-1)        | o_t = s_t                | Sutskever 2014       |
+
+    logits_t = V o_t + b        s_0 = tanh(W_0 last state of the encoder)
+
+With input feeding (Luong 2015, section 3.3; only for `output`) the cell reads [e_t; o_{t-1}]. How this differs
+from the papers: Bahdanau's output goes through a maxout layer that also reads the previous token, Luong's cells
+are stacked; the LSTM's cell starts as its state does, from a matrix of its own.
+
+Where the cell reads nothing that attention made, all its steps run in one fused kernel, and attention is one
+call.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Attention, Score
+from regard.errors import InputError
+from regard.models.encoder import CELLS, Cell
+
+Place = Literal["cell", "output", "both"]
+Query = Literal["previous", "current"]
+
+
+class Memory(NamedTuple):
+    """What the decoder may look at."""
+
+    states: Tensor
+    """(B, Ts, M), the encoder's states: the values."""
+    prepared: Tensor
+    """(B, Ts, any), what the score makes of them once: the keys."""
+    mask: Tensor
+    """(B, 1, Ts) bool, True before the end."""
+    last: Tensor
+    """(B, M), the encoder's last state."""
+
+
+class RecurrentState(NamedTuple):
+    """Between two steps, for B sources with K hypotheses each."""
+
+    cell: tuple[Tensor, ...]
+    """State of a GRU, or state and cell of an LSTM: (B, K, D) each."""
+    fed: Tensor | None
+    """(B, K, D) o of the last step, which input feeding gives to the next."""
+    memory: Memory
+
+    def choose(self, hypotheses: Tensor) -> "RecurrentState":
+        """Return the state of some hypotheses of each source, (B, K') int64."""
+
+        def pick(states: Tensor) -> Tensor:
+            return states.gather(1, hypotheses.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+
+        fed = None if self.fed is None else pick(self.fed)
+        return RecurrentState(tuple(map(pick, self.cell)), fed, self.memory)
+
+    def keep(self, sources: Tensor) -> "RecurrentState":
+        """Return the state of some of the sources, (B',) int64."""
+        fed = None if self.fed is None else self.fed[sources]
+        memory = Memory(*(part[sources] for part in self.memory))
+        return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory)
+
+
+class RecurrentDecoder(nn.Module):
+    """See the module's docstring; reads embeddings and returns what the output layer reads.
+
+    `score`: its queries are the cell's states (`width`), its keys the memory's (`memory_width`); None for no
+    attention. Raises `InputError` where `context`, `query` and `input_feeding` exclude each other.
+    """
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        memory_width: int,
+        *,
+        cell: Cell = "lstm",
+        score: Score | None = None,
+        context: Place = "output",
+        query: Query = "current",
+        input_feeding: bool = False,
+    ) -> None:
+        super().__init__()
+        if context != "output" and query == "current" and score is not None:
+            raise InputError(
+                f"query current does not fit context {context}: the state comes after the context that its cell "
+                f"reads; use query previous, or context output"
+            )
+        if input_feeding and (context != "output" or score is None):
+            raise InputError("input_feeding needs attention with context output: it feeds what that makes")
+        self.context = context if score is not None else None
+        self.query, self.input_feeding = query, input_feeding
+        self.cross = None if score is None else Attention(score)
+        extra = width if input_feeding else memory_width if context != "output" and score is not None else 0
+        self.rnn = CELLS[cell](input_width + extra, width, batch_first=True)
+        self.bridge = nn.Linear(memory_width, width * (2 if cell == "lstm" else 1))
+        joins = self.context in ("output", "both")
+        self.combine = nn.Linear(memory_width + width, width, bias=False) if joins else None
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether the cell reads what attention made, so that one step has to wait for the one before."""
+        return self.input_feeding or self.context in ("cell", "both")
+
+    def remember(self, states: Tensor, last: Tensor, mask: Tensor) -> Memory:
+        """Return the memory of encoder states (B, Ts, M) with mask (B, Ts) and last states (B, M)."""
+        prepared = states if self.cross is None else self.cross.score.prepare(states)
+        return Memory(states, prepared, mask.unsqueeze(1), last)
+
+    def start(self, memory: Memory) -> RecurrentState:
+        """Return the state before the first step, with one hypothesis for each source."""
+        started = torch.tanh(self.bridge(memory.last)).unsqueeze(1)
+        cell = started.split(self.rnn.hidden_size, dim=-1)
+        return RecurrentState(cell, torch.zeros_like(cell[0]) if self.input_feeding else None, memory)
+
+    def forward(self, embedded: Tensor, memory: Memory) -> Tensor:
+        """Return o (B, Tt, D) of all embedded target steps (B, Tt, E)."""
+        state = self.start(memory)
+        if self.stepwise:
+            return self._one_by_one(embedded, state)
+        begin = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
+        states, _ = self.rnn(embedded, begin if len(begin) == 2 else begin[0])
+        if self.cross is None:
+            return states
+        queries = states
+        if self.query == "previous":
+            queries = torch.cat([state.cell[0], states[:, :-1]], dim=1)
+        return self._join(self._context(queries, memory), states)
+
+    def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Take one step with embeddings (B, K, E): returns o (B, K, D) and the state after it."""
+        return self._advance(self._gates(embedded), state)
+
+    def _one_by_one(self, embedded: Tensor, state: RecurrentState) -> Tensor:
+        """Take all steps in turn, and record what they attended to as one record."""
+        gates = self._gates(embedded)
+        recorder = None if self.cross is None else self.cross.recorder
+        outputs, weights = [], []
+        for time in range(embedded.shape[1]):
+            output, state = self._advance(gates[:, time : time + 1], state)
+            outputs.append(output)
+            if self.cross is not None and recorder is not None:
+                weights.append(recorder.records[self.cross.record_name].weights)
+        if self.cross is not None and recorder is not None:
+            recorder.keep(self.cross.record_name, torch.cat(weights, dim=2), state.memory.mask.unsqueeze(1))
+        return torch.cat(outputs, dim=1)
+
+    def _advance(self, gates: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Take one step, given the embeddings' part of the gates (B, K, any)."""
+        before, extra = state.cell[0], state.fed
+        context = None
+        if self.query == "previous" and self.cross is not None:
+            context = self._context(before, state.memory)
+        if self.context in ("cell", "both"):
+            extra = context
+        cell = self._cell(gates, extra, state.cell)
+        output = cell[0]
+        if self.context in ("output", "both"):
+            context = self._context(output, state.memory) if context is None else context
+            output = self._join(context, output)
+        return output, RecurrentState(cell, output if self.input_feeding else None, state.memory)
+
+    def _context(self, queries: Tensor, memory: Memory) -> Tensor:
+        assert self.cross is not None
+        return self.cross(queries, memory.prepared, memory.states, memory.mask, prepared=True)
+
+    def _join(self, context: Tensor, states: Tensor) -> Tensor:
+        assert self.combine is not None
+        return torch.tanh(self.combine(torch.cat([context, states], dim=-1)))
+
+    def _gates(self, embedded: Tensor) -> Tensor:
+        """Return the embeddings' part of the gates, for all steps in one product; the input's bias is in it."""
+        return nn.functional.linear(embedded, self.rnn.weight_ih_l0[:, : embedded.shape[-1]], self.rnn.bias_ih_l0)
+
+    def _cell(self, gates: Tensor, extra: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Run the cell: `gates` from the embeddings, `extra` (B, K, any) what else it reads."""
+        if extra is not None:
+            gates = gates + extra @ self.rnn.weight_ih_l0[:, -extra.shape[-1] :].t()
+        recurrent = nn.functional.linear(state[0], self.rnn.weight_hh_l0, self.rnn.bias_hh_l0)
+        if len(state) == 1:
+            return (gru(gates, recurrent, state[0]),)
+        return lstm(gates + recurrent, state[1])
+
+
+def lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Return state and cell after gates (..., 4 D), in PyTorch's order: input, forget, cell, output."""
+    entry, forget, new, out = gates.chunk(4, dim=-1)
+    cell = forget.sigmoid() * cell + entry.sigmoid() * new.tanh()
+    return out.sigmoid() * cell.tanh(), cell
+
+
+def gru(gates: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
+    """Return the state after gates of the input and of the state, (..., 3 D): reset, update, new."""
+    reset, update, new = gates.chunk(3, dim=-1)
+    from_reset, from_update, from_new = recurrent.chunk(3, dim=-1)
+    kept = (update + from_update).sigmoid()
+    new = (new + (reset + from_reset).sigmoid() * from_new).tanh()
+    return new + kept * (state - new)

@@ -1,0 +1,65 @@
+"""The recurrent encoder: an LSTM or GRU that reads each sequence forwards and backwards, padding unseen.
+
+The direction that reads backwards is given every sequence turned round in place, and so ends with its padding
+too: no state of either direction comes after a padded step. That is what `pack_padded_sequence` is for, to the
+bit of a rounding; but on a CPU PyTorch runs packed sequences step by step, and padded ones in a fused kernel (3
+to 7 times faster for the LSTM, docs/benchmarks.md).
+
+Letters: B batch, T time, D width of the states, both directions together.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+
+Cell = Literal["lstm", "gru"]
+CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class RecurrentEncoder(nn.Module):
+    """`layers` layers of states of `width`, half of it for each direction.
+
+    Raises `InputError` for an odd `width`.
+    """
+
+    def __init__(self, input_width: int, width: int, *, layers: int = 1, cell: Cell = "lstm") -> None:
+        super().__init__()
+        if width % 2:
+            raise InputError(f"hidden {width} is odd: the encoder's two directions need half of it each")
+        recurrent = CELLS[cell]
+        widths = [input_width, *[width] * (layers - 1)]
+        self.forwards = nn.ModuleList(recurrent(each, width // 2, batch_first=True) for each in widths)
+        self.backwards = nn.ModuleList(recurrent(each, width // 2, batch_first=True) for each in widths)
+
+    def forward(self, states: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the states (B, T, D) of inputs (B, T, any), zero at padding, and the last ones (B, D).
+
+        `mask` (B, T): True before the end, None where every sequence is full. The last state of the direction
+        that reads backwards is the one at the first step.
+        """
+        batch, time = states.shape[:2]
+        length = torch.full((batch, 1), time, device=states.device) if mask is None else mask.sum(1, keepdim=True)
+        turned = turned_round(length, time)
+        for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
+            ahead, _ = forwards(states)
+            back, _ = backwards(_pick(states, turned))
+            states = torch.cat([ahead, _pick(back, turned)], dim=-1)
+            if mask is not None:
+                states = states * mask.unsqueeze(-1)
+        half = states.shape[-1] // 2
+        last = _pick(states[..., :half], (length - 1).clamp(min=0)).squeeze(1)
+        return states, torch.cat([last, states[:, 0, half:]], dim=-1)
+
+
+def turned_round(length: Tensor, time: int) -> Tensor:
+    """Return the steps (B, T) of sequences of `length` (B, 1), last to first, then those of the padding."""
+    steps = torch.arange(time, device=length.device)
+    return torch.where(steps < length, length - 1 - steps, steps)
+
+
+def _pick(states: Tensor, steps: Tensor) -> Tensor:
+    """Take some steps (B, S) of states (B, T, D): (B, S, D)."""
+    return states.gather(1, steps.unsqueeze(-1).expand(-1, -1, states.shape[-1]))

@@ -1,0 +1,51 @@
+"""What every sequence-to-sequence model can do: the contract that training and decoding talk to.
+
+    memory = model.encode(source, mask)              what the decoder may look at, once for each source
+    logits = model.decode(target_in, memory)         all steps at once, fed the true target (teacher forcing)
+    state  = model.start(memory)                     before the first step
+    logits, state = model.step(tokens, state)        one step, given the last tokens, with all that is cached
+
+Letters: B sources, K hypotheses for each source (1 for greedy search), T steps, V target vocabulary. The
+hypotheses of one source stand side by side and share its memory, so a beam costs no copies of it.
+"""
+
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+
+class State(Protocol):
+    """All that one step hands to the next, for B sources with K hypotheses each; a value, never changed."""
+
+    def choose(self, hypotheses: Tensor) -> "State":
+        """Return the state of some hypotheses of each source: (B, K') int64, indices into K."""
+
+    def keep(self, sources: Tensor) -> "State":
+        """Return the state of some of the sources: (B',) int64, indices into B."""
+
+
+class Seq2Seq(nn.Module):
+    """Base of all sequence-to-sequence models."""
+
+    cross_layers: tuple[str, ...] = ()
+    """Names of the layers in which target steps attend to source steps."""
+
+    def forward(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
+        """Return logits (B, Tt, V) of sources (B, Ts) with mask (B, Ts), fed target_in (B, Tt)."""
+        return self.decode(target_in, self.encode(source, source_mask))
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Any:
+        """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
+        raise NotImplementedError
+
+    def decode(self, target_in: Tensor, memory: Any) -> Tensor:
+        """Return logits (B, Tt, V): step t has been fed target_in (B, Tt) up to and with t."""
+        raise NotImplementedError
+
+    def start(self, memory: Any) -> State:
+        """Return the state before the first step, with one hypothesis for each source."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
+        """Feed one token to each hypothesis, (B, K): returns logits (B, K, V) and the state after it."""
+        raise NotImplementedError

@@ -1,0 +1,87 @@
+"""Tasks from one sequence of characters to another, whose alignment is known.
+
+Letters: B batch, Ts source steps, Tt target steps. A sample is a `Pair`: the source, the target, and for each
+character of the target the characters of the source that it was made from.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import check_range
+from regard.text import Characters, Pairs, collate
+
+
+class Pair(NamedTuple):
+    """A source, its target, and what each character of the target was made from."""
+
+    source: str
+    target: str
+    alignment: tuple[tuple[int, ...], ...]
+    """For each character of the target, the positions of its characters in the source; empty for none."""
+
+
+class PairTask(ABC):
+    """A task whose answer is a sequence.
+
+    Subclasses set `name`, `summary`, `defaults` and `size_class`, and define `source_vocabulary`,
+    `target_vocabulary`, `max_source`, `max_target`, `pair` and `known`.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    """One line for `regard tasks`."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Flags whose default for this task differs from the model's and training's own."""
+    size_class: ClassVar[type]
+    """The dataclass of the task's size."""
+
+    source_vocabulary: Characters
+    target_vocabulary: Characters
+    max_source: int
+    """Characters of the longest source."""
+    max_target: int
+    """Characters of the longest target."""
+
+    @abstractmethod
+    def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
+        """Draw one pair; `unseen`: from those that training never draws, where the task holds some back."""
+
+    @abstractmethod
+    def known(self, source: str) -> Pair | None:
+        """Return the pair of a source with the oracle's answer, or None where the source has none."""
+
+    def check_sample_len(self, sample_len: int | None) -> None:
+        """Raise `InputError` where samples cannot have this length."""
+        if sample_len is not None:
+            check_range("sample_len", sample_len, 1, self.max_source)
+
+    def pairs(
+        self, count: int, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False
+    ) -> list[Pair]:
+        """Draw `count` pairs, the same for the same generator state. Raises `InputError` for a bad length."""
+        self.check_sample_len(sample_len)
+        return [self.pair(generator, sample_len=sample_len, unseen=unseen) for _ in range(count)]
+
+    def sample(self, batch: int, generator: torch.Generator) -> Pairs:
+        """Draw a batch to train on."""
+        return self.batch(self.pairs(batch, generator))
+
+    def batch(self, pairs: Sequence[Pair]) -> Pairs:
+        """Return pairs as indices."""
+        return Pairs(
+            collate([self.source_vocabulary.encode(pair.source) for pair in pairs]),
+            collate([self.target_vocabulary.encode(pair.target) for pair in pairs]),
+        )
+
+
+def links(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
+    """Return the alignment of pairs as (B, Tt, Ts) bool: which source steps each target step was made from."""
+    found = torch.zeros(len(pairs), target_len, source_len, dtype=torch.bool)
+    for row, pair in enumerate(pairs):
+        for step, positions in enumerate(pair.alignment):
+            found[row, step, list(positions)] = True
+    return found

@@ -1,0 +1,114 @@
+"""Recall: key-value pairs early in a long sequence, one of the keys at its end; the answer is that key's value.
+
+What lies between is noise, so whatever carries the pairs to the end has to carry them over all of it: the
+longer the sequence, the harder for a state that is handed on from step to step, but not for attention.
+"""
+
+import string
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError, check_range
+from regard.tasks.base import PAD, Batch, Task
+
+NOISE = "abcd"
+VALUES = string.digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecallConfig:
+    """Size of the task."""
+
+    max_len: int = 50
+    """Steps of a sequence at most: pairs, noise and the last step."""
+    pairs: int = 2
+    """Key-value pairs at the begin of each sequence."""
+    vocab_size: int = 8
+    """Different keys (letters, 1 to 26); at least as many as pairs."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where a value is out of range."""
+        check_range("vocab_size", self.vocab_size, 1, 26)
+        check_range("pairs", self.pairs, 1, self.vocab_size)
+        check_range("max_len", self.max_len, 2 * self.pairs + 1, 10_000)
+
+
+class Recall(Task):
+    """`pairs` keys, each followed by its value, then noise, then one of these keys.
+
+    "C7A0dbaC" has the answer 7. It depends on the key's first step and on the value after it.
+    """
+
+    name = "recall"
+    summary = "key-value pairs, noise, a key: what was its value?"
+    size_class = RecallConfig
+    defaults = {"model": "pooling", "cell": "gru", "batchsize": 64, "lr": 0.01}
+    outputs = 1
+    classes = len(VALUES)
+
+    def __init__(self, config: RecallConfig | None = None) -> None:
+        self.config: RecallConfig = RecallConfig() if config is None else config
+        self.keys = string.ascii_uppercase[: self.config.vocab_size]
+        self.vocabulary = self.keys + VALUES + NOISE
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the value (B, 1) of the key that the last step repeats."""
+        value = self._key_step(inputs) + 1
+        return inputs.gather(1, value) - len(self.keys)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """The output depends on the key's first step and on the one after it: (B, 1, T)."""
+        steps, key = torch.arange(inputs.shape[1], device=inputs.device), self._key_step(inputs)
+        return ((steps == key) | (steps == key + 1)).unsqueeze(1)
+
+    def output_labels(self, inputs: Tensor) -> list[str]:
+        """Name the output by the key it is asked for."""
+        return [f"value of {self.vocabulary[int(inputs[inputs != PAD][-1])]}"]
+
+    def sample(
+        self,
+        batch: int,
+        generator: torch.Generator,
+        *,
+        sample_len: int | None = None,
+        vary_len: bool = False,
+        signal: str | None = None,
+    ) -> Batch:
+        """Draw `batch` samples of `sample_len` steps (default `max_len`); see `Task.sample`."""
+        if signal is not None:
+            raise InputError(f"signal {signal!r} does not fit: recall has no signals")
+        shortest = 2 * self.config.pairs + 1
+        length = self.config.max_len if sample_len is None else sample_len
+        check_range("sample_len", length, shortest, self.config.max_len)
+        keys = torch.rand(batch, len(self.keys), generator=generator).argsort(1)[:, : self.config.pairs]
+        values = len(self.keys) + torch.randint(len(VALUES), keys.shape, generator=generator)
+        pairs = torch.stack([keys, values], dim=2).flatten(1)
+        noise = torch.randint(len(NOISE), (batch, length - shortest + 1), generator=generator)
+        inputs = torch.cat([pairs, len(self.keys) + len(VALUES) + noise], dim=1)
+        lengths = torch.full((batch, 1), length)
+        if vary_len:
+            lengths = torch.randint(shortest, length + 1, (batch, 1), generator=generator)
+        asked = torch.randint(self.config.pairs, (batch, 1), generator=generator)
+        inputs.scatter_(1, lengths - 1, keys.gather(1, asked))
+        mask = torch.arange(length) < lengths
+        inputs = inputs.masked_fill(~mask, PAD)
+        return Batch(inputs, self.answer(inputs), mask if vary_len else None)
+
+    def parse(self, text: str) -> Tensor:
+        """Read one sequence such as `"C7A0dbaC"` as inputs (1, T).
+
+        Raises `InputError` where it is too long, at an unknown symbol, or where it does not end with a key that
+        stood before a value.
+        """
+        inputs = super().parse(text)
+        before = [step for step in range(len(text) - 2) if text[step] == text[-1]]
+        if text[-1] not in self.keys or not before or text[before[0] + 1] not in VALUES:
+            raise InputError(f"input {text!r} has no answer: end with a key that stood before a value (C7A0abC)")
+        return inputs
+
+    def _key_step(self, inputs: Tensor) -> Tensor:
+        """Return where the key of the last step stood first: (B, 1)."""
+        last = (inputs != PAD).sum(1, keepdim=True) - 1
+        return (inputs == inputs.gather(1, last)).int().argmax(1, keepdim=True)

@@ -1,0 +1,47 @@
+"""What training minimises: the cross-entropy of a fresh batch, and which of its samples were right."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models import RecurrentSeq2Seq
+from regard.tasks import AnyTask, PairTask
+from regard.text import PAD
+from regard.training.config import PairTraining, TrainingConfig
+
+
+def objective(
+    model: nn.Module, task: AnyTask, settings: TrainingConfig, generator: torch.Generator, step: int
+) -> tuple[Tensor, Tensor]:
+    """Return the mean loss of a batch drawn from `generator`, and whether each sample is right: (B,) bool."""
+    if isinstance(task, PairTask):
+        assert isinstance(settings, PairTraining) and isinstance(model, RecurrentSeq2Seq)
+        pairs = task.sample(settings.batchsize, generator)
+        forced = teacher_forcing(settings, pairs.target, generator, step)
+        logits = model.decode(pairs.target_in, model.encode(pairs.source, pairs.source_mask), forced)
+        loss = F.cross_entropy(logits.flatten(0, 1), pairs.target.flatten(), ignore_index=PAD)
+        return loss, exact(logits, pairs.target, padding=PAD)
+    vary_len = getattr(settings, "vary_len", False)
+    inputs, targets, mask = task.sample(settings.batchsize, generator, vary_len=vary_len)
+    logits = model(inputs, mask)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten()), exact(logits, targets)
+
+
+def teacher_forcing(
+    settings: PairTraining, target: Tensor, generator: torch.Generator, step: int
+) -> Tensor | None:
+    """Say which steps (B, Tt) are fed the true token at training step `step`; None for all of them."""
+    if settings.teacher_forcing == 1.0:
+        return None
+    share = 1.0 - (1.0 - settings.teacher_forcing) * step / max(settings.steps - 1, 1)
+    return torch.rand(target.shape, generator=generator) < share
+
+
+def exact(logits: Tensor, targets: Tensor, padding: int | None = None) -> Tensor:
+    """Say for each sample whether all its outputs are right: (B,) bool, of logits (B, To, classes).
+
+    Steps whose target is `padding` do not count. Under teacher forcing this is also whether greedy search finds
+    the target: up to the first wrong token, it is fed what teacher forcing feeds.
+    """
+    right = logits.argmax(-1) == targets
+    return (right if padding is None else right | (targets == padding)).all(-1)
