@@ -63,6 +63,7 @@ class Stopwatch:
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
+    from regard.tasks import Task
     from regard.training import generator_of, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
@@ -71,6 +72,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     watch = Stopwatch((time.perf_counter() - began, time.process_time()))
     config = make_config(task, {**TASKS[task], "seed": seed}).resolved()
     built = config.build_task()
+    assert isinstance(built, Task)
     inputs, targets, _ = built.sample(SAMPLES, generator_of(seed, "test"))
     state = start(config, built)
 

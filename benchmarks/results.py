@@ -91,11 +91,15 @@ def measure(each: Job) -> tuple[str, dict[str, Any]]:
     if recipe not in RECIPES:
         changes = dict(WITHOUT[recipe])
         if "start" in changes:
-            changes["start"] = dataclasses.replace(RECIPES["regard"].start, **changes["start"])
+            start = RECIPES["regard"].start
+            assert start is not None
+            changes["start"] = dataclasses.replace(start, **changes["start"])
         RECIPES[recipe] = dataclasses.replace(RECIPES["regard"], **changes)
     with tempfile.TemporaryDirectory() as folder:
         run = regard.train(flags.pop("task"), savepath=folder, recipe=recipe, progress=False, **flags)
+        assert isinstance(run, regard.AnswerRun)
         report = run.test(seed=flags["seed"])
+        assert report.relevance is not None
         every = 500
         measured = {
             "exact_match": report.exact_match,

@@ -21,9 +21,9 @@ def generator() -> torch.Generator:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.Run:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
     """A run of Signal 2 with heads and positions, of a few steps; not to be changed."""
-    return regard.train(
+    run = regard.train(
         "signal2",
         hidden=8,
         heads=2,
@@ -32,6 +32,25 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> regard.Run:
         savepath=tmp_path_factory.mktemp("models"),
         progress=False,
     )
+    assert isinstance(run, regard.AnswerRun)
+    return run
+
+
+@pytest.fixture(scope="session")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> regard.PairRun:
+    """A small run on Dates that has learned a little; not to be changed."""
+    run = regard.train(
+        "dates",
+        hidden=32,
+        embedding=16,
+        steps=150,
+        batchsize=32,
+        lr=0.02,
+        savepath=tmp_path_factory.mktemp("models"),
+        progress=False,
+    )
+    assert isinstance(run, regard.PairRun)
+    return run
 
 
 @pytest.fixture

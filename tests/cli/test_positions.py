@@ -19,7 +19,7 @@ def test_draws_the_sinusoidal_ones(command: Command, tmp_path: Path, monkeypatch
     assert b"<svg" in (tmp_path / "waves.svg").read_bytes()
 
 
-def test_draws_those_of_a_run(command: Command, tmp_path: Path, trained: regard.Run) -> None:
+def test_draws_those_of_a_run(command: Command, tmp_path: Path, trained: regard.AnswerRun) -> None:
     status, _, err = command("positions", "--run", trained.folder, "--plot", tmp_path / "learned.png")
     assert status == 0, err
     assert (tmp_path / "learned.png").exists()

@@ -2,10 +2,15 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from regard.tasks import examples
 
 
-def test_lists_every_task_with_an_example(command: Callable[..., tuple[int, str, str]]) -> None:
+def test_lists_every_task_with_an_example(
+    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     status, out, _ = command("tasks")
     assert status == 0
     for example in examples():
@@ -14,4 +19,5 @@ def test_lists_every_task_with_an_example(command: Callable[..., tuple[int, str,
 
 def test_unknown_commands_are_refused(command: Callable[..., tuple[int, str, str]]) -> None:
     status, _, err = command("trian")
-    assert (status, err) == (2, "regard: command 'trian' is unknown: choose train, test, tasks, positions\n")
+    known = "train, test, translate, compare, tasks, positions"
+    assert (status, err) == (2, f"regard: command 'trian' is unknown: choose {known}\n")

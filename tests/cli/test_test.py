@@ -10,13 +10,13 @@ import regard
 Command = Callable[..., tuple[int, str, str]]
 
 
-def test_a_run_is_found_by_its_task_or_its_folder(command: Command, trained: regard.Run) -> None:
+def test_a_run_is_found_by_its_task_or_its_folder(command: Command, trained: regard.AnswerRun) -> None:
     by_task = command("test", "signal2", "--savepath", trained.folder.parent, "--samples", "50")
     by_folder = command("test", trained.folder, "--samples", "50")
     assert by_task[0] == 0 and by_task == by_folder
 
 
-def test_the_report_is_what_the_run_says(command: Command, trained: regard.Run) -> None:
+def test_the_report_is_what_the_run_says(command: Command, trained: regard.AnswerRun) -> None:
     _, out, _ = command("test", trained.folder, "--samples", "500", "--seed", "3", "--sample_len", "4")
     report = trained.test(samples=500, seed=3, sample_len=4)
     assert str(report) in out
@@ -25,14 +25,14 @@ def test_the_report_is_what_the_run_says(command: Command, trained: regard.Run) 
     assert len(trained.attend(seed=3, sample_len=4).input) == 7
 
 
-def test_the_signal_can_be_fixed(command: Command, trained: regard.Run) -> None:
+def test_the_signal_can_be_fixed(command: Command, trained: regard.AnswerRun) -> None:
     _, out, _ = command("test", trained.folder, "--samples", "5", "--signal", "CAB")
     assert "Input:      'CAB" in out
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<?xml"), ("a.html", b"<!doctype")])
 def test_plot_writes_where_it_is_told(
-    command: Command, trained: regard.Run, tmp_path: Path, name: str, start: bytes
+    command: Command, trained: regard.AnswerRun, tmp_path: Path, name: str, start: bytes
 ) -> None:
     status, out, err = command("test", trained.folder, "--samples", "5", "--plot", tmp_path / name)
     assert status == 0, err
@@ -41,7 +41,7 @@ def test_plot_writes_where_it_is_told(
 
 
 def test_plot_opens_only_where_there_is_a_screen(
-    command: Command, trained: regard.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
     import webbrowser
@@ -77,7 +77,7 @@ BAD = {
 
 @pytest.mark.parametrize(("argv", "message"), BAD.values(), ids=BAD)
 def test_bad_input_is_one_line_and_status_2(
-    command: Command, trained: regard.Run, argv: list[str], message: str
+    command: Command, trained: regard.AnswerRun, argv: list[str], message: str
 ) -> None:
     status, _, err = command("test", trained.folder, "--samples", "5", *argv)
     assert status == 2

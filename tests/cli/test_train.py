@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.cli.parsing import parse
-from regard.cli.train import TrainFlags
-from regard.training import make_config
+from regard.cli.train import parse_config
+from regard.training import RunConfig, make_config
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -32,15 +31,14 @@ FLAGS = [
     "--recipe",
     "--vary_len",
     "--seed",
+    "--model",
     "--resume",
     "--overwrite",
 ]
 
 
-def flags_of(*argv: str, task: str = "signal2") -> TrainFlags:
-    config = make_config(task)
-    default = TrainFlags(size=config.size, model=config.model, training=config.training)
-    return parse(default, list(argv), prog="regard train", description="")
+def flags_of(*argv: str, task: str = "signal2") -> RunConfig:
+    return parse_config(make_config(task), list(argv), task=task)[0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import regard
 from regard.attention import record
 
 
-def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.Run) -> None:
+def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.AnswerRun) -> None:
     text = "BCCCBAABACCCA"
     attention = trained.attend(text)
     inputs = trained.task.parse(text)
@@ -57,7 +57,7 @@ def test_outputs_that_attend_to_outputs_and_rest(tmp_path: Path) -> None:
     ],
 )
 def test_saves_by_its_ending_the_same_each_time(
-    trained: regard.Run, tmp_path: Path, name: str, start: bytes
+    trained: regard.AnswerRun, tmp_path: Path, name: str, start: bytes
 ) -> None:
     attention = trained.attend("BCCCBAABACCCA")
     file = attention.save(tmp_path / name)
@@ -68,12 +68,12 @@ def test_saves_by_its_ending_the_same_each_time(
         assert attention.save(file).read_bytes() == content
 
 
-def test_another_ending_is_refused(trained: regard.Run, tmp_path: Path) -> None:
+def test_another_ending_is_refused(trained: regard.AnswerRun, tmp_path: Path) -> None:
     with pytest.raises(regard.InputError, match="has no known ending: choose one of .png, .svg, .pdf, .html"):
         trained.attend().save(tmp_path / "map.doc")
 
 
-def test_shows_itself_in_a_notebook_and_in_print(trained: regard.Run) -> None:
+def test_shows_itself_in_a_notebook_and_in_print(trained: regard.AnswerRun) -> None:
     attention = trained.attend("BCCCBAABACCCA")
     assert attention._repr_png_().startswith(b"\x89PNG")
     assert "Output step 2 (count C)" in str(attention)

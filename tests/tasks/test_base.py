@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tasks import PAD, TASKS, Counting, Signal, Signal2, Task, TaskConfig
+from regard.tasks import PAD, Counting, Difference, Signal, Signal2, Task, TaskConfig
 
-each_task = pytest.mark.parametrize("task_class", TASKS.values(), ids=TASKS)
+PRIMER = (Counting, Difference, Signal, Signal2)
+each_task = pytest.mark.parametrize("task_class", PRIMER, ids=[task.name for task in PRIMER])
 
 
 def drawn(seed: int = 0) -> torch.Generator:

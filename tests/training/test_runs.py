@@ -13,7 +13,7 @@ from regard.training import RunFolder, make_config, new_run
 
 
 @pytest.fixture
-def run(trained: regard.Run, tmp_path: Path) -> RunFolder:
+def run(trained: regard.AnswerRun, tmp_path: Path) -> RunFolder:
     """A copy of a run, to be damaged."""
     return RunFolder(Path(shutil.copytree(trained.folder, tmp_path / "signal2")))
 
@@ -35,9 +35,13 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json is not JSON"),
         ("config.json", b"\xff\xfe", "is damaged: config.json is not JSON"),
-        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/1'"),
-        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/1'"),
-        ("config.json", b'{"format": "regard-run/1"}', "is damaged: config needs exactly task, size, model"),
+        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/2'"),
+        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/2'"),
+        (
+            "config.json",
+            b'{"format": "regard-run/2"}',
+            "is damaged: config needs exactly task, kind, size, model",
+        ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors cannot be read"),
         ("model.safetensors", b"\x80\x04cposix\nsystem\n", "is damaged: model.safetensors cannot be read"),

@@ -37,7 +37,7 @@ class Record:
     """Names of the keys."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Recorder:
     """Collects records, of all heads and rows or of some."""
 

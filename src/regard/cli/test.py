@@ -57,9 +57,10 @@ def run(argv: list[str]) -> None:
         drawn["signal"] = flags.signal
     elif flags.signal is not None:
         raise InputError(f"signal {flags.signal!r} does not fit: {run.task.name} has no signals")
-    samples = {} if flags.samples is None else {"samples": flags.samples}
     attention = run.attend(flags.input) if flags.input is not None else run.attend(**drawn)
-    report = run.test(**samples, **drawn)
+    if flags.samples is not None:
+        drawn["samples"] = flags.samples
+    report = run.test(**drawn)
     steps = f"{run.step} of {run.config.training.steps} steps"
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
     Console().print(heatmap(attention))

@@ -42,7 +42,7 @@ def run(argv: list[str]) -> None:
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = subject(argv, what="task", prog=PROG)
     kinds, _ = take_flag(argv, "--model")
-    chosen = {"model": kinds[-1]} if kinds else {}
+    chosen: dict[str, Any] = {"model": kinds[-1]} if kinds else {}
     base = make_config(task, chosen)
     _, where = parse_config(base, argv, task=task)
     if where.resume:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rich.console import Console
 
@@ -89,7 +89,7 @@ def run(argv: list[str]) -> None:
         raise InputError(f"cannot read {str(flags.input)!r}: {error.strerror}") from error
 
 
-def _search(flags: TranslateFlags) -> dict[str, int | float]:
+def _search(flags: TranslateFlags) -> dict[str, Any]:
     return {
         "beam": flags.beam,
         "length_penalty": flags.length_penalty,

@@ -52,12 +52,12 @@ def beam_search(
         logits, state = model.step(prefixes[:, :, -1], state)
         extended = totals.unsqueeze(-1) + log_probabilities(logits)  # B x K x V
         penalty = length_penalty(time + 1, alpha)
-        ends, parents, tokens, totals = _best(extended, width, going=time < max_len)
+        ends, parents, tokens, going_on = _best(extended, width)
         for row, parent, total in ends:
             finished[int(active[row])].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         if time == max_len:
             break
-        state = state.choose(parents)
+        state, totals = state.choose(parents), going_on
         chosen = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
         prefixes = torch.cat([chosen, tokens.unsqueeze(-1)], dim=-1)
         # The penalty grows with length, and so does a negative score: the longest bounds what a prefix can reach.
@@ -81,22 +81,18 @@ def beam_search(
     return [sorted(each, key=_rank)[:n_best] for each in finished]
 
 
-def _best(
-    extended: Tensor, width: int, *, going: bool
-) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
+def _best(extended: Tensor, width: int) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
     """Split extended prefixes (B, K, V) into those that end and those that go on.
 
     Returns, of the best `width` extensions, those that end as (row, parent, log-probability); and the best
-    `width` that do not: parents, tokens and log-probabilities, (B, K') each, best first. Without `going`, ends
-    need not be among the best.
+    `width` that do not: parents, tokens and log-probabilities, (B, K') each, best first.
     """
     parents, symbols = extended.shape[1:]
     # At most one extension of each prefix ends, so twice the width holds `width` that go on.
     totals, flat = extended.flatten(1).topk(min(2 * width, parents * symbols), dim=1)
     tokens = flat % symbols
     ending = tokens == EOS
-    counted = ending[:, :width] if going else ending
-    rows, ranks = (counted & (totals[:, : counted.shape[1]] > -torch.inf)).nonzero(as_tuple=True)
+    rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
     ends = zip(rows.tolist(), (flat // symbols)[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
     order = ending.int().argsort(dim=1, stable=True)[:, : min(width, parents * (symbols - 1))]
     return list(ends), (flat // symbols).gather(1, order), tokens.gather(1, order), totals.gather(1, order)

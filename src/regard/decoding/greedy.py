@@ -16,17 +16,18 @@ def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_le
     """
     state = model.start(model.encode(source, source_mask))
     tokens = torch.full((len(source), 1), BOS, device=source.device)
-    total = torch.zeros(len(source), device=source.device)
+    total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
     active = torch.arange(len(source), device=source.device)
     written = torch.full((len(source), max_len + 1), EOS, device=source.device)
     for time in range(max_len + 1):
         logits, state = model.step(tokens, state)
         best, tokens = log_probabilities(logits[:, 0]).max(-1, keepdim=True)
-        if time == max_len:
-            break  # no room for another token: only an end would have counted
-        written[active, time] = tokens[:, 0]
-        total[active] += best[:, 0]
         going = tokens[:, 0] != EOS
+        if time == max_len:  # no room for another token, only for an end
+            total[active] += torch.where(going, 0.0, best[:, 0]).double()
+        else:
+            total[active] += best[:, 0].double()
+            written[active, time] = tokens[:, 0]
         if not going.all():
             rows = going.nonzero()[:, 0]
             state, tokens, active = state.keep(rows), tokens[rows], active[rows]

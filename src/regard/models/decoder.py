@@ -22,12 +22,15 @@ Where the cell reads nothing that attention made, all its steps run in one fused
 call.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Attention, Score
+from regard.attention.recording import Recorder
 from regard.errors import InputError
 from regard.models.encoder import CELLS, Cell
 
@@ -71,6 +74,19 @@ class RecurrentState(NamedTuple):
         fed = None if self.fed is None else self.fed[sources]
         memory = Memory(*(part[sources] for part in self.memory))
         return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory)
+
+
+class _Steps(Recorder):
+    """Gathers the weights (B, 1, 1, Ts) of one step after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: list[Tensor] = []
+
+    def keep(self, name: str, weights: Tensor, mask: Tensor | None) -> None:
+        """Take one step's weights."""
+        del name, mask
+        self.weights.append(weights)
 
 
 class RecurrentDecoder(nn.Module):
@@ -145,17 +161,29 @@ class RecurrentDecoder(nn.Module):
 
     def _one_by_one(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Take all steps in turn, and record what they attended to as one record."""
-        gates = self._gates(embedded)
-        recorder = None if self.cross is None else self.cross.recorder
-        outputs, weights = [], []
-        for time in range(embedded.shape[1]):
-            output, state = self._advance(gates[:, time : time + 1], state)
-            outputs.append(output)
-            if self.cross is not None and recorder is not None:
-                weights.append(recorder.records[self.cross.record_name].weights)
-        if self.cross is not None and recorder is not None:
-            recorder.keep(self.cross.record_name, torch.cat(weights, dim=2), state.memory.mask.unsqueeze(1))
+        gates, outputs = self._gates(embedded), []
+        with self._recorded_as_one(state.memory.mask):
+            for time in range(embedded.shape[1]):
+                output, state = self._advance(gates[:, time : time + 1], state)
+                outputs.append(output)
         return torch.cat(outputs, dim=1)
+
+    @contextmanager
+    def _recorded_as_one(self, mask: Tensor) -> Iterator[None]:
+        """Gather the records of single steps, so that whoever records finds those of all steps."""
+        layer = self.cross
+        if layer is None or layer.recorder is None:
+            yield
+            return
+        recorder, steps = layer.recorder, _Steps()
+        layer.recorder = steps
+        try:
+            yield
+        finally:
+            layer.recorder = recorder
+        weights = torch.cat(steps.weights, dim=2)
+        shown = mask.unsqueeze(1).expand_as(weights)
+        recorder.keep(layer.record_name, recorder.select(weights), recorder.select(shown))
 
     def _advance(self, gates: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Take one step, given the embeddings' part of the gates (B, K, any)."""
@@ -180,15 +208,28 @@ class RecurrentDecoder(nn.Module):
         assert self.combine is not None
         return torch.tanh(self.combine(torch.cat([context, states], dim=-1)))
 
+    @property
+    def _cell_parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The cell's matrices, of what it reads and of its state, and the bias of each."""
+        rnn = self.rnn
+        return (
+            rnn.get_parameter("weight_ih_l0"),
+            rnn.get_parameter("weight_hh_l0"),
+            rnn.get_parameter("bias_ih_l0"),
+            rnn.get_parameter("bias_hh_l0"),
+        )
+
     def _gates(self, embedded: Tensor) -> Tensor:
         """Return the embeddings' part of the gates, for all steps in one product; the input's bias is in it."""
-        return nn.functional.linear(embedded, self.rnn.weight_ih_l0[:, : embedded.shape[-1]], self.rnn.bias_ih_l0)
+        of_input, _, bias, _ = self._cell_parameters
+        return nn.functional.linear(embedded, of_input[:, : embedded.shape[-1]], bias)
 
     def _cell(self, gates: Tensor, extra: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Run the cell: `gates` from the embeddings, `extra` (B, K, any) what else it reads."""
+        of_input, of_state, _, bias = self._cell_parameters
         if extra is not None:
-            gates = gates + extra @ self.rnn.weight_ih_l0[:, -extra.shape[-1] :].t()
-        recurrent = nn.functional.linear(state[0], self.rnn.weight_hh_l0, self.rnn.bias_hh_l0)
+            gates = gates + extra @ of_input[:, -extra.shape[-1] :].t()
+        recurrent = nn.functional.linear(state[0], of_state, bias)
         if len(state) == 1:
             return (gru(gates, recurrent, state[0]),)
         return lstm(gates + recurrent, state[1])

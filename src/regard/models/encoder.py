@@ -13,10 +13,17 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.errors import InputError, check_range
 
 Cell = Literal["lstm", "gru"]
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+def check_width(width: int) -> None:
+    """Raise `InputError` for a width that two directions cannot share."""
+    check_range("hidden", width, 2, 65_536)
+    if width % 2:
+        raise InputError(f"hidden {width} is odd: the encoder's two directions need half of it each")
 
 
 class RecurrentEncoder(nn.Module):
@@ -27,8 +34,7 @@ class RecurrentEncoder(nn.Module):
 
     def __init__(self, input_width: int, width: int, *, layers: int = 1, cell: Cell = "lstm") -> None:
         super().__init__()
-        if width % 2:
-            raise InputError(f"hidden {width} is odd: the encoder's two directions need half of it each")
+        check_width(width)
         recurrent = CELLS[cell]
         widths = [input_width, *[width] * (layers - 1)]
         self.forwards = nn.ModuleList(recurrent(each, width // 2, batch_first=True) for each in widths)

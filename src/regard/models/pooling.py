@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention import Attention, find_score
 from regard.errors import check_range
-from regard.models.encoder import Cell, RecurrentEncoder
+from regard.models.encoder import Cell, RecurrentEncoder, check_width
 
 Pooling = Literal["attention", "last", "max", "mean"]
 
@@ -39,7 +39,7 @@ class PoolingConfig:
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""
-        check_range("hidden", self.hidden, 2, 65_536)
+        check_width(self.hidden)
         check_range("enc_layers", self.enc_layers, 1, 100)
         find_score(self.score)
 

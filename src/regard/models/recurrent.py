@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention import find_score
 from regard.errors import check_range
 from regard.models.decoder import Memory, Place, Query, RecurrentDecoder, RecurrentState
-from regard.models.encoder import Cell, RecurrentEncoder
+from regard.models.encoder import Cell, RecurrentEncoder, check_width
 from regard.models.seq2seq import Seq2Seq
 
 NO_SCORE = "none"
@@ -44,7 +44,7 @@ class RecurrentConfig:
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range or values exclude each other."""
-        check_range("hidden", self.hidden, 2, 65_536)
+        check_width(self.hidden)
         check_range("embedding", self.embedding, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 1, 100)
         if self.score != NO_SCORE:
@@ -93,7 +93,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         """
         if forced is None or bool(forced[:, 1:].all()):
             return self.output(self.decoder(self.target_embedding(target_in), memory))
-        state, token, logits = self.decoder.start(memory), target_in[:, :1], []
+        state, token = self.decoder.start(memory), target_in[:, :1]
+        logits: list[Tensor] = []
         for time in range(target_in.shape[1]):
             if time:
                 own = logits[-1].argmax(-1)

@@ -67,6 +67,9 @@ class Task(ABC):
     signals: ClassVar[int] = 0
     """Steps before the letters that say what to count."""
 
+    config: Any
+    """An instance of `size_class`."""
+
     def __init__(self, config: TaskConfig | None = None) -> None:
         self.config = TaskConfig() if config is None else config
         letters = string.ascii_uppercase[: self.config.vocab_size]

@@ -108,7 +108,7 @@ class Dates(PairTask):
         """Return the pair of a source that one of the styles writes; None for any other."""
         for style in (style for styles in self.styles for style in styles):
             found = _reader(style).fullmatch(source)
-            if found is None:
+            if not found:
                 continue
             # A style writes each of the three once, so what its fields show is the whole date.
             shown = {
@@ -178,7 +178,7 @@ def _styles_of(name: str) -> tuple[Style, ...]:
     patterns += [str(locale.datetime_skeletons[s].pattern) for s in SKELETONS if s in locale.datetime_skeletons]
     found = []
     for pattern in dict.fromkeys(patterns):
-        parts = FIELD.split(parse_pattern(pattern).format)
+        parts = FIELD.split(str(parse_pattern(pattern).format))
         pieces = tuple((bool(index % 2), text) for index, text in enumerate(parts) if text)
         fields = [text for is_field, text in pieces if is_field]
         if sorted(field[0] for field in fields if field[0] not in "EcG") in (["M", "d", "y"], ["L", "d", "y"]):

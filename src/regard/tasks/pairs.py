@@ -46,6 +46,9 @@ class PairTask(ABC):
     max_target: int
     """Characters of the longest target."""
 
+    def __init__(self, config: Any = None) -> None:
+        self.config = self.size_class() if config is None else config
+
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Draw one pair; `unseen`: from those that training never draws, where the task holds some back."""

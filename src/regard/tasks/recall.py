@@ -49,7 +49,7 @@ class Recall(Task):
     classes = len(VALUES)
 
     def __init__(self, config: RecallConfig | None = None) -> None:
-        self.config: RecallConfig = RecallConfig() if config is None else config
+        self.config = RecallConfig() if config is None else config
         self.keys = string.ascii_uppercase[: self.config.vocab_size]
         self.vocabulary = self.keys + VALUES + NOISE
 

@@ -1,0 +1,148 @@
+"""Comparing variants: what is trained, what is kept, what is said."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.comparison import Measured, Variant, compare, grid, make_variants
+from regard.comparison.report import spread
+from regard.errors import InputError
+
+Command = Callable[..., tuple[int, str, str]]
+SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run jobs here: starting processes takes seconds each."""
+
+    class Here:
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        def __enter__(self) -> "Here":
+            return self
+
+        def __exit__(self, *args: object) -> None: ...
+        def submit(self, function: Callable[..., Any], job: Any) -> Any:
+            from concurrent.futures import Future
+
+            done: Future[Any] = Future()
+            done.set_result(function(job))
+            return done
+
+        def shutdown(self, **kwargs: Any) -> None: ...
+
+    monkeypatch.setattr(grid, "ProcessPoolExecutor", Here)
+
+
+def test_variants_are_all_combinations() -> None:
+    assert [variant.name for variant in make_variants({"a": [1, 2], "b": ["x", "y"]})] == [
+        "a=1,b=x",
+        "a=1,b=y",
+        "a=2,b=x",
+        "a=2,b=y",
+    ]
+
+
+def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    argv = ("compare", "recall", "--vary", "pooling=last,attention", "--vary=max_len=6,8", *SMALL)
+    status, out, err = command(*argv, "--savepath", tmp_path)
+    assert status == 0, err
+    lines = json.loads((tmp_path / "recall" / "results.json").read_text())
+    assert [(line["pooling"], line["max_len"], line["seed"]) for line in lines] == [
+        (pooling, length, seed) for pooling in ("last", "attention") for length in (6, 8) for seed in (0, 1)
+    ]
+    with (tmp_path / "recall" / "results.csv").open() as file:
+        assert [row["exact_match"] for row in csv.DictReader(file)] == [
+            str(line["exact_match"]) for line in lines
+        ]
+    assert (tmp_path / "recall" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "Exact match by max_len" in out and "max_len=8" in out
+    assert all(line["relevance"] is None for line in lines[:4]) and all(line["relevance"] for line in lines[4:])
+    again = command(*argv, "--savepath", tmp_path)
+    assert again == (status, out, err)
+
+
+def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, Any] = {"steps": 20, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path / "a"}
+    whole = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    flags["savepath"] = tmp_path / "b"
+    stopped = grid.train
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        stopped(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grid, "train", dying)
+    with pytest.raises(KeyboardInterrupt):
+        compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    monkeypatch.undo()
+    monkeypatch.setattr(grid, "_measure_all", lambda jobs, progress: [grid._measure(job) for job in jobs])
+    parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    assert parts.measured == whole.measured
+
+
+def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
+    compare("copy", {"score": ["dot"]}, steps=2, **flags)
+    with pytest.raises(InputError, match="holds a measurement with other flags: choose another --savepath"):
+        compare("copy", {"score": ["dot"]}, steps=3, **flags)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ((), "nothing varies: name a flag and its values"),
+        (("--vary", "score"), "vary 'score' has no values"),
+        (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
+        (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean 'score'?"),
+        (("--vary", "score=dot,dot"), "give each value once"),
+        (("--vary", "hidden=4,x"), "hidden"),
+        (("--vary", "seed=1,2"), "seed cannot be set"),
+        (("--vary", "context=cell,output", "--query", "current"), "query current does not fit context cell"),
+        (("--vary", "score=dot", "--seeds", "0"), "seeds 0 is out of range"),
+        (("--vary",), "flag --vary has no value"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_before_anything_is_trained(
+    command: Command, tmp_path: Path, argv: tuple[str, ...], message: str
+) -> None:
+    status, out, err = command("compare", "reverse", "--savepath", tmp_path / "new", *argv)
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
+    compare("copy", {"score": ["dot"]}, steps=2, **flags)
+    (tmp_path / "copy" / "score=dot" / "seed-0" / "measured.json").write_text("{")
+    with pytest.raises(InputError, match="measured.json' is damaged"):
+        compare("copy", {"score": ["dot"]}, steps=2, **flags)
+
+
+def test_spread() -> None:
+    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.50 (0.25 to 1.00)"
+    assert spread([0.5, 0.5], "{:.2f}".format) == "0.50"
+    assert spread([], "{:.2f}".format) == ""
+
+
+def test_a_comparison_gives_its_values() -> None:
+    measured = Measured(
+        exact_match=0.5,
+        steps_to_99=None,
+        parameters=3,
+        loss=1.0,
+        relevance=None,
+        uniform=None,
+        alignment_error=None,
+    )
+    variant = Variant({"a": 1})
+    comparison = grid.Comparison("copy", Path(), [variant], {"a=1": [measured, measured]})
+    assert comparison.values(variant, "exact_match") == [0.5, 0.5]
+    assert comparison.values(variant, "steps_to_99") == []

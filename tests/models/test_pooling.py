@@ -1,0 +1,76 @@
+"""The pooling classifier: each way to pool, padding, gradients."""
+
+import pytest
+import torch
+
+from regard.attention import length_mask, record
+from regard.errors import InputError
+from regard.models import PoolingConfig, PoolingModel
+from regard.models.pooling import Pooling
+
+each_pooling = pytest.mark.parametrize("pooling", ["attention", "last", "max", "mean"])
+
+
+def make(pooling: Pooling, **options: object) -> PoolingModel:
+    torch.manual_seed(0)
+    config = PoolingConfig(hidden=6, pooling=pooling, **options)  # type: ignore[arg-type]
+    return PoolingModel(config, letters=5, outputs=2, classes=3).double()
+
+
+@each_pooling
+def test_pools_as_its_name_says(pooling: Pooling) -> None:
+    model = make(pooling)
+    states = torch.randn(2, 4, 6, dtype=torch.float64)
+    mask = length_mask(torch.tensor([4, 2]), 4)
+    states = states * mask.unsqueeze(-1)
+    last = torch.randn(2, 6, dtype=torch.float64)
+    found = model.pool(states, last, mask)
+    for sample, length in enumerate((4, 2)):
+        own = states[sample, :length]
+        if pooling == "attention":
+            assert model.cross is not None
+            scores = torch.stack([last[sample] @ model.cross.score.key.weight @ key for key in own])
+            expected = torch.softmax(scores, 0) @ own
+        else:
+            expected = {"last": last[sample], "max": own.max(0).values, "mean": own.mean(0)}[pooling]
+        torch.testing.assert_close(found[sample], expected, atol=1e-12, rtol=0)
+
+
+@each_pooling
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_sequence_alone_equals_itself_in_a_batch(pooling: Pooling, cell: str) -> None:
+    model = make(pooling, cell=cell, enc_layers=2)
+    inputs = torch.tensor([[0, 1, 2, 3, 4], [4, 2, -1, -1, -1], [3, -1, -1, -1, -1]])
+    together = model(inputs, inputs >= 0)
+    assert together.shape == (3, 2, 3)
+    for row, length in enumerate((5, 2, 1)):
+        torch.testing.assert_close(together[row], model(inputs[row : row + 1, :length])[0], atol=1e-12, rtol=0)
+
+
+@each_pooling
+def test_every_parameter_is_used(pooling: Pooling) -> None:
+    model = make(pooling)
+    model(torch.tensor([[0, 1, 2]])).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+
+
+def test_attention_is_recorded() -> None:
+    model = make("attention")
+    with record(model) as records:
+        model(torch.tensor([[0, 1, 2]]))
+    assert records["cross"].weights.shape == (1, 1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 0}, "hidden 0 is out of range"),
+        ({"score": "dto"}, "did you mean dot"),
+        ({"enc_layers": 0}, "enc_layers 0"),
+        ({"hidden": 5}, "hidden 5 is odd"),
+    ],
+)
+def test_bad_parts_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PoolingConfig(**options)  # type: ignore[arg-type]

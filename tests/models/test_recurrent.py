@@ -1,0 +1,115 @@
+"""The recurrent encoder-decoder as a whole."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from regard.errors import InputError
+from regard.models import RecurrentConfig, RecurrentSeq2Seq
+from regard.text import BOS, collate
+
+VARIANTS: list[dict[str, Any]] = [
+    {"score": "none"},
+    {"score": "general"},
+    {"score": "dot", "query": "previous"},
+    {"score": "additive", "context": "cell"},
+    {"score": "concat", "context": "both", "cell": "gru"},
+    {"score": "scaled_dot", "input_feeding": True},
+]
+each_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+
+
+def make(**options: Any) -> RecurrentSeq2Seq:
+    torch.manual_seed(0)
+    config = RecurrentConfig(hidden=6, embedding=3, **options)
+    return RecurrentSeq2Seq(config, source_symbols=9, target_symbols=8).double().eval()
+
+
+@each_variant
+def test_a_source_alone_equals_itself_in_any_batch(variant: dict[str, Any]) -> None:
+    model = make(**variant)
+    sources = [[4, 5, 6, 7, 8], [8], [], [5, 5]]
+    source, target_in = collate(sources), torch.tensor([[BOS, 4, 5, 6]] * 4)
+    together = model(source, source != 0, target_in)
+    for row, alone in enumerate(sources):
+        single = collate([alone])
+        torch.testing.assert_close(
+            model(single, single != 0, target_in[:1])[0], together[row], atol=1e-12, rtol=0
+        )
+
+
+@each_variant
+def test_cached_steps_equal_teacher_forcing(variant: dict[str, Any]) -> None:
+    model = make(**variant)
+    source = collate([[4, 5, 6], [7]])
+    target_in = torch.tensor([[BOS, 4, 5, 6, 7], [BOS, 7, 7, 4, 3]])
+    memory = model.encode(source, source != 0)
+    state, steps = model.start(memory), []
+    for time in range(5):
+        logits, state = model.step(target_in[:, time : time + 1], state)
+        steps.append(logits)
+    torch.testing.assert_close(torch.cat(steps, 1), model.decode(target_in, memory), atol=1e-12, rtol=0)
+
+
+@each_variant
+def test_steps_that_are_not_forced_are_fed_the_models_own_prediction(variant: dict[str, Any]) -> None:
+    model = make(**variant)
+    source = collate([[4, 5, 6], [7]])
+    memory = model.encode(source, source != 0)
+    target_in = torch.tensor([[BOS, 4, 5, 6], [BOS, 7, 7, 4]])
+    forced = torch.tensor([[True, True, False, True], [False, False, False, True]])
+    found = model.decode(target_in, memory, forced)
+    for row in range(2):
+        fed = target_in[row].clone()
+        for time in range(1, 4):
+            if not forced[row, time]:
+                own = model.decode(
+                    fed[None, :time], model.encode(source[row : row + 1], source[row : row + 1] != 0)
+                )
+                fed[time] = own[0, -1].argmax()
+        expected = model.decode(fed[None], model.encode(source[row : row + 1], source[row : row + 1] != 0))
+        torch.testing.assert_close(found[row], expected[0], atol=1e-12, rtol=0)
+
+
+def test_all_forced_is_teacher_forcing() -> None:
+    model = make(score="general")
+    source, target_in = collate([[4, 5]]), torch.tensor([[BOS, 4, 5]])
+    memory = model.encode(source, source != 0)
+    forced = torch.ones(1, 3, dtype=torch.bool)
+    assert torch.equal(model.decode(target_in, memory, forced), model.decode(target_in, memory))
+
+
+@each_variant
+def test_every_parameter_is_used(variant: dict[str, Any]) -> None:
+    model = make(**variant)
+    source = collate([[4, 5, 6], [7]])
+    model(source, source != 0, torch.tensor([[BOS, 4], [BOS, 5]])).logsumexp(-1).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+
+
+def test_the_last_source_step_without_attention_is_all_that_is_seen() -> None:
+    """Two memories with one last state give one answer without attention, and two with it."""
+    for score, same in (("none", True), ("general", False)):
+        model = make(score=score)
+        memory = model.encode(collate([[4, 5, 6]]), torch.ones(1, 4, dtype=torch.bool))
+        other = memory._replace(states=memory.states * 2, prepared=memory.prepared * 2)
+        target_in = torch.tensor([[BOS, 4]])
+        assert torch.equal(model.decode(target_in, memory), model.decode(target_in, other)) == same
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 7}, "hidden 7 is odd"),
+        ({"embedding": 0}, "embedding 0 is out of range"),
+        ({"enc_layers": 0}, "enc_layers 0 is out of range"),
+        ({"score": "genral"}, "did you mean general"),
+        ({"context": "cell", "query": "current"}, "query current does not fit context cell"),
+        ({"score": "none", "input_feeding": True}, "input_feeding needs attention"),
+    ],
+)
+def test_bad_parts_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        RecurrentConfig(**options)
