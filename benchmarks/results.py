@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import track
+from tables import DOCS, markdown, write_tables
 
-DOCS = Path(__file__).parent.parent / "docs"
 TASKS: dict[str, dict[str, Any]] = {
     "counting": {},
     "difference": {"self_att": True},
@@ -136,15 +136,7 @@ def main() -> None:
         for key, measured in track(pool.map(measure, missing), total=len(missing), description="training"):
             results[key] = measured
             args.cache.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
-    page = DOCS / "results.md"
-    text = page.read_text()
-    for name, table in TABLES.items():
-        before, begin, rest = text.partition(f"<!-- table: {name} -->\n")
-        _, end, after = rest.partition("<!-- end -->")
-        assert begin and end, f"docs/results.md has no place for table {name}"
-        text = before + begin + table(results, seeds) + "\n" + end + after
-    page.write_text(text)
-    print(f"Wrote {page}")
+    write_tables(DOCS / "results.md", {name: table(results, seeds) for name, table in TABLES.items()})
 
 
 def rows(
@@ -152,12 +144,6 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Return the measurements of one training over all seeds."""
     return [results[key_of(job(task, seed, recipe, **flags))] for seed in seeds]
-
-
-def markdown(head: list[str], body: list[list[str]]) -> str:
-    """Write a table, first column to the left and the others to the right."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def percent(share: float) -> str:

@@ -14,14 +14,21 @@ import regard
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {"README.md": README, "docs/recurrent.md": (ROOT / "docs/recurrent.md").read_text(encoding="utf-8")}
 
 
-def test_every_command_of_the_readme_works(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("page", "least"), [("README.md", 20), ("docs/recurrent.md", 12)])
+def test_every_command_shown_works(
+    command: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    page: str,
+    least: int,
 ) -> None:
-    shown = re.findall(r"^(regard [tp].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tp][^`]*)` \|$", README, re.MULTILINE)
+    pattern = r"^(regard [tpc].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tpc][^`]*)` \|$"
+    shown = re.findall(pattern, PAGES[page], re.MULTILINE)
     lines = list(dict.fromkeys(first or second for first, second in shown))
-    assert len(lines) >= 20
+    assert len(lines) >= least
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     for line in lines:
@@ -30,6 +37,9 @@ def test_every_command_of_the_readme_works(
             argv += ["--steps", "2"]
         if argv[0] == "test":
             argv += ["--samples", "5"]
+        if argv[0] == "compare":
+            argv = [word.split(",")[0] for word in argv]  # one value of each: processes take seconds to start
+            argv += ["--steps", "2", "--batchsize", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
 
@@ -38,9 +48,22 @@ def test_the_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.Monk
     (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     shown: dict[str, object] = {}
-    exec(block.replace("heads=8", "heads=8, steps=2, progress=False"), shown)
-    assert isinstance(shown["run"], regard.Run)
-    assert (tmp_path / "attention.html").exists()
+    exec(shortened(block), shown)
+    assert isinstance(shown["run"], regard.PairRun)
+    assert (tmp_path / "attention.html").exists() and (tmp_path / "alignment.png").exists()
+
+
+def test_the_python_of_the_recurrent_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGES["docs/recurrent.md"], re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    shown: dict[str, Any] = {}
+    exec(shortened(block), shown)
+    assert shown["attention"].cross.weights.shape[2] == len("3. Mai 1979") + 1
+
+
+def shortened(block: str) -> str:
+    """Train for two steps where a page trains for all."""
+    return re.sub(r"regard\.train\(([^)]*)\)", r"regard.train(\1, steps=2, progress=False)", block)
 
 
 def test_the_examples_of_the_attention_page_work() -> None:
@@ -65,6 +88,12 @@ def test_the_rooms_of_the_readme_are_the_rooms_there_are() -> None:
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
 def test_links_lead_somewhere(link: str) -> None:
     assert (ROOT / link).exists()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
 
 
 def test_each_dependency_is_justified() -> None:

@@ -25,7 +25,7 @@ def make(seed: int, scale: float = 3.0, **options: Any) -> RecurrentSeq2Seq:
     model = RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter *= scale
+            parameter.mul_(scale)
         model.output.bias[EOS] -= 1.0  # otherwise the empty target wins too often
     return model
 

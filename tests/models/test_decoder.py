@@ -73,7 +73,7 @@ def by_hand(decoder: RecurrentDecoder, embedded: Tensor, memory: Memory, place: 
             assert decoder.cross is not None
             scores = torch.stack([score_of(decoder.cross.score, query, key) for key in states])
             weights = scores.exp() / scores.exp().sum()
-            return sum((w * s for w, s in zip(weights, states, strict=True)), torch.zeros(1))  # type: ignore[return-value]
+            return sum((w * s for w, s in zip(weights, states, strict=True)), torch.zeros(1))
 
         started = torch.tanh(decoder.bridge.weight @ memory.last[sample] + decoder.bridge.bias)
         state, fed = list(started.split(D)), torch.zeros(D, dtype=torch.float64)

@@ -29,7 +29,8 @@ def test_pools_as_its_name_says(pooling: Pooling) -> None:
         own = states[sample, :length]
         if pooling == "attention":
             assert model.cross is not None
-            scores = torch.stack([last[sample] @ model.cross.score.key.weight @ key for key in own])
+            matrix = model.cross.score.get_parameter("key.weight")
+            scores = torch.stack([last[sample] @ matrix @ key for key in own])
             expected = torch.softmax(scores, 0) @ own
         else:
             expected = {"last": last[sample], "max": own.max(0).values, "mean": own.mean(0)}[pooling]

@@ -56,7 +56,7 @@ class _Energy(torch.autograd.Function):
         for samples, rows in _blocks(query, keys):
             pairs, some = _tanh(query, keys, samples, rows), grad[samples, rows]
             to_energy += some.reshape(1, -1).mm(pairs.flatten(0, 2))[0]
-            pairs.square_()
+            pairs.mul_(pairs)  # several times faster than square_
             to_query[samples, rows] = torch.matmul(some.unsqueeze(2), pairs).squeeze(2)
             to_keys[samples] += pairs.mul_(some.unsqueeze(-1)).sum(1)
         to_query = (grad.sum(2, keepdim=True) - to_query) * energy

@@ -157,14 +157,16 @@ class RecurrentDecoder(nn.Module):
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Take one step with embeddings (B, K, E): returns o (B, K, D) and the state after it."""
-        return self._advance(self._gates(embedded), state)
+        weights = self._cell_weights(embedded.shape[-1])
+        return self._advance(weights.gates(embedded), state, weights)
 
     def _one_by_one(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Take all steps in turn, and record what they attended to as one record."""
-        gates, outputs = self._gates(embedded), []
+        outputs, weights = [], self._cell_weights(embedded.shape[-1])
         with self._recorded_as_one(state.memory.mask):
-            for time in range(embedded.shape[1]):
-                output, state = self._advance(gates[:, time : time + 1], state)
+            # Split, not sliced: the gradient of a slice is a tensor as large as the whole.
+            for gates in weights.gates(embedded).split(1, dim=1):
+                output, state = self._advance(gates, state, weights)
                 outputs.append(output)
         return torch.cat(outputs, dim=1)
 
@@ -185,7 +187,9 @@ class RecurrentDecoder(nn.Module):
         shown = mask.unsqueeze(1).expand_as(weights)
         recorder.keep(layer.record_name, recorder.select(weights), recorder.select(shown))
 
-    def _advance(self, gates: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+    def _advance(
+        self, gates: Tensor, state: RecurrentState, weights: "CellWeights"
+    ) -> tuple[Tensor, RecurrentState]:
         """Take one step, given the embeddings' part of the gates (B, K, any)."""
         before, extra = state.cell[0], state.fed
         context = None
@@ -193,7 +197,7 @@ class RecurrentDecoder(nn.Module):
             context = self._context(before, state.memory)
         if self.context in ("cell", "both"):
             extra = context
-        cell = self._cell(gates, extra, state.cell)
+        cell = weights.advance(gates, extra, state.cell)
         output = cell[0]
         if self.context in ("output", "both"):
             context = self._context(output, state.memory) if context is None else context
@@ -208,31 +212,41 @@ class RecurrentDecoder(nn.Module):
         assert self.combine is not None
         return torch.tanh(self.combine(torch.cat([context, states], dim=-1)))
 
-    @property
-    def _cell_parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The cell's matrices, of what it reads and of its state, and the bias of each."""
-        rnn = self.rnn
-        return (
-            rnn.get_parameter("weight_ih_l0"),
-            rnn.get_parameter("weight_hh_l0"),
-            rnn.get_parameter("bias_ih_l0"),
-            rnn.get_parameter("bias_hh_l0"),
+    def _cell_weights(self, input_width: int) -> "CellWeights":
+        """Return the cell's parameters, those of its input apart for embeddings and all else it reads."""
+        of_input, of_state, input_bias, state_bias = (
+            self.rnn.get_parameter(name) for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         )
+        of_embedding, of_extra = of_input.split([input_width, of_input.shape[1] - input_width], dim=1)
+        return CellWeights(of_embedding, of_extra.t(), of_state.t(), input_bias, state_bias)
 
-    def _gates(self, embedded: Tensor) -> Tensor:
-        """Return the embeddings' part of the gates, for all steps in one product; the input's bias is in it."""
-        of_input, _, bias, _ = self._cell_parameters
-        return nn.functional.linear(embedded, of_input[:, : embedded.shape[-1]], bias)
 
-    def _cell(self, gates: Tensor, extra: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Run the cell: `gates` from the embeddings, `extra` (B, K, any) what else it reads."""
-        of_input, of_state, _, bias = self._cell_parameters
+class CellWeights(NamedTuple):
+    """The parameters of a cell, taken apart once for many steps; G is 4 D for an LSTM, 3 D for a GRU."""
+
+    of_embedding: Tensor
+    """(G, E)"""
+    of_extra: Tensor
+    """(any, G), of what the cell reads besides."""
+    of_state: Tensor
+    """(D, G)"""
+    input_bias: Tensor
+    state_bias: Tensor
+
+    def gates(self, embedded: Tensor) -> Tensor:
+        """Return the embeddings' part of the gates, of all steps (B, T, E) in one product: (B, T, G)."""
+        return nn.functional.linear(embedded, self.of_embedding, self.input_bias)
+
+    def advance(self, gates: Tensor, extra: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Run the cell: `gates` (B, K, G) from the embeddings, `extra` (B, K, any) what else it reads."""
+        shape, flat = state[0].shape, gates.flatten(0, 1)
         if extra is not None:
-            gates = gates + extra @ of_input[:, -extra.shape[-1] :].t()
-        recurrent = nn.functional.linear(state[0], of_state, bias)
+            flat = torch.addmm(flat, extra.flatten(0, 1), self.of_extra)
+        recurrent = torch.addmm(self.state_bias, state[0].flatten(0, 1), self.of_state)
         if len(state) == 1:
-            return (gru(gates, recurrent, state[0]),)
-        return lstm(gates + recurrent, state[1])
+            return (gru(flat, recurrent, state[0].flatten(0, 1)).view(shape),)
+        after, cell = lstm(flat + recurrent, state[1].flatten(0, 1))
+        return after.view(shape), cell.view(shape)
 
 
 def lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Dates: a date as people write it, in several languages and styles, to ISO 8601.
 
-"Dienstag, 3. Mai 1979" has the answer "1979-05-03". The styles are those of the Unicode CLDR, as Babel ships
+"Donnerstag, 3. Mai 1979" has the answer "1979-05-03". The styles are those of the Unicode CLDR, as Babel ships
 them. A style without the month's name, such as 05/03/1979, means different dates in different places, so its
 source starts with its locale: "en 5/3/1979", "fr 03/05/1979".
 
@@ -75,7 +75,7 @@ class Dates(PairTask):
     name = "dates"
     summary = "a date as people write it, to ISO 8601"
     size_class = DatesConfig
-    defaults = {"steps": 1000}
+    defaults = {"steps": 500}
 
     def __init__(self, config: DatesConfig | None = None) -> None:
         self.config = DatesConfig() if config is None else config

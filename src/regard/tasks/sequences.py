@@ -31,9 +31,11 @@ class _Reordering(PairTask):
 
     size_class = SequenceConfig
     symbols = string.ascii_uppercase
+    # Among repeated symbols a decoder has to know where it has just looked: its cell reads the context too.
+    defaults = {"context": "both", "steps": 2500}
 
     def __init__(self, config: SequenceConfig | None = None) -> None:
-        self.config = SequenceConfig(**self.defaults) if config is None else config
+        self.config = SequenceConfig(vocab_size=len(self.symbols)) if config is None else config
         check_range("vocab_size", self.config.vocab_size, 1, len(self.symbols))
         self.alphabet = self.symbols[: self.config.vocab_size]
         self.source_vocabulary = self.target_vocabulary = Characters(self.alphabet)
@@ -91,7 +93,7 @@ class Sort(_Reordering):
 
     name = "sort"
     summary = "write the digits in ascending order"
-    defaults = {"vocab_size": 10}
+    defaults = {**_Reordering.defaults, "vocab_size": 10}
     symbols = string.digits
 
     def order(self, source: str) -> list[int]:

@@ -1,5 +1,6 @@
 """Training: configuration, recipes, the loop, and the run on disk."""
 
+from regard.training.batches import Batches
 from regard.training.config import (
     MODELS,
     PARTS,
@@ -23,6 +24,7 @@ __all__ = [
     "MODELS",
     "PARTS",
     "RECIPES",
+    "Batches",
     "Interrupted",
     "PairTraining",
     "PoolingTraining",

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.tasks import AnyTask
+from regard.tasks import AnyTask, Batch
+from regard.text import Pairs
+from regard.training.batches import Batches
 from regard.training.config import RunConfig, TrainingConfig
 from regard.training.objective import objective
 from regard.training.runs import RunFolder
@@ -35,11 +37,12 @@ def train_steps(
     """
     settings, recipe = config.training, config.training.how
     assert settings.lr is not None, "a config is resolved before training"
+    batches = Batches(task, settings, state.generator)
     state.model.train()
     with stopping() as stopped:
         while state.step < settings.steps:
             lr = settings.lr * recipe.schedule(state.step, settings.steps)
-            loss, right = _step(state, task, settings, lr)
+            loss, right = _step(state, batches.draw(state.step), settings, lr)
             last = state.step == settings.steps
             if state.step % METRICS_EVERY == 0 or last:
                 share = right.float().mean().item()
@@ -52,9 +55,11 @@ def train_steps(
                 stop_as_usual(stopped[0])
 
 
-def _step(state: TrainingState, task: AnyTask, settings: TrainingConfig, lr: float) -> tuple[float, Tensor]:
+def _step(
+    state: TrainingState, batch: Batch | Pairs, settings: TrainingConfig, lr: float
+) -> tuple[float, Tensor]:
     """Learn from one batch; returns its loss, and for each sample whether it was right before the step."""
-    loss, right = objective(state.model, task, settings, state.generator, state.step)
+    loss, right = objective(state.model, batch, settings, state.generator, state.step)
     value = loss.item()
     if not math.isfinite(value):
         raise InputError(

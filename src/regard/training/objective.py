@@ -1,30 +1,30 @@
-"""What training minimises: the cross-entropy of a fresh batch, and which of its samples were right."""
+"""What training minimises: the cross-entropy of a batch, and which of its samples were right."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models import RecurrentSeq2Seq
-from regard.tasks import AnyTask, PairTask
-from regard.text import PAD
+from regard.tasks import Batch
+from regard.text import PAD, Pairs
 from regard.training.config import PairTraining, TrainingConfig
 
 
 def objective(
-    model: nn.Module, task: AnyTask, settings: TrainingConfig, generator: torch.Generator, step: int
+    model: nn.Module, batch: Batch | Pairs, settings: TrainingConfig, generator: torch.Generator, step: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean loss of a batch drawn from `generator`, and whether each sample is right: (B,) bool."""
-    if isinstance(task, PairTask):
+    """Return the mean loss of a batch at training step `step`, and whether each sample is right: (B,) bool.
+
+    `generator` draws which target steps are forced, where not all are.
+    """
+    if isinstance(batch, Pairs):
         assert isinstance(settings, PairTraining) and isinstance(model, RecurrentSeq2Seq)
-        pairs = task.sample(settings.batchsize, generator)
-        forced = teacher_forcing(settings, pairs.target, generator, step)
-        logits = model.decode(pairs.target_in, model.encode(pairs.source, pairs.source_mask), forced)
-        loss = F.cross_entropy(logits.flatten(0, 1), pairs.target.flatten(), ignore_index=PAD)
-        return loss, exact(logits, pairs.target, padding=PAD)
-    vary_len = getattr(settings, "vary_len", False)
-    inputs, targets, mask = task.sample(settings.batchsize, generator, vary_len=vary_len)
-    logits = model(inputs, mask)
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten()), exact(logits, targets)
+        forced = teacher_forcing(settings, batch.target, generator, step)
+        logits = model.decode(batch.target_in, model.encode(batch.source, batch.source_mask), forced)
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.target.flatten(), ignore_index=PAD)
+        return loss, exact(logits, batch.target, padding=PAD)
+    logits = model(batch.inputs, batch.mask)
+    return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
 
 
 def teacher_forcing(

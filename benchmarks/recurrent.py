@@ -1,0 +1,254 @@
+"""Speed of recurrent encoder-decoders on Dates and Reverse, beside JoeyNMT 2.3 and a plain per-step loop in
+Keras.
+
+    python benchmarks/recurrent.py [--steps 300] [--rounds 3] [--joeynmt FOLDER]
+
+The same samples, symbols, sizes, batches and threads for all; each contestant in processes of its own, turn by
+turn; medians. JoeyNMT pins older versions of what it needs, so this makes it a virtual environment of its own
+(in .venv/joeynmt, or FOLDER) first. Needs the extra peers.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+NEEDS = ("joeynmt==2.3.0", "torch==2.13.0", "importlib_metadata", "sentencepiece==0.2.0")
+"""JoeyNMT 2.3 imports the third without asking for it, and fails with newer ones of the last."""
+EMBEDDING, HIDDEN, BATCH, TESTED = 64, 128, 64, 1000
+TASKS = ("dates", "reverse")
+"""Long sources with short targets; and both of up to 20 symbols, JoeyNMT's own first example."""
+EVERY = 50
+"""Steps of one measurement."""
+KERAS_STEPS = 30
+"""Training steps of Keras' loop, which is slow."""
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "Bahdanau: additive, context into the cell": (
+        {"score": "additive", "context": "cell"},
+        {"attention": "bahdanau", "input_feeding": True},
+    ),
+    "Luong with input feeding": (
+        {"score": "general", "input_feeding": True},
+        {"attention": "luong", "input_feeding": True},
+    ),
+    "Luong without": ({"score": "general"}, {"attention": "luong", "input_feeding": False}),
+}
+"""By name: our flags, and JoeyNMT's decoder. Its own Bahdanau decoder scores with the current state, and feeds
+its cell a layer of context and state; ours is the paper's."""
+
+
+def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Train and translate with Regard; to be run in a process of its own."""
+    from regard.api import PairRun
+    from regard.models import Seq2Seq
+    from regard.tasks import PairTask
+    from regard.text import PAD
+    from regard.training import generator_of, make_config, new_run, start, train_steps
+
+    config = make_config(
+        task_name, {"embedding": EMBEDDING, "hidden": HIDDEN, "batchsize": BATCH, "steps": steps, **flags}
+    ).resolved()
+    task = config.build_task()
+    assert isinstance(task, PairTask)
+    state, marks, tokens, batch = start(config, task), [time.perf_counter()], [0], task.batch
+
+    def counted(*args: Any) -> Any:
+        pairs = batch(*args)
+        tokens[-1] += int((pairs.target != PAD).sum())
+        return pairs
+
+    def mark(metrics: dict[str, float]) -> None:
+        if metrics["step"] % EVERY == 0:
+            marks.append(time.perf_counter())
+            tokens.append(0)
+
+    task.batch = counted  # type: ignore[assignment, method-assign]
+    with tempfile.TemporaryDirectory() as folder:
+        with new_run(Path(folder) / task_name, config, overwrite=False) as building:
+            state.save(building)
+        train_steps(state, config, task, type(building)(Path(folder) / task_name), mark)
+    speeds = [n / (b - a) for n, a, b in zip(tokens, marks, marks[1:], strict=False)]
+    assert isinstance(state.model, Seq2Seq)
+    run = PairRun(Path(folder), config, steps, task, state.model.eval())
+    pairs = task.pairs(TESTED, generator_of(0, "test"), unseen=True)
+    seconds, right = {}, {}
+    for beam in (1, 5):
+        began = time.perf_counter()
+        answers = run.translate([pair.source for pair in pairs], beam=beam, batchsize=BATCH)
+        seconds[str(beam)] = time.perf_counter() - began
+        right[str(beam)] = statistics.mean(a == p.target for a, p in zip(answers, pairs, strict=True))
+    parameters = sum(parameter.numel() for parameter in state.model.parameters())
+    return {"train": speeds, "seconds": seconds, "exact": right, "parameters": parameters}
+
+
+def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
+    """Train with Keras' loop; to be run in a process of its own."""
+    import keras_style
+    import torch.nn.functional as F
+
+    from regard.tasks import PairTask, find_task
+    from regard.training import generator_of
+
+    task, generator = find_task(task_name)(), generator_of(0, "train")
+    assert isinstance(task, PairTask)
+    batches, tokens = [], []
+    for _ in range(steps):
+        source, target = task.sample(BATCH, generator)
+        source = F.pad(source, (0, task.max_source + 1 - source.shape[1]))
+        target = F.pad(target, (0, task.max_target + 1 - target.shape[1]))
+        batches.append((source.numpy(), target.numpy()))
+        tokens.append(int((target != 0).sum()))
+    symbols = (len(task.source_vocabulary), len(task.target_vocabulary))
+    seconds = keras_style.train(batches, symbols=symbols, embedding=EMBEDDING, hidden=HIDDEN)
+    return {"train": [n / s for n, s in zip(tokens, seconds, strict=True)][3:]}
+
+
+def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, threads: int) -> dict[str, Any]:
+    """Train and translate with JoeyNMT."""
+    from regard.tasks import PairTask, find_task
+    from regard.training import generator_of
+
+    task = find_task(task_name)()
+    assert isinstance(task, PairTask)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        drawn = {
+            "train": task.pairs(BATCH * steps, generator_of(0, "train")),
+            "dev": task.pairs(BATCH, generator_of(1, "test"), unseen=True),
+            "test": task.pairs(TESTED, generator_of(0, "test"), unseen=True),
+        }
+        for split, pairs in drawn.items():
+            (folder / f"{split}.src").write_text("".join(f"{pair.source}\n" for pair in pairs))
+            (folder / f"{split}.trg").write_text("".join(f"{pair.target}\n" for pair in pairs))
+        side = {"level": "char", "max_length": 100, "voc_min_freq": 1}
+        recurrent = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "dropout": 0.0}
+        recurrent |= {"embeddings": {"embedding_dim": EMBEDDING, "dropout": 0.0}}
+        config = {
+            "name": task_name,
+            "threads": threads,
+            "joeynmt_version": "2.3.0",
+            "model_dir": str(folder / "model"),
+            "use_cuda": False,
+            "random_seed": 0,
+            "data": {
+                **{split: str(folder / split) for split in drawn},
+                "dataset_type": "plain",
+                "src": {"lang": "src", **side},
+                "trg": {"lang": "trg", **side},
+            },
+            "testing": {"batch_size": BATCH, "max_output_length": 2 * task.max_target, "eval_metrics": []},
+            "training": {
+                "learning_rate": 0.005,
+                "scheduling": "exponential",
+                "clip_grad_norm": 1.0,
+                "batch_size": BATCH,
+                "epochs": 1,
+                "logging_freq": EVERY,
+                "validation_freq": steps,
+                "early_stopping_metric": "loss",
+                "print_valid_sents": [],
+            },
+            "model": {
+                "encoder": {**recurrent, "hidden_size": HIDDEN // 2, "bidirectional": True},
+                "decoder": {
+                    **recurrent,
+                    "hidden_size": HIDDEN,
+                    "hidden_dropout": 0.0,
+                    "init_hidden": "bridge",
+                    **decoder,
+                },
+            },
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        return run([str(python), str(HERE / "joeynmt_peer.py"), str(folder)], threads)
+
+
+def run(command: list[str], threads: int) -> dict[str, Any]:
+    """Run a process and read the JSON of its last line."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def joeynmt_python(folder: Path) -> Path:
+    """Make JoeyNMT's virtual environment where it is not there yet; returns its Python."""
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        print(f"Making a virtual environment for JoeyNMT in {folder}", file=sys.stderr)
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDS], check=True)
+        (folder / "ready").touch()
+    return python
+
+
+def main() -> None:
+    """Let each contestant run in turn, and print tables of medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=300, help="training steps of each (default: 300)")
+    parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="threads of each (default: all cores)"
+    )
+    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        task, asked = json.loads(args.worker)
+        print(json.dumps(keras_loop(task, args.steps) if asked == "keras" else ours(task, asked, args.steps)))
+        return
+    python = joeynmt_python(args.joeynmt)
+
+    def worker(task: str, asked: Any, steps: int) -> dict[str, Any]:
+        command = [sys.executable, __file__, "--worker", json.dumps([task, asked]), "--steps", str(steps)]
+        return run(command, args.threads)
+
+    print(f"{platform.machine()}, {args.threads} threads, {args.rounds} rounds of {args.steps} steps, medians\n")
+    print(HEAD)
+    for task in TASKS:
+        for name, (flags, decoder) in VARIANTS.items():
+            theirs, mine, plain = [], [], []
+            for _ in range(args.rounds):
+                theirs.append(joeynmt(python, task, decoder, args.steps, args.threads))
+                mine.append(worker(task, flags, args.steps))
+                if decoder["attention"] == "bahdanau":
+                    plain.append(worker(task, "keras", min(args.steps, KERAS_STEPS)))
+            print(row(task, name, "JoeyNMT", theirs, mine), flush=True)
+            if plain:
+                print(row(task, name, "Keras' layers in a loop", plain, mine), flush=True)
+
+
+HEAD = """| task | decoder | peer | training, target tokens/s: peer | Regard | ratio \
+| greedy, sentences/s: peer | Regard | ratio | beam 5: peer | Regard | ratio | exact match: peer | Regard |
+| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
+
+
+def row(task: str, name: str, peer: str, theirs: list[dict[str, Any]], mine: list[dict[str, Any]]) -> str:
+    """Return a line of the table: training, greedy search, beams of 5."""
+    cells = [task, name, peer]
+    pairs = [tuple(statistics.median(s for each in runs for s in each["train"][1:]) for runs in (theirs, mine))]
+    if "seconds" in theirs[0]:
+        pairs += [
+            tuple(statistics.median(TESTED / each["seconds"][beam] for each in runs) for runs in (theirs, mine))
+            for beam in ("1", "5")
+        ]
+    for other, own in pairs:
+        cells += [f"{other:,.0f}", f"{own:,.0f}", f"{own / other:.1f}"]
+    if "exact" in theirs[0]:
+        cells += [f"{statistics.median(each['exact']['5'] for each in runs):.1%}" for runs in (theirs, mine)]
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()
