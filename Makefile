@@ -6,13 +6,16 @@
 #   make lint       formatting, rules, types, and which room may import which
 #   make format     mend formatting and what rules can mend
 #   make results    train what docs/results.md shows, over 10 seeds, and write its tables (50 minutes)
+#   make results-recurrent   the same for recurrent models, over 3 to 5 seeds (an hour)
 #   make benchmark  speed on the primer's tasks, beside a plain loop (about 10 minutes)
 #   make benchmark-attention   speed and memory of attention layers, beside those of others
+#   make benchmark-recurrent   speed of recurrent encoder-decoders, beside JoeyNMT and Keras' layers
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint format results benchmark benchmark-attention clean
+.PHONY: demo test test-all lint format results results-recurrent benchmark benchmark-attention \
+	benchmark-recurrent clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -46,11 +49,17 @@ format: .venv/ready
 results: .venv/ready
 	$(BIN)/python benchmarks/results.py
 
+results-recurrent: .venv/ready
+	$(BIN)/python benchmarks/recurrent_results.py
+
 benchmark: .venv/ready
 	$(BIN)/python benchmarks/primer.py
 
 benchmark-attention: .venv/peers
 	$(BIN)/python benchmarks/attention.py
+
+benchmark-recurrent: .venv/peers
+	$(BIN)/python benchmarks/recurrent.py
 
 clean:
 	rm -rf .venv build demo .pytest_cache .ruff_cache

@@ -37,10 +37,10 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"attention": "bahdanau", "input_feeding": True},
     ),
     "Luong with input feeding": (
-        {"score": "general", "input_feeding": True},
+        {"score": "general", "context": "output", "input_feeding": True},
         {"attention": "luong", "input_feeding": True},
     ),
-    "Luong without": ({"score": "general"}, {"attention": "luong", "input_feeding": False}),
+    "Luong without": ({"score": "general", "context": "output"}, {"attention": "luong", "input_feeding": False}),
 }
 """By name: our flags, and JoeyNMT's decoder. Its own Bahdanau decoder scores with the current state, and feeds
 its cell a layer of context and state; ours is the paper's."""

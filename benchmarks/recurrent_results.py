@@ -63,7 +63,7 @@ def lines_of(comparison: Comparison, extra: Callable[[Variant, int, Measured], M
 
 def recall(runs: Path) -> Lines:
     """Train the pooling classifiers."""
-    vary = {"pooling": POOLINGS, "max_len": LENGTHS}
+    vary: dict[str, Sequence[Any]] = {"pooling": POOLINGS, "max_len": LENGTHS}
     return lines_of(compare("recall", vary, seeds=RECALL_SEEDS, savepath=runs), lambda *_: {})
 
 

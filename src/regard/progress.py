@@ -1,4 +1,4 @@
-"""Progress of a training: a bar with loss and exact match in a terminal or notebook, lines elsewhere."""
+"""Progress of long work: a bar in a terminal or notebook, lines elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +32,23 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
             yield lambda metrics: progress.update(
                 task, completed=metrics["step"], loss=metrics["loss"], exact=metrics["exact_match"]
             )
+
+
+@contextmanager
+def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Callable[[], None]]:
+    """Show work of `total` parts of which `done` are done; yields what to call after each one more."""
+    console = Console(stderr=True)
+    with_bar = show and (console.is_terminal or console.is_jupyter)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not with_bar) as progress:
+        task = progress.add_task(name, total=total, completed=done)
+
+        def one_more() -> None:
+            progress.advance(task)
+            if show and not with_bar:
+                sys.stderr.write(f"{name}: {progress.tasks[0].completed:.0f} of {total} done\n")
+
+        yield one_more
 
 
 def _line(name: str, steps: int, metrics: dict[str, float]) -> None:

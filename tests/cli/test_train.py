@@ -227,3 +227,50 @@ def test_resuming_compares_with_the_run_not_with_the_tasks_defaults(command: Com
     assert command(*train, "--resume", "--hidden", "32")[0] == 0
     status, _, err = command(*train, "--resume", "--hidden", "64")
     assert status == 2 and "hidden 64 differs from the run's 32: a run goes on as it began" in err
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "shown", "hidden"),
+    [
+        ("counting", "pooling", "--pooling", "--pos_enc"),
+        ("dates", "recurrent", "--teacher_forcing", "--pooling"),
+        ("recall", "query", "--pos_enc", "--pooling"),
+    ],
+)
+def test_help_shows_the_flags_of_the_model_that_is_named(
+    command: Command, task: str, model: str, shown: str, hidden: str
+) -> None:
+    for argv in (("--model", model), (f"--model={model}",)):
+        status, out, _ = command("train", task, *argv, "--help")
+        assert status == 0 and shown in out and hidden not in out
+
+
+@pytest.mark.parametrize(("task", "model"), [("signal", "pooling"), ("recall", "query"), ("sort", "recurrent")])
+def test_any_model_that_fits_trains_any_task(command: Command, tmp_path: Path, task: str, model: str) -> None:
+    argv = ("train", task, "--model", model, "--steps", "2", "--hidden", "4", "--savepath", tmp_path)
+    status, out, err = command(*argv)
+    assert status == 0 and f"Trained {task} for 2 steps" in out, err
+    assert json.loads((tmp_path / task / "config.json").read_text())["kind"] == model
+    status, _, err = command(*argv, "--resume")
+    assert status == 0, err
+    status, out, _ = command("test", tmp_path / task, "--samples", "5")
+    assert status == 0 and "Exact match" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("dates", "--locales", "en,xx"), "locale 'xx' is unknown"),
+        (("dates", "--model", "query"), "model 'query' does not fit task dates: choose recurrent"),
+        (("dates", "--model"), "flag --model has no value"),
+        (("recall", "--model", "recurrent"), "does not fit task recall: choose query or pooling"),
+        (("reverse", "--context", "cell", "--query", "current"), "query current does not fit context cell"),
+        (("recall", "--pairs", "9"), "pairs 9 is out of range: choose from 1 to 8"),
+    ],
+)
+def test_what_recurrent_models_cannot_do_is_said(
+    command: Command, tmp_path: Path, argv: tuple[str, ...], message: str
+) -> None:
+    status, out, err = command("train", *argv[:1], "--savepath", tmp_path, *argv[1:])
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -63,8 +63,26 @@ def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "recall" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "Exact match by max_len" in out and "max_len=8" in out
     assert all(line["relevance"] is None for line in lines[:4]) and all(line["relevance"] for line in lines[4:])
+    assert err.splitlines()[-1] == "compare: 8 of 8 done"
     again = command(*argv, "--savepath", tmp_path)
-    assert again == (status, out, err)
+    assert again == (status, out, "")
+
+
+def test_flags_are_read_beside_those_that_vary(command: Command, tmp_path: Path) -> None:
+    """By default reverse feeds the context to the cell, which excludes input feeding and the current state."""
+    argv = ("--vary", "context=output", "--vary", "query=current,previous", "--input_feeding", *SMALL)
+    status, _, err = command("compare", "reverse", *argv, "--savepath", tmp_path)
+    assert status == 0, err
+    folders = {each.name for each in (tmp_path / "reverse").iterdir() if each.is_dir()}
+    assert folders == {"context=output,query=current", "context=output,query=previous"}
+    config = json.loads(
+        (tmp_path / "reverse" / "context=output,query=previous/seed-1/reverse/config.json").read_text()
+    )
+    assert (config["model"]["input_feeding"], config["model"]["query"], config["training"]["steps"]) == (
+        True,
+        "previous",
+        20,
+    )
 
 
 def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(

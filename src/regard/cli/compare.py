@@ -12,7 +12,7 @@ from regard.cli.train import parse_config
 from regard.comparison import compare, summary, write_report
 from regard.comparison.grid import COMPARISONS
 from regard.errors import InputError
-from regard.training import make_config
+from regard.training import RunConfig, make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
@@ -38,28 +38,38 @@ def run(argv: list[str]) -> None:
     """Compare as `argv` asks, and print the table."""
     if wants_help(argv):
         parse(CompareFlags(), ["--help"], prog=f"{PROG} TASK", description=DESCRIPTION)
-    task, argv = subject(argv, what="task", prog=PROG)
+    task, argv = subject(argv, what="task", prog=PROG, example="recall")
     varied, argv = take_flag(argv, "--vary")
     own: list[str] = []
     for flag in ("--seeds", "--savepath"):
-        values, argv = take_flag(argv, flag)
-        own += [word for value in values for word in (flag, value)]
+        given, argv = take_flag(argv, flag)
+        own += [word for value in given for word in (flag, value)]
     flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
     if not varied:
         raise InputError("nothing varies: name a flag and its values, as in --vary score=dot,additive")
     vary = dict(_split(each) for each in varied)
-    fixed = _flags(task, argv)
+    # Each value is read beside the first value of every other flag: a combination that will be trained, so that
+    # what is refused here could not have been.
+    first = {name: f"--{name}={texts[0]}" for name, texts in vary.items()}
+    base = _base(task, [*argv, *first.values()])
+    for name, texts in vary.items():
+        if name not in base.flags():
+            make_config(task, {"model": base.kind, name: texts[0]})  # says what there is
+    fixed = _flags(task, [*argv, *first.values()])
     if "seed" in vary or "seed" in fixed:
         raise InputError(
             "seed cannot be set: each variant is trained with seeds from 0; choose how many by --seeds"
         )
-    comparison = compare(
-        task,
-        {name: [_value(task, argv, name, text) for text in texts] for name, texts in vary.items()},
-        seeds=flags.seeds,
-        savepath=flags.savepath,
-        **fixed,
-    )
+    values = {}
+    for name, texts in vary.items():
+        others = [flag for other, flag in first.items() if other != name]
+        values[name] = [_value(task, [*argv, *others], name, text) for text in texts]
+    shared = {name: value for name, value in fixed.items() if name not in vary}
+    try:
+        comparison = compare(task, values, seeds=flags.seeds, savepath=flags.savepath, **shared)
+    except KeyboardInterrupt:
+        sys.stderr.write("regard: stopped; the same command goes on where it stopped\n")
+        sys.exit(130)
     Console().print(summary(comparison))
     sys.stdout.write("".join(f"Saved {path}\n" for path in write_report(comparison)))
 
@@ -71,22 +81,23 @@ def _split(text: str) -> tuple[str, list[str]]:
     return name.removeprefix("--").replace("-", "_"), values.split(",")
 
 
+def _base(task: str, argv: list[str]) -> RunConfig:
+    """Return the task's defaults, with the model that `argv` names."""
+    kinds, _ = take_flag(argv, "--model")
+    return make_config(task, {"model": kinds[-1]} if kinds else {})
+
+
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:
-    """Return what `argv` changes of a task's flags."""
-    kind, _ = take_flag(argv, "--model")
-    base = make_config(task, {"model": kind[-1]} if kind else {})
+    """Return what `argv` changes of a task's flags, and the model."""
+    base = _base(task, argv)
     config, _ = parse_config(base, argv, task=task)
     changed = {name: value for name, value in config.flags().items() if value != base.flags()[name]}
-    return changed | ({"model": kind[-1]} if kind else {})
+    return {"model": base.kind, **changed}
 
 
 def _value(task: str, argv: list[str], name: str, text: str) -> Any:
     """Read one value of a flag that varies, as `regard train` would."""
     if name == "model":
         return text
-    kind, _ = take_flag(argv, "--model")
-    base = make_config(task, {"model": kind[-1]} if kind else {})
-    if name not in base.flags():
-        make_config(task, {name: text})  # says what there is
-    config, _ = parse_config(base, [*argv, f"--{name}={text}"], task=task)
+    config, _ = parse_config(_base(task, argv), [*argv, f"--{name}={text}"], task=task)
     return config.flags()[name]

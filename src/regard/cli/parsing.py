@@ -73,14 +73,14 @@ def _one_line(box: str) -> str:
     return "; ".join(" ".join(section.split()).rstrip(".") for section in sections)
 
 
-def subject(argv: list[str], *, what: str, prog: str) -> tuple[str, list[str]]:
+def subject(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
     """Split `argv` into its first word, which names a task or run, and the flags after it.
 
     Raises `InputError` where the first word is missing or a flag.
     """
     if not argv or argv[0].startswith("-"):
         came = f"flag {argv[0]!r} comes first" if argv else "nothing follows"
-        raise InputError(f"{came}: name the {what} first, as in `{prog} counting`")
+        raise InputError(f"{came}: name the {what} first, as in `{prog} {example}`")
     return argv[0], argv[1:]
 
 

@@ -56,7 +56,7 @@ def run(argv: list[str]) -> None:
     """Translate as `argv` asks."""
     if wants_help(argv[:1]):
         parse(TranslateFlags(), argv, prog=f"{PROG} RUN [TEXT]", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG)
+    name, argv = subject(argv, what="run", prog=PROG, example="dates")
     text = None
     if argv and not argv[0].startswith("-"):
         text, *argv = argv

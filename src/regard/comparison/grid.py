@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from regard.api import AnswerRun, load, train
 from regard.errors import InputError, check_range
-from regard.files import cannot_write, write_atomically
+from regard.files import write_atomically
+from regard.progress import counting_bar
 from regard.tasks import find_task
 from regard.training import RunFolder, make_config
 
@@ -153,23 +152,22 @@ def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
     """Measure what is not measured yet, one process for each core with one thread each."""
     found = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if found[job.folder] is None]
-    columns = (TextColumn("compare"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not progress or not console.is_terminal) as bar:
-        shown = bar.add_task("", total=len(jobs), completed=len(jobs) - len(missing))
-        workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(missing))
-        if missing:
-            # Forking a process that has used threads may hang, so processes start afresh.
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(workers, mp_context=context) as pool:
-                futures = {pool.submit(_measure, job): job for job in missing}
-                try:
-                    for future in as_completed(futures):
-                        found[futures[future].folder] = future.result()
-                        bar.advance(shown)
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
+    if missing:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        # Forking a process that has used threads may hang, so processes start afresh.
+        context = multiprocessing.get_context("spawn")
+        with (
+            counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more,
+            ProcessPoolExecutor(min(cores, len(missing)), mp_context=context) as pool,
+        ):
+            futures = {pool.submit(_measure, job): job for job in missing}
+            try:
+                for future in as_completed(futures):
+                    found[futures[future].folder] = future.result()
+                    on_one_more()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
     return [each for job in jobs if (each := found[job.folder]) is not None]
 
 
@@ -212,8 +210,5 @@ def _measure(job: _Job) -> Measured:
         alignment_error=error,
     )
     stored_now = {"config": dataclasses.asdict(run.config), "measured": dataclasses.asdict(measured)}
-    try:
-        write_atomically(job.file, (json.dumps(stored_now, indent=2) + "\n").encode())
-    except OSError as error_:
-        raise cannot_write(job.file, error_) from error_
+    write_atomically(job.file, (json.dumps(stored_now, indent=2) + "\n").encode())
     return measured

@@ -1,8 +1,8 @@
 """Which samples a training step learns from.
 
 Batches of pairs hold sources of like length: `RESERVE` batches are drawn at once, sorted by length and cut, and
-then served in random order, so that little of the arithmetic goes into padding. Each reserve has a random stream of
-its own, by its number, so a resumed training draws the same ones wherever it stopped.
+then served in random order, so that little of the arithmetic goes into padding. Each reserve has a random
+stream of its own, by its number, so a resumed training draws the same ones wherever it stopped.
 """
 
 import torch

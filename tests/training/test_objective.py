@@ -1,0 +1,64 @@
+"""The loss of a batch, and the schedule of teacher forcing."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import regard
+from regard.decoding import greedy_search
+from regard.errors import InputError
+from regard.models import RecurrentConfig, RecurrentSeq2Seq
+from regard.text import EOS, PAD, Pairs, collate
+from regard.training import PairTraining, exact, objective
+from regard.training.objective import teacher_forcing
+
+
+def make() -> tuple[RecurrentSeq2Seq, Pairs]:
+    torch.manual_seed(0)
+    model = RecurrentSeq2Seq(RecurrentConfig(hidden=6, embedding=3), source_symbols=8, target_symbols=8)
+    return model, Pairs(collate([[4, 5, 6], [7]]), collate([[4, 4], [5, 6, 7]]))
+
+
+def test_the_loss_is_the_mean_over_target_tokens() -> None:
+    model, pairs = make()
+    generator = torch.Generator()
+    loss, _ = objective(model, pairs, PairTraining(), generator, 0)
+    logits = model(pairs.source, pairs.source_mask, pairs.target_in)
+    each = [
+        F.cross_entropy(logits[row, step], pairs.target[row, step])
+        for row, length in enumerate((3, 4))
+        for step in range(length)
+    ]
+    torch.testing.assert_close(loss, torch.stack(each).mean())
+
+
+def test_exact_leaves_padding_out() -> None:
+    targets = torch.tensor([[4, EOS, PAD], [4, 5, EOS]])
+    logits = F.one_hot(torch.tensor([[4, EOS, 7], [4, 4, EOS]]), 8).float()
+    assert exact(logits, targets, padding=PAD).tolist() == [True, False]
+
+
+def test_exact_under_teacher_forcing_is_exact_match_of_greedy_search(translator: regard.PairRun) -> None:
+    pairs = translator.task.pairs(200, torch.Generator().manual_seed(1))
+    batch = translator.task.batch(pairs)
+    with torch.inference_mode():
+        logits = translator.model(batch.source, batch.source_mask, batch.target_in)
+    right = exact(logits, batch.target, padding=PAD).tolist()
+    found = greedy_search(translator.model, batch.source, batch.source_mask, max_len=20)
+    texts = [translator.task.target_vocabulary.decode(each.tokens) for each in found]
+    assert right == [text == pair.target for text, pair in zip(texts, pairs, strict=True)]
+    assert 0 < sum(right) < 200  # otherwise this shows nothing
+
+
+def test_the_share_of_forced_steps_falls_in_a_straight_line() -> None:
+    settings = PairTraining(steps=101, teacher_forcing=0.2)
+    target = torch.zeros(400, 25, dtype=torch.int64)
+    for step, share in ((0, 1.0), (50, 0.6), (100, 0.2)):
+        forced = teacher_forcing(settings, target, torch.Generator().manual_seed(step), step)
+        assert forced is not None and forced.float().mean().item() == pytest.approx(share, abs=0.02)
+    assert teacher_forcing(PairTraining(), target, torch.Generator(), 50) is None
+
+
+def test_a_share_out_of_range_is_refused() -> None:
+    with pytest.raises(InputError, match="teacher_forcing 1.5 is out of range"):
+        PairTraining(teacher_forcing=1.5)
