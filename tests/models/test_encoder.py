@@ -8,7 +8,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.attention import length_mask
 from regard.errors import InputError
 from regard.models import RecurrentEncoder
-from regard.models.encoder import CELLS, Cell, turned_round
+from regard.models.cells import CELLS, Cell
+from regard.models.encoder import turned_round
 
 
 def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, layers: int) -> nn.LSTM | nn.GRU:

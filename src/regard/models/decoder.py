@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from regard.attention import Attention, Score
 from regard.attention.recording import Recorder
 from regard.errors import InputError
-from regard.models.encoder import CELLS, Cell
+from regard.models.cells import CELLS, Cell, CellWeights
 
 Place = Literal["cell", "output", "both"]
 Query = Literal["previous", "current"]
@@ -157,12 +157,12 @@ class RecurrentDecoder(nn.Module):
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Take one step with embeddings (B, K, E): returns o (B, K, D) and the state after it."""
-        weights = self._cell_weights(embedded.shape[-1])
+        weights = CellWeights.of(self.rnn, embedded.shape[-1])
         return self._advance(weights.gates(embedded), state, weights)
 
     def _one_by_one(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Take all steps in turn, and record what they attended to as one record."""
-        outputs, weights = [], self._cell_weights(embedded.shape[-1])
+        outputs, weights = [], CellWeights.of(self.rnn, embedded.shape[-1])
         with self._recorded_as_one(state.memory.mask):
             # Split, not sliced: the gradient of a slice is a tensor as large as the whole.
             for gates in weights.gates(embedded).split(1, dim=1):
@@ -188,7 +188,7 @@ class RecurrentDecoder(nn.Module):
         recorder.keep(layer.record_name, recorder.select(weights), recorder.select(shown))
 
     def _advance(
-        self, gates: Tensor, state: RecurrentState, weights: "CellWeights"
+        self, gates: Tensor, state: RecurrentState, weights: CellWeights
     ) -> tuple[Tensor, RecurrentState]:
         """Take one step, given the embeddings' part of the gates (B, K, any)."""
         before, extra = state.cell[0], state.fed
@@ -211,55 +211,3 @@ class RecurrentDecoder(nn.Module):
     def _join(self, context: Tensor, states: Tensor) -> Tensor:
         assert self.combine is not None
         return torch.tanh(self.combine(torch.cat([context, states], dim=-1)))
-
-    def _cell_weights(self, input_width: int) -> "CellWeights":
-        """Return the cell's parameters, those of its input apart for embeddings and all else it reads."""
-        of_input, of_state, input_bias, state_bias = (
-            self.rnn.get_parameter(name) for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-        )
-        of_embedding, of_extra = of_input.split([input_width, of_input.shape[1] - input_width], dim=1)
-        return CellWeights(of_embedding, of_extra.t(), of_state.t(), input_bias, state_bias)
-
-
-class CellWeights(NamedTuple):
-    """The parameters of a cell, taken apart once for many steps; G is 4 D for an LSTM, 3 D for a GRU."""
-
-    of_embedding: Tensor
-    """(G, E)"""
-    of_extra: Tensor
-    """(any, G), of what the cell reads besides."""
-    of_state: Tensor
-    """(D, G)"""
-    input_bias: Tensor
-    state_bias: Tensor
-
-    def gates(self, embedded: Tensor) -> Tensor:
-        """Return the embeddings' part of the gates, of all steps (B, T, E) in one product: (B, T, G)."""
-        return nn.functional.linear(embedded, self.of_embedding, self.input_bias)
-
-    def advance(self, gates: Tensor, extra: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Run the cell: `gates` (B, K, G) from the embeddings, `extra` (B, K, any) what else it reads."""
-        shape, flat = state[0].shape, gates.flatten(0, 1)
-        if extra is not None:
-            flat = torch.addmm(flat, extra.flatten(0, 1), self.of_extra)
-        recurrent = torch.addmm(self.state_bias, state[0].flatten(0, 1), self.of_state)
-        if len(state) == 1:
-            return (gru(flat, recurrent, state[0].flatten(0, 1)).view(shape),)
-        after, cell = lstm(flat + recurrent, state[1].flatten(0, 1))
-        return after.view(shape), cell.view(shape)
-
-
-def lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Return state and cell after gates (..., 4 D), in PyTorch's order: input, forget, cell, output."""
-    entry, forget, new, out = gates.chunk(4, dim=-1)
-    cell = forget.sigmoid() * cell + entry.sigmoid() * new.tanh()
-    return out.sigmoid() * cell.tanh(), cell
-
-
-def gru(gates: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
-    """Return the state after gates of the input and of the state, (..., 3 D): reset, update, new."""
-    reset, update, new = gates.chunk(3, dim=-1)
-    from_reset, from_update, from_new = recurrent.chunk(3, dim=-1)
-    kept = (update + from_update).sigmoid()
-    new = (new + (reset + from_reset).sigmoid() * from_new).tanh()
-    return new + kept * (state - new)

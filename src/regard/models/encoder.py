@@ -8,15 +8,11 @@ to 7 times faster for the LSTM, docs/benchmarks.md).
 Letters: B batch, T time, D width of the states, both directions together.
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError, check_range
-
-Cell = Literal["lstm", "gru"]
-CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+from regard.models.cells import CELLS, Cell
 
 
 def check_width(width: int) -> None:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from regard.attention import Attention, find_score
 from regard.errors import check_range
-from regard.models.encoder import Cell, RecurrentEncoder, check_width
+from regard.models.cells import Cell
+from regard.models.encoder import RecurrentEncoder, check_width
 
 Pooling = Literal["attention", "last", "max", "mean"]
 

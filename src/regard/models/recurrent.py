@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from regard.attention import find_score
 from regard.errors import check_range
+from regard.models.cells import Cell
 from regard.models.decoder import Memory, Place, Query, RecurrentDecoder, RecurrentState
-from regard.models.encoder import Cell, RecurrentEncoder, check_width
+from regard.models.encoder import RecurrentEncoder, check_width
 from regard.models.seq2seq import Seq2Seq
 
 NO_SCORE = "none"
