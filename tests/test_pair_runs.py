@@ -11,14 +11,23 @@ import torch.nn.functional as F
 import regard
 from regard.attention import record
 
-SMALL: dict[str, Any] = {"hidden": 8, "embedding": 4, "batchsize": 6, "steps": 40, "progress": False}
+SMALL: dict[str, Any] = {"hidden": 8, "batchsize": 6, "steps": 40, "progress": False}
 
 
 def files(run: regard.Run) -> dict[str, bytes]:
     return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
 
 
-@pytest.mark.parametrize("flags", [{}, {"context": "cell", "cell": "gru"}, {"teacher_forcing": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"context": "cell", "cell": "gru"},
+        {"teacher_forcing": 0.5},
+        {"model": "transformer", "heads": 2, "dropout": 0.3},
+    ],
+    ids=str,
+)
 def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]
 ) -> None:
@@ -128,7 +137,9 @@ def test_what_does_not_fit_is_refused(translator: regard.PairRun, call: Any, mes
 
 
 def test_models_that_do_not_fit_the_task_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(regard.InputError, match="model 'query' does not fit task dates: choose recurrent"):
+    with pytest.raises(
+        regard.InputError, match="model 'query' does not fit task dates: choose recurrent or transformer"
+    ):
         regard.train("dates", model="query", savepath=tmp_path)
     with pytest.raises(
         regard.InputError, match="model 'recurrent' does not fit task counting: choose query or pooling"

@@ -245,7 +245,10 @@ def test_help_shows_the_flags_of_the_model_that_is_named(
         assert status == 0 and shown in out and hidden not in out
 
 
-@pytest.mark.parametrize(("task", "model"), [("signal", "pooling"), ("recall", "query"), ("sort", "recurrent")])
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [("signal", "pooling"), ("recall", "query"), ("sort", "recurrent"), ("dates", "transformer")],
+)
 def test_any_model_that_fits_trains_any_task(command: Command, tmp_path: Path, task: str, model: str) -> None:
     argv = ("train", task, "--model", model, "--steps", "2", "--hidden", "4", "--savepath", tmp_path)
     status, out, err = command(*argv)
@@ -261,7 +264,7 @@ def test_any_model_that_fits_trains_any_task(command: Command, tmp_path: Path, t
     ("argv", "message"),
     [
         (("dates", "--locales", "en,xx"), "locale 'xx' is unknown"),
-        (("dates", "--model", "query"), "model 'query' does not fit task dates: choose recurrent"),
+        (("dates", "--model", "query"), "model 'query' does not fit task dates: choose recurrent or transformer"),
         (("dates", "--model"), "flag --model has no value"),
         (("recall", "--model", "recurrent"), "does not fit task recall: choose query or pooling"),
         (("reverse", "--context", "cell", "--query", "current"), "query current does not fit context cell"),

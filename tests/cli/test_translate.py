@@ -75,7 +75,7 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
         "regard: line 3 has characters that training never saw: '€'",
         "regard: line 4 is not UTF-8 at byte 7: what cannot be read is taken as unknown",
         "regard: line 4 has characters that training never saw: '�'",
-        f"regard: line 5 has 1000 characters, at most {translator.max_source} are taken: its answer is empty",
+        "regard: line 5 has 1000 characters, at most 360 are taken: its answer is empty",
     ]
 
 

@@ -1,6 +1,7 @@
 """Greedy and beam search: against all targets there are, against each other, and against teacher forcing."""
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,14 +12,14 @@ from torch import Tensor
 
 from regard.decoding import Hypothesis, beam_search, greedy_search, length_penalty
 from regard.errors import InputError
-from regard.models import RecurrentConfig, RecurrentSeq2Seq
+from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
 from regard.text import BOS, EOS, collate
 
 LETTERS = (4, 5, 6)
 LONGEST = 4
 
 
-def make(seed: int, scale: float = 3.0, **options: Any) -> RecurrentSeq2Seq:
+def make(seed: int, scale: float = 3.0, **options: Any) -> Any:
     """A small model whose answers are spread over many targets; its vocabulary is `LETTERS` and the end."""
     torch.manual_seed(seed)
     config = RecurrentConfig(hidden=8, embedding=4, **options)
@@ -30,8 +31,18 @@ def make(seed: int, scale: float = 3.0, **options: Any) -> RecurrentSeq2Seq:
     return model
 
 
+def make_transformer(seed: int) -> Any:
+    """The same of a Transformer, whose output layer has no bias."""
+    torch.manual_seed(seed)
+    config = TransformerConfig(hidden=8, heads=2, inner=8, dec_layers=1)
+    model = Transformer(config, source_symbols=7, target_symbols=7, longest=9).double().eval()
+    with torch.no_grad():
+        model.target_embedding.weight.mul_(2.0)
+    return model
+
+
 @torch.no_grad()
-def probability(model: RecurrentSeq2Seq, source: Tensor, tokens: tuple[int, ...], *, ended: bool = True) -> float:
+def probability(model: Seq2Seq, source: Tensor, tokens: tuple[int, ...], *, ended: bool = True) -> float:
     """The log-probability of a target, by teacher forcing."""
     target = torch.tensor([[*tokens, EOS]]) if ended else torch.tensor([list(tokens)])
     target_in = torch.cat([torch.tensor([[BOS]]), target[:, :-1]], dim=1)
@@ -39,7 +50,7 @@ def probability(model: RecurrentSeq2Seq, source: Tensor, tokens: tuple[int, ...]
     return float(logits.log_softmax(-1).gather(-1, target.unsqueeze(-1)).sum())
 
 
-def every_target(model: RecurrentSeq2Seq, source: Tensor, alpha: float = 0.0) -> list[tuple[float, list[int]]]:
+def every_target(model: Seq2Seq, source: Tensor, alpha: float = 0.0) -> list[tuple[float, list[int]]]:
     """All targets of up to `LONGEST` tokens with their scores, best first."""
     found = []
     for length in range(LONGEST + 1):
@@ -51,8 +62,9 @@ def every_target(model: RecurrentSeq2Seq, source: Tensor, alpha: float = 0.0) ->
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 2.0])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_wide_beam_finds_the_best_of_all_targets(seed: int, alpha: float) -> None:
-    model = make(seed)
+@pytest.mark.parametrize("of", [make, make_transformer])
+def test_a_wide_beam_finds_the_best_of_all_targets(of: Callable[[int], Seq2Seq], seed: int, alpha: float) -> None:
+    model = of(seed)
     source = collate([[4, 5, 6]])
     best = every_target(model, source, alpha)
     [found] = beam_search(model, source, source != 0, width=400, max_len=LONGEST, alpha=alpha, n_best=5)
@@ -76,14 +88,15 @@ def test_no_beam_claims_more_than_there_is_and_wide_ones_lose_nothing(seed: int)
 @given(
     seed=st.integers(0, 10_000),
     sources=st.lists(st.lists(st.sampled_from(LETTERS), max_size=5), min_size=1, max_size=4),
-    score=st.sampled_from(["none", "general", "additive"]),
+    score=st.sampled_from(["none", "general", "additive", "transformer"]),
     max_len=st.integers(0, 6),
     alpha=st.sampled_from([0.0, 1.0]),
 )
 def test_a_beam_of_one_is_greedy_search(
     seed: int, sources: list[list[int]], score: str, max_len: int, alpha: float
 ) -> None:
-    model, source = make(seed, score=score), collate(sources)
+    model = make_transformer(seed) if score == "transformer" else make(seed, score=score)
+    source = collate(sources)
     greedy = greedy_search(model, source, source != 0, max_len=max_len)
     beam = beam_search(model, source, source != 0, width=1, max_len=max_len, alpha=alpha)
     for one, [other] in zip(greedy, beam, strict=True):
@@ -96,9 +109,13 @@ def test_a_beam_of_one_is_greedy_search(
     seed=st.integers(0, 10_000),
     sources=st.lists(st.lists(st.sampled_from(LETTERS), max_size=5), min_size=2, max_size=5),
     width=st.integers(1, 4),
+    recurrent=st.booleans(),
 )
-def test_a_source_alone_is_answered_as_in_any_batch(seed: int, sources: list[list[int]], width: int) -> None:
-    model, source = make(seed, context="cell", score="additive"), collate(sources)
+def test_a_source_alone_is_answered_as_in_any_batch(
+    seed: int, sources: list[list[int]], width: int, recurrent: bool
+) -> None:
+    model = make(seed, context="cell", score="additive") if recurrent else make_transformer(seed)
+    source = collate(sources)
     together = beam_search(model, source, source != 0, width=width, max_len=5, n_best=width)
     for index, tokens in enumerate(sources):
         single = collate([tokens])

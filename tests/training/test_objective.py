@@ -9,7 +9,7 @@ from regard.decoding import greedy_search
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq
 from regard.text import EOS, PAD, Pairs, collate
-from regard.training import PairTraining, exact, objective
+from regard.training import RecurrentTraining, exact, objective
 from regard.training.objective import teacher_forcing
 
 
@@ -22,7 +22,7 @@ def make() -> tuple[RecurrentSeq2Seq, Pairs]:
 def test_the_loss_is_the_mean_over_target_tokens() -> None:
     model, pairs = make()
     generator = torch.Generator()
-    loss, _ = objective(model, pairs, PairTraining(), generator, 0)
+    loss, _ = objective(model, pairs, RecurrentTraining(), generator, 0)
     logits = model(pairs.source, pairs.source_mask, pairs.target_in)
     each = [
         F.cross_entropy(logits[row, step], pairs.target[row, step])
@@ -51,14 +51,14 @@ def test_exact_under_teacher_forcing_is_exact_match_of_greedy_search(translator:
 
 
 def test_the_share_of_forced_steps_falls_in_a_straight_line() -> None:
-    settings = PairTraining(steps=101, teacher_forcing=0.2)
+    settings = RecurrentTraining(steps=101, teacher_forcing=0.2)
     target = torch.zeros(400, 25, dtype=torch.int64)
     for step, share in ((0, 1.0), (50, 0.6), (100, 0.2)):
         forced = teacher_forcing(settings, target, torch.Generator().manual_seed(step), step)
         assert forced is not None and forced.float().mean().item() == pytest.approx(share, abs=0.02)
-    assert teacher_forcing(PairTraining(), target, torch.Generator(), 50) is None
+    assert teacher_forcing(RecurrentTraining(), target, torch.Generator(), 50) is None
 
 
 def test_a_share_out_of_range_is_refused() -> None:
     with pytest.raises(InputError, match="teacher_forcing 1.5 is out of range"):
-        PairTraining(teacher_forcing=1.5)
+        RecurrentTraining(teacher_forcing=1.5)

@@ -43,16 +43,6 @@ class PairRun(Run):
     task: PairTask
     model: Seq2Seq
 
-    @property
-    def max_len(self) -> int:
-        """The most tokens that an answer may have."""
-        return 2 * self.task.max_target
-
-    @property
-    def max_source(self) -> int:
-        """The most characters of a text: ten times those of the longest one that training drew."""
-        return 10 * self.task.max_source
-
     def translate(
         self, texts: Iterable[str], *, beam: int = 1, length_penalty: float = 0.0, batchsize: int = 64
     ) -> list[str]:
@@ -86,7 +76,7 @@ class PairRun(Run):
             self.task.target_vocabulary,
             texts,
             settings,
-            max_len=self.max_len,
+            max_len=self.task.longest_target,
             batchsize=batchsize,
         )
 
@@ -131,9 +121,10 @@ class PairRun(Run):
         return attend_pair(self.model, self.task, input, best.tokens)
 
     def _checked(self, texts: Sequence[str]) -> Sequence[str]:
+        most = self.task.longest_source
         for index, text in enumerate(texts):
-            if len(text) > self.max_source:
+            if len(text) > most:
                 raise InputError(
-                    f"text {index} has {len(text)} characters: {self.task.name} takes at most {self.max_source}"
+                    f"text {index} has {len(text)} characters: {self.task.name} takes at most {most}"
                 )
         return texts

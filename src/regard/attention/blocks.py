@@ -135,8 +135,10 @@ class DecoderLayer(nn.Module):
     ) -> tuple[Tensor, KeyValues]:
         """Return states (B, T, D), and the keys and values of all steps so far, for the next call's `past`.
 
-        `memory` is what `cross.project` made of the encoder's output, once. Without `past`, `states` are all
-        steps (teacher forcing); with it, those that follow. `mask` as in `MultiHeadAttention`, over all steps.
+        `memory` is what `cross.project` made of the encoder's output, once; where it is of fewer sources than
+        there are sequences of states, these are the hypotheses of each source, one step of each. Without `past`,
+        `states` are all steps (teacher forcing); with it, those that follow. `mask` as in `MultiHeadAttention`,
+        over all steps.
         """
         seen: list[KeyValues] = []
 
@@ -145,8 +147,16 @@ class DecoderLayer(nn.Module):
             return self.self_attention.attend(each, seen[0], mask, causal=True)
 
         states = self.self_residual(states, look_back)
-        states = self.cross_residual(states, lambda each: self.cross.attend(each, memory, memory_mask))
+        states = self.cross_residual(states, lambda each: self._look_up(each, memory, memory_mask))
         return self.feed_forward_residual(states, self.feed_forward), seen[0]
+
+    def _look_up(self, states: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
+        """Attend to the memory of B sources; states (B, T, D), or (B K, 1, D) of K hypotheses of each source.
+
+        The hypotheses of a source ask side by side, as steps would, so that its memory is not copied for each.
+        """
+        side_by_side = states.reshape(len(memory.keys), -1, states.shape[-1])
+        return self.cross.attend(side_by_side, memory, mask).view_as(states)
 
 
 class Decoder(nn.Module):

@@ -21,7 +21,8 @@ class ModelChoice:
 
     model: str
     """query (learned queries), pooling (a recurrent classifier): for tasks with a number for each output step.
-    recurrent (encoder and decoder): for tasks from sequence to sequence. Name it to see its flags."""
+    recurrent (encoder and decoder), transformer: for tasks from sequence to sequence. Name it to see its
+    flags."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,10 +125,9 @@ def _read(run: PairRun, line: bytes, number: int) -> str | None:
     text = text.rstrip("\r\n")
     if not text:
         return None
-    if len(text) > run.max_source:
-        _warn(
-            f"line {number} has {len(text)} characters, at most {run.max_source} are taken: its answer is empty"
-        )
+    most = run.task.longest_source
+    if len(text) > most:
+        _warn(f"line {number} has {len(text)} characters, at most {most} are taken: its answer is empty")
         return None
     unknown = sorted({character for character in text if character not in run.task.source_vocabulary})
     if unknown:

@@ -5,6 +5,7 @@ from regard.models.pooling import PoolingConfig, PoolingModel
 from regard.models.query import Initialisation, QueryModel, QueryModelConfig
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.seq2seq import Seq2Seq, State
+from regard.models.transformer import Transformer, TransformerConfig
 
 __all__ = [
     "Initialisation",
@@ -17,4 +18,6 @@ __all__ = [
     "RecurrentSeq2Seq",
     "Seq2Seq",
     "State",
+    "Transformer",
+    "TransformerConfig",
 ]

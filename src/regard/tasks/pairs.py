@@ -57,6 +57,17 @@ class PairTask(ABC):
     def known(self, source: str) -> Pair | None:
         """Return the pair of a source with the oracle's answer, or None where the source has none."""
 
+    @property
+    def longest_source(self) -> int:
+        """The most characters of a text that a model is asked to answer: ten times those of the longest
+        source."""
+        return 10 * self.max_source
+
+    @property
+    def longest_target(self) -> int:
+        """The most characters of an answer that is looked for: twice those of the longest target."""
+        return 2 * self.max_target
+
     def check_sample_len(self, sample_len: int | None) -> None:
         """Raise `InputError` where samples cannot have this length."""
         if sample_len is not None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from regard.errors import InputError, check_range
-from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig
+from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
 from regard.tasks import AnyTask, PairTask, find_task
-from regard.training.recipes import RECIPES, RECURRENT, Recipe
+from regard.training.recipes import RECIPES, RECURRENT, TRANSFORMER, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,8 @@ class TrainingConfig:
     """Samples in a batch."""
     lr: float | None = None
     """Learning rate: the peak of the schedule, or its constant. None: the recipe's own, for recipe regard 0.05,
-    with encoder layers 0.005; for recipe seed 0.01, with encoder layers 0.001; for recurrent models 0.005."""
+    with encoder layers 0.005; for recipe seed 0.01, with encoder layers 0.001; for recurrent models 0.005, for
+    Transformers 0.002."""
     seed: int = 0
     """Random seed of initialisation and samples (0 or more)."""
 
@@ -74,8 +75,8 @@ class QueryTraining(TrainingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTraining(TrainingConfig):
-    """How to train a sequence-to-sequence model."""
+class RecurrentTraining(TrainingConfig):
+    """How to train a recurrent encoder-decoder."""
 
     batchsize: int = 64
     """Samples in a batch."""
@@ -90,13 +91,27 @@ class PairTraining(TrainingConfig):
             raise InputError(f"teacher_forcing {self.teacher_forcing} is out of range: choose from 0 to 1")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TransformerTraining(TrainingConfig):
+    """How to train a Transformer."""
+
+    batchsize: int = 64
+    """Samples in a batch."""
+
+    @property
+    def how(self) -> Recipe:
+        """The recipe: how parameters start, and how the optimizer moves them."""
+        return TRANSFORMER
+
+
 MODELS: dict[str, tuple[type, type[TrainingConfig]]] = {
     "query": (QueryModelConfig, QueryTraining),
     "pooling": (PoolingConfig, PoolingTraining),
-    "recurrent": (RecurrentConfig, PairTraining),
+    "recurrent": (RecurrentConfig, RecurrentTraining),
+    "transformer": (TransformerConfig, TransformerTraining),
 }
 """Each model by name, with the dataclasses of its parts and of its training."""
-FOR_PAIRS = ("recurrent",)
+FOR_PAIRS = ("recurrent", "transformer")
 """Models from sequence to sequence; the others answer with a number for each output step."""
 
 

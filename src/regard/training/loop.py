@@ -15,6 +15,7 @@ from regard.training.objective import objective
 from regard.training.runs import RunFolder
 from regard.training.state import TrainingState
 from regard.training.stopping import stop_as_usual, stopping
+from regard.training.streams import seed_of
 
 METRICS_EVERY = 10
 """Steps between two lines of metrics, each of the batch of its step."""
@@ -39,8 +40,11 @@ def train_steps(
     assert settings.lr is not None, "a config is resolved before training"
     batches = Batches(task, settings, state.generator)
     state.model.train()
-    with stopping() as stopped:
+    drops = getattr(config.model, "dropout", 0.0) > 0
+    with stopping() as stopped, torch.random.fork_rng(devices=[]):
         while state.step < settings.steps:
+            if drops:  # what a step drops depends on the seed and its number alone, so resuming is exact
+                torch.manual_seed(seed_of(settings.seed, f"dropout/{state.step}"))
             lr = settings.lr * recipe.schedule(state.step, settings.steps)
             loss, right = _step(state, batches.draw(state.step), settings, lr)
             last = state.step == settings.steps

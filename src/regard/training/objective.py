@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models import RecurrentSeq2Seq
+from regard.models import RecurrentSeq2Seq, Seq2Seq
 from regard.tasks import Batch
 from regard.text import PAD, Pairs
-from regard.training.config import PairTraining, TrainingConfig
+from regard.training.config import RecurrentTraining, TrainingConfig
 
 
 def objective(
@@ -18,9 +18,13 @@ def objective(
     `generator` draws which target steps are forced, where not all are.
     """
     if isinstance(batch, Pairs):
-        assert isinstance(settings, PairTraining) and isinstance(model, RecurrentSeq2Seq)
-        forced = teacher_forcing(settings, batch.target, generator, step)
-        logits = model.decode(batch.target_in, model.encode(batch.source, batch.source_mask), forced)
+        assert isinstance(model, Seq2Seq)
+        memory = model.encode(batch.source, batch.source_mask)
+        if isinstance(model, RecurrentSeq2Seq) and isinstance(settings, RecurrentTraining):
+            forced = teacher_forcing(settings, batch.target, generator, step)
+            logits = model.decode(batch.target_in, memory, forced)
+        else:
+            logits = model.decode(batch.target_in, memory)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.target.flatten(), ignore_index=PAD)
         return loss, exact(logits, batch.target, padding=PAD)
     logits = model(batch.inputs, batch.mask)
@@ -28,7 +32,7 @@ def objective(
 
 
 def teacher_forcing(
-    settings: PairTraining, target: Tensor, generator: torch.Generator, step: int
+    settings: RecurrentTraining, target: Tensor, generator: torch.Generator, step: int
 ) -> Tensor | None:
     """Say which steps (B, Tt) are fed the true token at training step `step`; None for all of them."""
     if settings.teacher_forcing == 1.0:

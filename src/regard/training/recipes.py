@@ -76,3 +76,7 @@ RECIPES = {
 """The query model's."""
 RECURRENT = Recipe(start=None, lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
 """Recurrent models'."""
+TRANSFORMER = Recipe(
+    start=None, lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0
+)
+"""Transformers'."""

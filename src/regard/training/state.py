@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq
+from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq, Transformer
 from regard.tasks import AnyTask, PairTask
 from regard.training.adam import Adam
 from regard.training.config import RunConfig
@@ -55,11 +55,14 @@ def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
         if isinstance(task, PairTask):
-            return RecurrentSeq2Seq(
-                config.model,
-                source_symbols=len(task.source_vocabulary),
-                target_symbols=len(task.target_vocabulary),
-            )
+            symbols = {
+                "source_symbols": len(task.source_vocabulary),
+                "target_symbols": len(task.target_vocabulary),
+            }
+            if config.kind == "transformer":
+                longest = max(task.longest_source, task.longest_target) + 1  # and the end of sequence
+                return Transformer(config.model, longest=longest, **symbols)
+            return RecurrentSeq2Seq(config.model, **symbols)
         if config.kind == "pooling":
             return PoolingModel(
                 config.model, letters=len(task.vocabulary), outputs=task.outputs, classes=task.classes

@@ -10,4 +10,9 @@ def generator_of(seed: int, stream: str) -> torch.Generator:
 
     PyTorch's CPU generator keeps only the low 32 bits of its seed, so seeds are hashed, not offset.
     """
-    return torch.Generator().manual_seed(zlib.crc32(f"{seed}/{stream}".encode()))
+    return torch.Generator().manual_seed(seed_of(seed, stream))
+
+
+def seed_of(seed: int, stream: str) -> int:
+    """Return the seed, of 32 bits, of the stream called `stream` under `seed`."""
+    return zlib.crc32(f"{seed}/{stream}".encode())

@@ -1,0 +1,206 @@
+"""The Transformer (Vaswani et al. 2017): encoder and decoder made of attention alone.
+
+    memory = encoder(positions(embedding(source) √D))                     B x Ts x D
+    states = decoder(positions(embedding(target_in) √D), memory)          B x Tt x D
+    logits = states Eᵀ                                                    B x Tt x vocabulary
+
+E is the target's embedding, which is the output layer too (section 3.4), unless positions stand beside the
+embeddings: then these are narrower than the states, and the output layer is one of its own.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import (
+    Concatenated,
+    Decoder,
+    Encoder,
+    KeyValues,
+    LearnedPositions,
+    Sinusoidal,
+    find_score,
+)
+from regard.errors import InputError, check_range
+from regard.models.seq2seq import Seq2Seq
+
+Positions = Literal["sinusoidal", "learned", "concatenated", "rotary"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """The parts of a Transformer."""
+
+    hidden: int = 128
+    """Width of all states."""
+    heads: int = 4
+    """Heads of each attention layer; they divide hidden."""
+    enc_layers: int = 2
+    """Layers of the encoder."""
+    dec_layers: int = 2
+    """Layers of the decoder."""
+    inner: int = 256
+    """Inner width of the feed-forward layers."""
+    positions: Positions = "sinusoidal"
+    """How steps know where they stand: sinusoidal or learned vectors added to the embeddings; sinusoidal ones
+    beside them (concatenated), half of hidden each; or queries and keys turned by their positions (rotary)."""
+    score: str = "scaled_dot"
+    """Score of every head: dot, scaled_dot, general, concat, additive, or a class of your own as module:Class
+    (see regard.attention.scores)."""
+    pre_norm: bool = True
+    """Normalise before each layer; --no-pre_norm: after each sum, as in the paper."""
+    dropout: float = 0.1
+    """Share of embeddings and of what each layer adds that is set to zero while training (0 to below 1)."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where a value is out of range or values exclude each other."""
+        check_range("hidden", self.hidden, 1, 65_536)
+        check_range("heads", self.heads, 1, 65_536)
+        check_range("enc_layers", self.enc_layers, 1, 100)
+        check_range("dec_layers", self.dec_layers, 1, 100)
+        check_range("inner", self.inner, 1, 10**6)
+        find_score(self.score)
+        if self.hidden % self.heads:
+            raise InputError(
+                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
+            )
+        if self.positions == "rotary" and self.hidden // self.heads % 2:
+            raise InputError(
+                f"heads of width {self.hidden // self.heads} cannot turn pairs of dimensions: choose an even one"
+            )
+        if self.positions == "concatenated" and self.hidden % 2:
+            raise InputError(f"hidden {self.hidden} is odd: embeddings and positions need half of it each")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout {self.dropout} is out of range: choose from 0 to below 1")
+
+
+class TransformerMemory(NamedTuple):
+    """What the decoder may look at."""
+
+    layers: tuple[KeyValues, ...]
+    """Keys and values of the source for each decoder layer, (B, H, Ts, d) each."""
+    mask: Tensor
+    """(B, 1, Ts) bool, True before the end."""
+
+
+class TransformerState(NamedTuple):
+    """Between two steps, for B sources with K hypotheses each."""
+
+    past: tuple[KeyValues, ...] | None
+    """Keys and values of all steps so far for each decoder layer, (B K, H, T, d) each; None before the first."""
+    memory: TransformerMemory
+
+    def choose(self, hypotheses: Tensor) -> "TransformerState":
+        """Return the state of some hypotheses of each source, (B, K') int64."""
+        if self.past is None:
+            return self
+        sources = len(self.memory.mask)
+        count = len(self.past[0].keys) // sources
+        begin = torch.arange(sources, device=hypotheses.device).unsqueeze(1) * count
+        return TransformerState(_take(self.past, (begin + hypotheses).flatten()), self.memory)
+
+    def keep(self, sources: Tensor) -> "TransformerState":
+        """Return the state of some of the sources, (B',) int64."""
+        memory = TransformerMemory(_take(self.memory.layers, sources), self.memory.mask[sources])
+        if self.past is None:
+            return TransformerState(None, memory)
+        count = len(self.past[0].keys) // len(self.memory.mask)
+        rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
+        return TransformerState(_take(self.past, rows.flatten()), memory)
+
+
+def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
+    return tuple(KeyValues(each.keys[rows], each.values[rows]) for each in layers)
+
+
+class Transformer(Seq2Seq):
+    """See the module's docstring; attention layers are called `decoder.layers.N.cross` and so on.
+
+    `longest`: steps for which positions are learned, where they are.
+    """
+
+    def __init__(
+        self, config: TransformerConfig, *, source_symbols: int, target_symbols: int, longest: int
+    ) -> None:
+        super().__init__()
+        width, beside = config.hidden, config.positions == "concatenated"
+        embedded = width // 2 if beside else width
+        self.source_embedding = nn.Embedding(source_symbols, embedded)
+        self.target_embedding = nn.Embedding(target_symbols, embedded)
+        self.scale = math.sqrt(embedded)
+        self.source_positions = _positions(config, longest)
+        self.target_positions = _positions(config, longest)
+        self.dropout = nn.Dropout(config.dropout)
+        options: dict[str, Any] = {
+            "pre_norm": config.pre_norm,
+            "dropout": config.dropout,
+            "score": find_score(config.score),
+            "rotary": config.positions == "rotary",
+        }
+        self.encoder = Encoder(config.enc_layers, width, config.heads, config.inner, **options)
+        self.decoder = Decoder(config.dec_layers, width, config.heads, config.inner, **options)
+        self.output = nn.Linear(width, target_symbols, bias=False) if beside else None
+        self.cross_layers = tuple(f"decoder.layers.{layer}.cross" for layer in range(config.dec_layers))
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """Draw matrices from Glorot's uniform distribution, and embeddings so that √D times them has variance
+        1."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=1 / self.scale)
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
+        """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
+        states = self.dropout(self._at(self.source_positions, self.source_embedding(source) * self.scale))
+        # Three dimensions, for two could as well be (Tq, Tk).
+        mask = source_mask.unsqueeze(1)
+        return TransformerMemory(tuple(self.decoder.project(self.encoder(states, mask))), mask)
+
+    def decode(self, target_in: Tensor, memory: TransformerMemory) -> Tensor:
+        """Return logits (B, Tt, V), fed target_in (B, Tt)."""
+        states, _ = self.decoder(self._embed(target_in, 0), memory.layers, memory.mask)
+        return self._logits(states)
+
+    def start(self, memory: TransformerMemory) -> TransformerState:
+        """Return the state before the first step, with one hypothesis for each source."""
+        return TransformerState(None, memory)
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Feed one token to each hypothesis, (B, K): returns logits (B, K, V) and the state after it."""
+        time = 0 if state.past is None else state.past[0].keys.shape[2]
+        states = self._embed(tokens.reshape(-1, 1), time)
+        states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
+        return self._logits(states).view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
+
+    def _logits(self, states: Tensor) -> Tensor:
+        if self.output is None:
+            return nn.functional.linear(states, self.target_embedding.weight)
+        return self.output(states)
+
+    def _embed(self, tokens: Tensor, offset: int) -> Tensor:
+        embedded = self.target_embedding(tokens) * self.scale
+        return self.dropout(self._at(self.target_positions, embedded, offset))
+
+    @staticmethod
+    def _at(positions: nn.Module | None, states: Tensor, offset: int = 0) -> Tensor:
+        return states if positions is None else positions(states, offset)
+
+
+def _positions(config: TransformerConfig, longest: int) -> nn.Module | None:
+    """Return what is to be called on embeddings; None for rotary ones, which are the attention layers' own."""
+    if config.positions == "rotary":
+        return None
+    if config.positions == "learned":
+        return LearnedPositions(longest, config.hidden)
+    if config.positions == "concatenated":
+        return Concatenated(Sinusoidal(config.hidden // 2))
+    return Sinusoidal(config.hidden)
