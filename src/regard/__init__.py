@@ -16,6 +16,7 @@ from regard.version import __version__
 if TYPE_CHECKING:
     from regard.api import AnswerRun, PairReport, PairRun, Run, TestReport, load, plot_positions, train
     from regard.attention import record
+    from regard.comparison import compare
 
 _HOMES = {
     "AnswerRun": "regard.api",
@@ -23,6 +24,7 @@ _HOMES = {
     "PairRun": "regard.api",
     "Run": "regard.api",
     "TestReport": "regard.api",
+    "compare": "regard.comparison",
     "load": "regard.api",
     "plot_positions": "regard.api",
     "record": "regard.attention",
@@ -39,6 +41,7 @@ __all__ = [
     "Run",
     "TestReport",
     "__version__",
+    "compare",
     "load",
     "plot_positions",
     "record",

@@ -27,32 +27,6 @@ def make(**options: Any) -> RecurrentSeq2Seq:
 
 
 @each_variant
-def test_a_source_alone_equals_itself_in_any_batch(variant: dict[str, Any]) -> None:
-    model = make(**variant)
-    sources = [[4, 5, 6, 7, 8], [8], [], [5, 5]]
-    source, target_in = collate(sources), torch.tensor([[BOS, 4, 5, 6]] * 4)
-    together = model(source, source != 0, target_in)
-    for row, alone in enumerate(sources):
-        single = collate([alone])
-        torch.testing.assert_close(
-            model(single, single != 0, target_in[:1])[0], together[row], atol=1e-12, rtol=0
-        )
-
-
-@each_variant
-def test_cached_steps_equal_teacher_forcing(variant: dict[str, Any]) -> None:
-    model = make(**variant)
-    source = collate([[4, 5, 6], [7]])
-    target_in = torch.tensor([[BOS, 4, 5, 6, 7], [BOS, 7, 7, 4, 3]])
-    memory = model.encode(source, source != 0)
-    state, steps = model.start(memory), []
-    for time in range(5):
-        logits, state = model.step(target_in[:, time : time + 1], state)
-        steps.append(logits)
-    torch.testing.assert_close(torch.cat(steps, 1), model.decode(target_in, memory), atol=1e-12, rtol=0)
-
-
-@each_variant
 def test_steps_that_are_not_forced_are_fed_the_models_own_prediction(variant: dict[str, Any]) -> None:
     model = make(**variant)
     source = collate([[4, 5, 6], [7]])
@@ -78,15 +52,6 @@ def test_all_forced_is_teacher_forcing() -> None:
     memory = model.encode(source, source != 0)
     forced = torch.ones(1, 3, dtype=torch.bool)
     assert torch.equal(model.decode(target_in, memory, forced), model.decode(target_in, memory))
-
-
-@each_variant
-def test_every_parameter_is_used(variant: dict[str, Any]) -> None:
-    model = make(**variant)
-    source = collate([[4, 5, 6], [7]])
-    model(source, source != 0, torch.tensor([[BOS, 4], [BOS, 5]])).logsumexp(-1).sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 
 
 def test_the_last_source_step_without_attention_is_all_that_is_seen() -> None:
