@@ -8,12 +8,11 @@ interrupted run goes on where it stopped. The figures of every training go to do
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tables import DOCS, markdown, write_tables
+from tables import DOCS, markdown, spread, write_tables
 
 from regard.api import PairRun, load
 from regard.comparison import Comparison, Measured, Variant, compare
@@ -39,11 +38,6 @@ Lines = list[dict[str, Any]]
 def percent(share: float) -> str:
     """Write a share with one decimal, or two where only they tell it from the whole."""
     return f"{share:.2%}" if 0.995 < share < 1 else f"{share:.1%}"
-
-
-def spread(values: Sequence[float], form: Callable[[float], str] = percent) -> str:
-    """Write median, least and largest."""
-    return f"{form(statistics.median(values))} ({form(min(values))} to {form(max(values))})"
 
 
 def lines_of(comparison: Comparison, extra: Callable[[Variant, int, Measured], Mapping[str, Any]]) -> Lines:
@@ -104,7 +98,7 @@ def recall_table(lines: Lines) -> str:
     body = []
     for pooling in POOLINGS:
         rows = [select(lines, task="recall", pooling=pooling, max_len=length) for length in LENGTHS]
-        body.append([pooling, *(spread([row["exact_match"] for row in each]) for each in rows)])
+        body.append([pooling, *(spread([row["exact_match"] for row in each], percent) for each in rows)])
     return markdown(["summary", *(f"length {length}" for length in LENGTHS)], body)
 
 
@@ -113,7 +107,9 @@ def recall_relevance_table(lines: Lines) -> str:
     body = []
     for length in LENGTHS:
         rows = select(lines, task="recall", pooling="attention", max_len=length)
-        body.append([str(length), percent(rows[0]["uniform"]), spread([row["relevance"] for row in rows])])
+        body.append(
+            [str(length), percent(rows[0]["uniform"]), spread([row["relevance"] for row in rows], percent)]
+        )
     return markdown(["length", "uniform attention", "learned attention"], body)
 
 
@@ -122,8 +118,10 @@ def reverse_table(lines: Lines) -> str:
     body = []
     for score in ["none", *SCORES]:
         rows = select(lines, task="reverse", score=score)
-        error = "" if score == "none" else spread([row["alignment_error"] for row in rows])
-        body.append([score, *(spread([row[what] for row in rows]) for what in ("longest", "exact_match")), error])
+        error = "" if score == "none" else spread([row["alignment_error"] for row in rows], percent)
+        body.append(
+            [score, *(spread([row[what] for row in rows], percent) for what in ("longest", "exact_match")), error]
+        )
     return markdown(["score", f"length {LONGEST}", f"lengths 1 to {LONGEST}", "alignment error rate"], body)
 
 
@@ -143,7 +141,7 @@ def _by_place(lines: Lines, quantity: str) -> str:
         cells = []
         for score in SCORES:
             rows = select(lines, task="dates", place=place, score="none" if place == "none" else score)
-            cells.append(spread([row[quantity] for row in rows]) if rows else "")
+            cells.append(spread([row[quantity] for row in rows], percent) if rows else "")
         body.append(["no attention", cells[0], *[""] * (len(SCORES) - 1)] if place == "none" else [place, *cells])
     return markdown(["context", *SCORES], body)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import track
-from tables import DOCS, markdown, write_tables
+from tables import DOCS, markdown, spread, write_tables
 
 TASKS: dict[str, dict[str, Any]] = {
     "counting": {},
@@ -149,11 +149,6 @@ def rows(
 def percent(share: float) -> str:
     """Write a share with two decimals."""
     return f"{share:.2%}"
-
-
-def spread(values: list[float], form: Callable[[float], str]) -> str:
-    """Write median, least and largest."""
-    return f"{form(statistics.median(values))} ({form(min(values))} to {form(max(values))})"
 
 
 def reliability(results: Results, seeds: range) -> str:

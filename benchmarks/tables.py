@@ -1,6 +1,7 @@
 """Tables of measurements, and their places in the documents."""
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -10,6 +11,11 @@ def markdown(head: list[str], body: list[list[str]]) -> str:
     """Write a table, first column to the left and the others to the right."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """Write median, least and largest."""
+    return f"{form(statistics.median(values))} ({form(min(values))} to {form(max(values))})"
 
 
 def write_tables(page: Path, tables: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ from regard.attention import Sinusoidal
 from regard.errors import InputError, check_range
 from regard.models import QueryModel
 from regard.progress import progress_bar
-from regard.tasks import PairTask, find_task
+from regard.tasks import AnyTask, PairTask, find_task
 from regard.training import (
     RunConfig,
     RunFolder,
@@ -68,9 +68,8 @@ def train(
     folder = RunFolder(Path(savepath) / find_task(task).name)
     if resume:
         stored = folder.read_config()
-        make_config(
-            task, {"model": stored.kind, **flags}
-        )  # a flag that does not exist is refused before all else
+        # A flag that does not exist is refused before all else.
+        make_config(task, {"model": stored.kind, **flags})
         config = _unchanged(stored, flags)
         built = config.build_task()
         state = restore(folder, config, built)
@@ -83,7 +82,7 @@ def train(
             state.save(building)
     with progress_bar(built.name, state.step, config.training.steps, show=progress) as on_metrics:
         train_steps(state, config, built, folder, on_metrics)
-    return _run(folder, config, state.model, state.step)
+    return _run(folder, config, built, state.model, state.step)
 
 
 def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnswerRun | PairRun:
@@ -97,12 +96,11 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnswerRun | Pai
     task = config.build_task()
     model = build_model(config, task)
     step = load_parameters(model, folder)
-    return _run(folder, config, model, step)
+    return _run(folder, config, task, model, step)
 
 
-def _run(folder: RunFolder, config: RunConfig, model: Any, step: int) -> AnswerRun | PairRun:
+def _run(folder: RunFolder, config: RunConfig, task: AnyTask, model: Any, step: int) -> AnswerRun | PairRun:
     """Return a run of the kind that its task asks for."""
-    task = config.build_task()
     if isinstance(task, PairTask):
         return PairRun(folder.path, config, step, task, model.eval())
     return AnswerRun(folder.path, config, step, task, model.eval())

@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import Console
 
 from regard.cli.parsing import parse, subject, take_flag, wants_help
-from regard.cli.train import parse_config
+from regard.cli.train import chosen_model, parse_config
 from regard.comparison import compare, summary, write_report
 from regard.comparison.grid import COMPARISONS
 from regard.errors import InputError
-from regard.training import RunConfig, make_config
+from regard.training import make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
@@ -51,7 +51,7 @@ def run(argv: list[str]) -> None:
     # Each value is read beside the first value of every other flag: a combination that will be trained, so that
     # what is refused here could not have been.
     first = {name: f"--{name}={texts[0]}" for name, texts in vary.items()}
-    base = _base(task, [*argv, *first.values()])
+    base = make_config(task, chosen_model([*argv, *first.values()]))
     for name, texts in vary.items():
         if name not in base.flags():
             make_config(task, {"model": base.kind, name: texts[0]})  # says what there is
@@ -81,15 +81,9 @@ def _split(text: str) -> tuple[str, list[str]]:
     return name.removeprefix("--").replace("-", "_"), values.split(",")
 
 
-def _base(task: str, argv: list[str]) -> RunConfig:
-    """Return the task's defaults, with the model that `argv` names."""
-    kinds, _ = take_flag(argv, "--model")
-    return make_config(task, {"model": kinds[-1]} if kinds else {})
-
-
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:
     """Return what `argv` changes of a task's flags, and the model."""
-    base = _base(task, argv)
+    base = make_config(task, chosen_model(argv))
     config, _ = parse_config(base, argv, task=task)
     changed = {name: value for name, value in config.flags().items() if value != base.flags()[name]}
     return {"model": base.kind, **changed}
@@ -99,5 +93,5 @@ def _value(task: str, argv: list[str], name: str, text: str) -> Any:
     """Read one value of a flag that varies, as `regard train` would."""
     if name == "model":
         return text
-    config, _ = parse_config(_base(task, argv), [*argv, f"--{name}={text}"], task=task)
+    config, _ = parse_config(make_config(task, chosen_model(argv)), [*argv, f"--{name}={text}"], task=task)
     return config.flags()[name]

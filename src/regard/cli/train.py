@@ -42,8 +42,7 @@ def run(argv: list[str]) -> None:
     if wants_help(argv[:1]):
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = subject(argv, what="task", prog=PROG)
-    kinds, _ = take_flag(argv, "--model")
-    chosen: dict[str, Any] = {"model": kinds[-1]} if kinds else {}
+    chosen = chosen_model(argv)
     base = make_config(task, chosen)
     _, where = parse_config(base, argv, task=task)
     if where.resume:
@@ -68,6 +67,12 @@ def run(argv: list[str]) -> None:
         f"Trained {trained.task.name} for {trained.step} steps: loss {last['loss']:.4f}, "
         f"exact match {last['exact_match']:.0%} of the last batch. The run is in {trained.folder}\n"
     )
+
+
+def chosen_model(argv: list[str]) -> dict[str, Any]:
+    """Return the flag `model` where `argv` gives it: which flags there are depends on it."""
+    kinds, _ = take_flag(argv, "--model")
+    return {"model": kinds[-1]} if kinds else {}
 
 
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, WhereConfig]:

@@ -47,43 +47,31 @@ def summary(comparison: Comparison) -> RenderableType:
     if len(names) > 1:
         tables += [_by_last(comparison), ""]
     shown = [each for each in QUANTITIES if any(comparison.values(v, each) for v in comparison.variants)]
-    head = ["seeds with it" if each == "steps_to_99" else "" for each in shown]
-    table = Table(
-        *names,
-        *(QUANTITIES[each][0] for each in shown),
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        title=f"{comparison.task}: median (least to largest) over {seeds} seeds",
-        title_justify="left",
-    )
+    title = f"{comparison.task}: median (least to largest) over {seeds} seeds"
+    table = _table(title, *names, *(QUANTITIES[each][0] for each in shown))
     for variant in comparison.variants:
-        cells = [spread(comparison.values(variant, each), QUANTITIES[each][1]) for each in shown]
-        for index, note in enumerate(head):
-            reached = len(comparison.values(variant, shown[index]))
-            if note and reached < seeds:
-                cells[index] = f"{cells[index]} on {reached} of {seeds}".strip()
-        table.add_row(*map(str, variant.varied.values()), *cells)
+        cells = {each: spread(comparison.values(variant, each), QUANTITIES[each][1]) for each in shown}
+        reached = len(comparison.values(variant, "steps_to_99"))
+        if "steps_to_99" in cells and reached < seeds:
+            cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
+        table.add_row(*map(str, variant.varied.values()), *cells.values())
     return Group(*tables, table)
 
 
 def _by_last(comparison: Comparison) -> Table:
     """Return exact match with a row for each variant of all flags but the last, whose values are columns."""
     *names, last = comparison.variants[0].varied
-    table = Table(
-        *names,
-        *(f"{last}={value}" for value in _values_of(comparison, last)),
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        title=f"Exact match by {last}",
-        title_justify="left",
-    )
+    columns = (f"{last}={value}" for value in _values_of(comparison, last))
+    table = _table(f"Exact match by {last}", *names, *columns)
     for others, variants in _series(comparison).items():
         form = QUANTITIES["exact_match"][1]
         cells = [spread(comparison.values(each, "exact_match"), form) for each in variants]
         table.add_row(*map(str, others), *cells)
     return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
 def _values_of(comparison: Comparison, flag: str) -> list[Any]:
