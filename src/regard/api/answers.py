@@ -21,7 +21,7 @@ class TestReport:
 
     samples: int
     sample_len: int | None
-    """Letters in each sample; None: every length from 1 to max_len, as in training with vary_len."""
+    """Letters in each sample; None: every length up to max_len, as in training with vary_len."""
     max_len: int
     exact_match: float
     """Share of samples (0 to 1) of which all outputs are right."""
@@ -29,7 +29,7 @@ class TestReport:
     """None for a model without attention."""
 
     def __str__(self) -> str:
-        lengths = f"1 to {self.max_len}" if self.sample_len is None else self.sample_len
+        lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
         matches = f"Exact match: {self.exact_match:.2%} of {self.samples:,} fresh samples of {lengths} letters"
         if self.relevance is None:
             return matches

@@ -191,7 +191,8 @@ def _measure(job: _Job) -> Measured:
     ]
     relevance = uniform = error = None
     if isinstance(run, AnswerRun):
-        report = run.test(seed=job.flags["seed"])
+        # Of full length, also where lengths varied in training: so exact match by length means what it says.
+        report = run.test(seed=job.flags["seed"], sample_len=run.config.size.max_len)
         exact = report.exact_match
         if report.relevance is not None:
             relevance, uniform = max(report.relevance.heads), report.relevance.uniform

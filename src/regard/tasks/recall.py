@@ -44,7 +44,7 @@ class Recall(Task):
     name = "recall"
     summary = "key-value pairs, noise, a key: what was its value?"
     size_class = RecallConfig
-    defaults = {"model": "pooling", "cell": "gru", "batchsize": 64, "lr": 0.01}
+    defaults = {"model": "pooling", "cell": "gru", "batchsize": 64, "lr": 0.01, "vary_len": True}
     outputs = 1
     classes = len(VALUES)
 

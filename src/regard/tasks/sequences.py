@@ -32,7 +32,7 @@ class _Reordering(PairTask):
     size_class = SequenceConfig
     symbols = string.ascii_uppercase
     # Among repeated symbols a decoder has to know where it has just looked: its cell reads the context too.
-    defaults = {"context": "both", "steps": 2500}
+    defaults = {"context": "both", "steps": 3500}
 
     def __init__(self, config: SequenceConfig | None = None) -> None:
         self.config = SequenceConfig(vocab_size=len(self.symbols)) if config is None else config
