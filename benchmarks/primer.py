@@ -63,15 +63,15 @@ class Stopwatch:
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
-    from regard.tasks import Task
-    from regard.training import generator_of, make_config, new_run, start, train_steps
+    from regard.tasks import Task, find_task
+    from regard.training import Batches, generator_of, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""
 
     watch = Stopwatch((time.perf_counter() - began, time.process_time()))
     config = make_config(task, {**TASKS[task], "seed": seed}).resolved()
-    built = config.build_task()
+    built = find_task(task)(config.size)  # type: ignore[call-arg]
     assert isinstance(built, Task)
     inputs, targets, _ = built.sample(SAMPLES, generator_of(seed, "test"))
     state = start(config, built)
@@ -86,7 +86,13 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         with new_run(Path(folder) / task, config, overwrite=False) as building:
             state.save(building)
         try:
-            train_steps(state, config, built, type(building)(Path(folder) / task), look)
+            train_steps(
+                state,
+                config,
+                Batches(built, config.training, state.generator),
+                type(building)(Path(folder) / task),
+                look,
+            )
         except DoneError as done:
             if done.args[0] is not None:
                 return done.args[0]

@@ -50,14 +50,14 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     """Train and translate with Regard; to be run in a process of its own."""
     from regard.api import PairRun
     from regard.models import Seq2Seq
-    from regard.tasks import PairTask
+    from regard.tasks import PairTask, find_task
     from regard.text import PAD
-    from regard.training import generator_of, make_config, new_run, start, train_steps
+    from regard.training import Batches, generator_of, make_config, new_run, start, train_steps
 
     config = make_config(
         task_name, {"embedding": EMBEDDING, "hidden": HIDDEN, "batchsize": BATCH, "steps": steps, **flags}
     ).resolved()
-    task = config.build_task()
+    task = find_task(task_name)(config.size)  # type: ignore[call-arg]
     assert isinstance(task, PairTask)
     state, marks, tokens, batch = start(config, task), [time.perf_counter()], [0], task.batch
 
@@ -75,7 +75,8 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         with new_run(Path(folder) / task_name, config, overwrite=False) as building:
             state.save(building)
-        train_steps(state, config, task, type(building)(Path(folder) / task_name), mark)
+        batches = Batches(task, config.training, state.generator)
+        train_steps(state, config, batches, type(building)(Path(folder) / task_name), mark)
     speeds = [n / (b - a) for n, a, b in zip(tokens, marks, marks[1:], strict=False)]
     assert isinstance(state.model, Seq2Seq)
     run = PairRun(Path(folder), config, steps, task, state.model.eval())

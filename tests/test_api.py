@@ -74,11 +74,12 @@ def test_a_short_training_learns(tmp_path: Path) -> None:
 )
 def test_the_defaults_reach_99_percent(tmp_path: Path, task: str, flags: dict[str, bool]) -> None:
     run = regard.train(task, savepath=tmp_path, progress=False, seed=100, **flags)
-    assert run.test().exact_match >= 0.99
+    assert isinstance(run, regard.AnswerRun) and run.test().exact_match >= 0.99
 
 
 @pytest.mark.slow
 def test_counting_over_all_lengths_reaches_99_percent_at_each(tmp_path: Path) -> None:
     run = regard.train("counting", vary_len=True, savepath=tmp_path, progress=False)
+    assert isinstance(run, regard.AnswerRun)
     for length in range(1, 11):
         assert run.test(sample_len=length).exact_match >= 0.99, length

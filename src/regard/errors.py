@@ -30,3 +30,9 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
     """Raise `InputError` unless `low` <= `value` <= `high`."""
     if not low <= value <= high:
         raise InputError(f"{name} {value} is out of range: choose from {low} to {high}")
+
+
+def check_share(name: str, value: float, *, below: bool = False) -> None:
+    """Raise `InputError` unless `value` is from 0 to 1, with `below` to below 1."""
+    if not 0 <= value <= 1 or (below and value == 1):
+        raise InputError(f"{name} {value} is out of range: choose from 0 to {'below ' if below else ''}1")

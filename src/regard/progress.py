@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 LINE_EVERY = 500
 """Steps between two lines where there is no terminal."""
@@ -24,14 +31,31 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.4f}  exact match {task.fields[exact]:4.0%}"),
+            TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=console) as progress:
-            task = progress.add_task(f"train {name}", total=steps, completed=step, loss=float("nan"), exact=0.0)
-            yield lambda metrics: progress.update(
-                task, completed=metrics["step"], loss=metrics["loss"], exact=metrics["exact_match"]
-            )
+            task = progress.add_task(f"train {name}", total=steps, completed=step, figures="")
+
+            def show_metrics(metrics: dict[str, float]) -> None:
+                progress.update(task, completed=metrics["step"], figures=_figures(metrics))
+                if "bleu" in metrics:
+                    console.print(f"step {metrics['step']:.0f}: {_figures(metrics)}", highlight=False)
+
+            yield show_metrics
+
+
+@contextmanager
+def reading_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int], None]]:
+    """Show the reading of `size` bytes; yields what to call with the bytes read so far."""
+    console = Console(stderr=True)
+    with_bar = show and (console.is_terminal or console.is_jupyter)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not with_bar) as progress:
+        task = progress.add_task(name, total=size)
+        if show and not with_bar:
+            sys.stderr.write(f"{name}\n")
+        yield lambda done: progress.update(task, completed=done)
 
 
 @contextmanager
@@ -52,8 +76,10 @@ def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Ca
 
 
 def _line(name: str, steps: int, metrics: dict[str, float]) -> None:
-    if metrics["step"] % LINE_EVERY == 0 or metrics["step"] == steps:
-        sys.stderr.write(
-            f"train {name}: step {metrics['step']:.0f} of {steps}, loss {metrics['loss']:.4f}, "
-            f"exact match {metrics['exact_match']:.0%}\n"
-        )
+    if metrics["step"] % LINE_EVERY == 0 or metrics["step"] == steps or "bleu" in metrics:
+        sys.stderr.write(f"train {name}: step {metrics['step']:.0f} of {steps}, {_figures(metrics)}\n")
+
+
+def _figures(metrics: dict[str, float]) -> str:
+    figures = f"loss {metrics['loss']:.4f}, exact match {metrics['exact_match']:.0%}"
+    return figures + (f", BLEU {metrics['bleu']:.2f}" if "bleu" in metrics else "")

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention import SCORES, Attention, KeyValues, MultiHeadAttention, causal_mask, find_score, record
+from regard.attention import (
+    SCORES,
+    Attention,
+    KeyValues,
+    MultiHeadAttention,
+    causal_mask,
+    find_score,
+    record,
+    single,
+)
 from regard.errors import InputError
 
 PATHS = pytest.mark.parametrize("recording", [False, True], ids=["fused", "recorded"])
@@ -291,6 +300,29 @@ def test_agrees_with_the_kernel_itself(generator: torch.Generator) -> None:
     parts = [part(states).unflatten(-1, (3, 4)).transpose(1, 2) for part in (layer.query, layer.key, layer.value)]
     expected = layer.output(F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))
     assert torch.equal(layer(states), expected)
+
+
+def test_short_sequences_on_a_cpu_agree_with_the_kernel(
+    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = MultiHeadAttention(12, heads=3).double()
+    states = torch.randn(2, 7, 12, generator=generator, dtype=torch.float64)
+    mask = torch.rand(2, 7, 7, generator=generator) < 0.5
+    kernel = layer(states, mask=mask, causal=True)
+    called = False
+
+    def fused(*args: object) -> torch.Tensor:
+        nonlocal called
+        called = True
+        return torch.zeros(2, 3, 7, 4, dtype=torch.float64)
+
+    monkeypatch.setattr(single, "_fused", fused)
+    monkeypatch.setattr(single, "SHORT", 7)
+    torch.testing.assert_close(layer(states, mask=mask, causal=True), kernel, atol=1e-12, rtol=0)
+    assert not called
+    monkeypatch.setattr(single, "SHORT", 6)
+    layer(states, mask=mask, causal=True)
+    assert called
 
 
 @PATHS

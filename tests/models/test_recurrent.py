@@ -33,7 +33,7 @@ def test_steps_that_are_not_forced_are_fed_the_models_own_prediction(variant: di
     memory = model.encode(source, source != 0)
     target_in = torch.tensor([[BOS, 4, 5, 6], [BOS, 7, 7, 4]])
     forced = torch.tensor([[True, True, False, True], [False, False, False, True]])
-    found = model.decode(target_in, memory, forced)
+    found = model.logits(model.read(target_in, memory, forced))
     for row in range(2):
         fed = target_in[row].clone()
         for time in range(1, 4):
@@ -51,7 +51,7 @@ def test_all_forced_is_teacher_forcing() -> None:
     source, target_in = collate([[4, 5]]), torch.tensor([[BOS, 4, 5]])
     memory = model.encode(source, source != 0)
     forced = torch.ones(1, 3, dtype=torch.bool)
-    assert torch.equal(model.decode(target_in, memory, forced), model.decode(target_in, memory))
+    assert torch.equal(model.logits(model.read(target_in, memory, forced)), model.decode(target_in, memory))
 
 
 def test_the_last_source_step_without_attention_is_all_that_is_seen() -> None:

@@ -23,7 +23,7 @@ TRANSFORMERS: list[dict[str, Any]] = [
     {"positions": "rotary", "heads": 1},
     {"score": "additive", "enc_layers": 1, "dec_layers": 3},
 ]
-SYMBOLS = {"source_symbols": 9, "target_symbols": 8}
+SYMBOLS: dict[str, Any] = {"source_symbols": 9, "target_symbols": 8}
 
 
 @pytest.fixture(

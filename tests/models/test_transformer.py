@@ -31,6 +31,7 @@ def test_embeddings_are_scaled_placed_and_used_again() -> None:
     seen: list[Tensor] = []
     model.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     model.encode(source, source != 0)
+    assert model.source_embedding is not None
     expected = model.source_embedding.weight[source] * math.sqrt(8) + Sinusoidal(8).vectors(0, 3)
     torch.testing.assert_close(seen[0], expected)
     assert "output.weight" not in model.state_dict()

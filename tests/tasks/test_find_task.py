@@ -60,7 +60,7 @@ def test_what_cannot_be_found_is_said(tmp_path: Path, name: str, content: str | 
 def test_examples_answer_themselves() -> None:
     assert [each.task for each in examples()] == list(TASKS)
     for each in examples():
-        task = find_task(each.task)()
+        task = TASKS[each.task]()
         if isinstance(task, PairTask):
             known = task.known(each.input)
             assert known is not None and known.target == each.answer

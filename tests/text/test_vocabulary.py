@@ -12,12 +12,16 @@ def test_text_survives_indices(text: str, others: str) -> None:
     assert vocabulary.decode(vocabulary.encode(text)) == text
     assert vocabulary.labels(vocabulary.encode(text)) == list(text)
     assert all(UNKNOWN < index < len(vocabulary) for index in vocabulary.encode(text))
-    assert all(character in vocabulary for character in text)
+    assert not vocabulary.unknown(text) and vocabulary.pieces(text) == list(text)
 
 
 def test_special_indices() -> None:
     vocabulary = Characters("ba")
-    assert vocabulary.encode("ab?") == [4, 5, UNKNOWN] and "?" not in vocabulary and len(vocabulary) == 6
+    assert (
+        vocabulary.encode("ab?") == [4, 5, UNKNOWN]
+        and vocabulary.unknown("ab?") == ["?"]
+        and len(vocabulary) == 6
+    )
     assert vocabulary.decode([BOS, 4, PAD, 5, EOS, 4]) == "ab"
     assert vocabulary.decode([UNKNOWN, 4]) == "�a"
     assert vocabulary.labels([BOS, EOS, UNKNOWN]) == ["<s>", "</s>", "�"]

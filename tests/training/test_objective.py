@@ -8,8 +8,8 @@ import regard
 from regard.decoding import greedy_search
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq
-from regard.text import EOS, PAD, Pairs, collate
-from regard.training import RecurrentTraining, exact, objective
+from regard.text import Pairs, collate
+from regard.training import Objective, RecurrentTraining
 from regard.training.objective import teacher_forcing
 
 
@@ -21,8 +21,7 @@ def make() -> tuple[RecurrentSeq2Seq, Pairs]:
 
 def test_the_loss_is_the_mean_over_target_tokens() -> None:
     model, pairs = make()
-    generator = torch.Generator()
-    loss, _ = objective(model, pairs, RecurrentTraining(), generator, 0)
+    loss, _ = Objective(model, RecurrentTraining(), torch.Generator())(pairs, 0, pairs.tokens)
     logits = model(pairs.source, pairs.source_mask, pairs.target_in)
     each = [
         F.cross_entropy(logits[row, step], pairs.target[row, step])
@@ -32,18 +31,12 @@ def test_the_loss_is_the_mean_over_target_tokens() -> None:
     torch.testing.assert_close(loss, torch.stack(each).mean())
 
 
-def test_exact_leaves_padding_out() -> None:
-    targets = torch.tensor([[4, EOS, PAD], [4, 5, EOS]])
-    logits = F.one_hot(torch.tensor([[4, EOS, 7], [4, 4, EOS]]), 8).float()
-    assert exact(logits, targets, padding=PAD).tolist() == [True, False]
-
-
-def test_exact_under_teacher_forcing_is_exact_match_of_greedy_search(translator: regard.PairRun) -> None:
+def test_right_under_teacher_forcing_is_exact_match_of_greedy_search(translator: regard.PairRun) -> None:
     pairs = translator.task.pairs(200, torch.Generator().manual_seed(1))
     batch = translator.task.batch(pairs)
+    objective = Objective(translator.model, RecurrentTraining(), torch.Generator())
     with torch.inference_mode():
-        logits = translator.model(batch.source, batch.source_mask, batch.target_in)
-    right = exact(logits, batch.target, padding=PAD).tolist()
+        right = objective(batch, 0, batch.tokens)[1].tolist()
     found = greedy_search(translator.model, batch.source, batch.source_mask, max_len=20)
     texts = [translator.task.target_vocabulary.decode(each.tokens) for each in found]
     assert right == [text == pair.target for text, pair in zip(texts, pairs, strict=True)]

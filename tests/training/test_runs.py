@@ -35,12 +35,12 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json is not JSON"),
         ("config.json", b"\xff\xfe", "is damaged: config.json is not JSON"),
-        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/2'"),
-        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/2'"),
+        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/3'"),
+        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/3'"),
         (
             "config.json",
-            b'{"format": "regard-run/2"}',
-            "is damaged: config needs exactly task, kind, size, model",
+            b'{"format": "regard-run/3"}',
+            "is damaged: config needs exactly task, kind, tokenizer, size",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors cannot be read"),
@@ -78,7 +78,7 @@ def test_a_model_of_another_shape_is_refused(run: RunFolder) -> None:
 
 def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
     shutil.rmtree(run.path / "trainer")
-    with pytest.raises(InputError, match="is incomplete: step-12.safetensors is missing"):
+    with pytest.raises(InputError, match="is incomplete: the state of its training is missing"):
         regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
 
 
@@ -98,10 +98,10 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
         monkeypatch.setattr(runs, "write_atomically", write)
         model, _ = run.read_model()
         with pytest.raises(regard.MachineError):
-            run.write_checkpoint(13, model, {"generator": torch.zeros(1)})
-        _, step = run.read_model()
-        assert step == 12
-        run.read_trainer(step)
+            run.write_trainer(13, {"generator": torch.zeros(1)})
+            run.write_model(13, model)
+        assert run.read_model()[1] == 12
+        assert run.read_trainer()[1] == 12 + failing  # whole, of either step
 
 
 def test_a_run_is_only_replaced_when_asked_and_only_by_a_complete_one(run: RunFolder) -> None:

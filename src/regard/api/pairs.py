@@ -1,14 +1,11 @@
-"""A run from sequence to sequence: translate with it, test it, and see what it attends to."""
+"""A run on a task that draws its pairs: test it, and see how its attention agrees with the known alignment."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from regard.api.run import Run
-from regard.decoding import Search, Translation, translate
+from regard.api.sequences import SequenceRun
 from regard.errors import InputError, check_range
 from regard.evaluation import Alignment, alignment
-from regard.inspection import AttentionMap, attend_pair
-from regard.models import Seq2Seq
+from regard.inspection import AttentionMap
 from regard.tasks import PairTask
 from regard.training import generator_of
 
@@ -37,48 +34,10 @@ class PairReport:
 
 
 @dataclass(frozen=True)
-class PairRun(Run):
-    """A run on a task from sequence to sequence."""
+class PairRun(SequenceRun):
+    """A run on a task that draws its pairs."""
 
     task: PairTask
-    model: Seq2Seq
-
-    def translate(
-        self, texts: Iterable[str], *, beam: int = 1, length_penalty: float = 0.0, batchsize: int = 64
-    ) -> list[str]:
-        """Return the most likely answer to each text, in order; see `search`."""
-        found = self.search(texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
-        return [best.text for best, *_ in found]
-
-    def search(
-        self,
-        texts: Iterable[str],
-        *,
-        beam: int = 1,
-        length_penalty: float = 0.0,
-        n_best: int = 1,
-        batchsize: int = 64,
-    ) -> list[list[Translation]]:
-        """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
-
-        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none.
-        Characters that training never saw are read as one unknown symbol. Raises `InputError` where a text is
-        too long, or numbers do not fit.
-        """
-        check_range("beam", beam, 1, 1000)
-        check_range("n_best", n_best, 1, beam)
-        check_range("batchsize", batchsize, 1, 10**6)
-        texts = self._checked([texts] if isinstance(texts, str) else list(texts))
-        settings = Search(beam=beam, length_penalty=length_penalty, n_best=n_best)
-        return translate(
-            self.model,
-            self.task.source_vocabulary,
-            self.task.target_vocabulary,
-            texts,
-            settings,
-            max_len=self.task.longest_target,
-            batchsize=batchsize,
-        )
 
     def test(self, *, samples: int = 2000, sample_len: int | None = None, seed: int = 0) -> PairReport:
         """Test on unseen samples: exact match, and how the attention agrees with the known alignment.
@@ -117,14 +76,4 @@ class PairRun(Run):
             input = self.task.pairs(1, generator, sample_len=sample_len, unseen=True)[0].source
         elif sample_len is not None:
             raise InputError("input is given: leave out sample_len, which is for drawn samples")
-        [[best, *_]] = self.search([input], beam=beam, length_penalty=length_penalty)
-        return attend_pair(self.model, self.task, input, best.tokens)
-
-    def _checked(self, texts: Sequence[str]) -> Sequence[str]:
-        most = self.task.longest_source
-        for index, text in enumerate(texts):
-            if len(text) > most:
-                raise InputError(
-                    f"text {index} has {len(text)} characters: {self.task.name} takes at most {most}"
-                )
-        return texts
+        return self.attend_to(input, beam=beam, length_penalty=length_penalty)

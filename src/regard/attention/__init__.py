@@ -1,6 +1,7 @@
 """Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
 
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
+from regard.attention.dropout import Dropout
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask, masked_softmax
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
@@ -26,6 +27,7 @@ __all__ = [
     "Decoder",
     "DecoderLayer",
     "Dot",
+    "Dropout",
     "Encoder",
     "EncoderLayer",
     "FeedForward",

@@ -11,6 +11,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.dropout import Dropout
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
@@ -35,7 +36,7 @@ class Residual(nn.Module):
     def __init__(self, width: int, *, pre_norm: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
     def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:

@@ -16,6 +16,9 @@ from regard.attention.recording import Recordable
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
 
+SHORT = 64
+"""Keys up to which weights are computed explicitly on a CPU."""
+
 
 class Attention(Recordable):
     """Attention with one head and no projections but its score's.
@@ -90,7 +93,8 @@ def attend(
 
     `key` (B, G, Tk, any) is what `score.prepare` returned. G groups of heads share keys and values; G divides H.
     `mask` broadcasts to (B, H, Tq, Tk). The scaled dot product takes PyTorch's fused kernel, unless dropout is
-    active or `layer` is recorded as a whole: then the weights are computed explicitly.
+    active, `layer` is recorded as a whole, or sequences are short on a CPU: then the weights are computed
+    explicitly.
     """
     if mask is not None and mask.shape[1] not in (1, query.shape[1]):
         raise InputError(
@@ -98,7 +102,7 @@ def attend(
         )
     causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
     recorder, dropout = layer.recorder, dropout if layer.training else 0.0
-    fused = type(score) is ScaledDot and not dropout
+    fused = type(score) is ScaledDot and not dropout and not _short(key)
     if fused and recorder is not None and recorder.partial:
         with torch.no_grad():
             rows = range(query.shape[2]) if recorder.rows is None else recorder.rows
@@ -117,6 +121,12 @@ def attend(
         shown = mask if mask is None else recorder.select(mask.expand_as(weights))
         recorder.keep(layer.record_name, recorder.select(weights), shown)
     return weights @ value
+
+
+def _short(key: Tensor) -> bool:
+    """Whether keys (B, G, Tk, any) are so few that the kernel, made for long sequences, takes twice as long, and
+    in bfloat16 seven times (benchmarks/translation.py)."""
+    return key.device.type == "cpu" and key.shape[2] <= SHORT
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:

@@ -1,6 +1,7 @@
 """`regard train TASK`: train a model on a task."""
 
 import dataclasses
+import os
 import shlex
 import sys
 from dataclasses import dataclass, make_dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from regard.api import SAVEPATH, train
 from regard.cli.parsing import parse, subject, take_flag, wants_help
-from regard.tasks import TASKS
+from regard.tasks import TASKS, Translation, TranslationConfig
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, make_config
 
 PROG = "regard train"
@@ -23,6 +24,14 @@ class ModelChoice:
     """query (learned queries), pooling (a recurrent classifier): for tasks with a number for each output step.
     recurrent (encoder and decoder), transformer: for tasks from sequence to sequence. Name it to see its
     flags."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerChoice(ModelChoice):
+    """Which model, and how large."""
+
+    preset: str | None = None
+    """Defaults of the Transformer's size: tiny, small, base or big. Name one to see them. None: tiny."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +55,7 @@ def run(argv: list[str]) -> None:
     base = make_config(task, chosen)
     _, where = parse_config(base, argv, task=task)
     if where.resume:
-        base = RunFolder(where.savepath / base.build_task().name).read_config()
+        base = RunFolder(where.savepath / base.name).read_config()
     config, _ = parse_config(base, argv, task=task)
     given = {name: value for name, value in config.flags().items() if value != base.flags()[name]}
     try:
@@ -55,33 +64,40 @@ def run(argv: list[str]) -> None:
             savepath=where.savepath,
             resume=where.resume,
             overwrite=where.overwrite,
-            **chosen,
-            **given,
+            **{**chosen, **given},
         )
     except Interrupted:
         again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
         sys.stderr.write(f"regard: stopped and saved in {where.savepath}; continue with `{again}`\n")
         sys.exit(130)
+    if os.environ.get("RANK", "0") != "0":  # of several processes, one tells
+        return
     last = trained.metrics[-1]
+    found = f"loss {last['loss']:.4f}, exact match {last['exact_match']:.0%} of the last batch"
+    if "bleu" in last:
+        best = max(trained.metrics, key=lambda line: line.get("bleu", 0.0))
+        found = f"best validation BLEU {best['bleu']:.2f} after {best['step']} steps"
     sys.stdout.write(
-        f"Trained {trained.task.name} for {trained.step} steps: loss {last['loss']:.4f}, "
-        f"exact match {last['exact_match']:.0%} of the last batch. The run is in {trained.folder}\n"
+        f"Trained {trained.task.name} for {last['step']} steps: {found}. The run is in {trained.folder}\n"
     )
 
 
 def chosen_model(argv: list[str]) -> dict[str, Any]:
-    """Return the flag `model` where `argv` gives it: which flags there are depends on it."""
-    kinds, _ = take_flag(argv, "--model")
-    return {"model": kinds[-1]} if kinds else {}
+    """Return the flags `model` and `preset` where `argv` gives them: other flags and their defaults depend on
+    them."""
+    given = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset")}
+    return {name: values[-1] for name, values in given.items() if values}
 
 
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, WhereConfig]:
     """Read `argv` as flags over `config`, and where the run is kept."""
     parts = {part: getattr(config, part) for part in PARTS}
-    choice = ModelChoice(model=config.kind)
+    sized = config.kind == "transformer" and isinstance(config.size, TranslationConfig)
+    choice = TransformerChoice(model=config.kind) if sized else ModelChoice(model=config.kind)
     fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": WhereConfig()}.items()]
     flags = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
-    described = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
+    names = [*TASKS, Translation.name]
+    described = f"Train a model on a task. TASK: {', '.join(names)}, or a Python file that defines one. " + (
         "The defaults below are those of counting; name a task to see its own." if task == "TASK" else ""
     )
     found: Any = parse(

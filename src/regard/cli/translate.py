@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, PairRun, load
+from regard.api import SAVEPATH, SequenceRun, load
 from regard.cli.parsing import parse, subject, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.decoding import Translation
@@ -63,7 +63,7 @@ def run(argv: list[str]) -> None:
     argv = with_empty_value(argv, "--plot")
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
     run = load(name, savepath=flags.savepath)
-    if not isinstance(run, PairRun):
+    if not isinstance(run, SequenceRun):
         raise InputError(f"run {name!r} answers with numbers, not text: try `regard test {name} --input ...`")
     if text is not None:
         if flags.input is not None:
@@ -73,7 +73,7 @@ def run(argv: list[str]) -> None:
             check_ending(plot)
         _write(run.search([text], **_search(flags)), flags)
         if plot is not None:
-            _draw(run.attend(text, beam=flags.beam, length_penalty=flags.length_penalty), plot)
+            _draw(run.attend_to(text, beam=flags.beam, length_penalty=flags.length_penalty), plot)
         return
     if flags.plot is not None:
         raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")
@@ -98,7 +98,7 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
     }
 
 
-def _translate_lines(run: PairRun, file: BinaryIO, flags: TranslateFlags) -> None:
+def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer every line of `file` as it comes, in order."""
     number = 0
     for lines in _chunks(file, 1 if file.isatty() else LINES):
@@ -113,7 +113,7 @@ def _chunks(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
         yield lines
 
 
-def _read(run: PairRun, line: bytes, number: int) -> str | None:
+def _read(run: SequenceRun, line: bytes, number: int) -> str | None:
     """Return the text of a line, or None where it is empty or too long; tells what could not be read as it
     stands."""
     try:
@@ -125,13 +125,13 @@ def _read(run: PairRun, line: bytes, number: int) -> str | None:
     text = text.rstrip("\r\n")
     if not text:
         return None
-    most = run.task.longest_source
-    if len(text) > most:
-        _warn(f"line {number} has {len(text)} characters, at most {most} are taken: its answer is empty")
+    vocabulary = run.task.source_vocabulary
+    if (reason := run.too_long(text)) is not None:
+        _warn(f"line {number} {reason}: its answer is empty")
         return None
-    unknown = sorted({character for character in text if character not in run.task.source_vocabulary})
+    unknown = vocabulary.unknown(text)
     if unknown:
-        _warn(f"line {number} has characters that training never saw: {' '.join(map(repr, unknown))}")
+        _warn(f"line {number} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
     return text
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from regard.api import AnswerRun, load, train
+from regard.api import AnswerRun, TranslationRun, load, train
 from regard.errors import InputError, check_range
 from regard.files import write_atomically
 from regard.progress import counting_bar
@@ -60,6 +60,8 @@ class Measured:
     """The same of uniform attention."""
     alignment_error: float | None
     """Alignment error rate, where there is one."""
+    bleu: float | None = None
+    """BLEU of the run's test text, or else of its validation text; None for other tasks."""
 
 
 @dataclass(frozen=True)
@@ -189,13 +191,16 @@ def _measure(job: _Job) -> Measured:
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)
         for end in range(10, len(lines) + 1)
     ]
-    relevance = uniform = error = None
+    relevance = uniform = error = bleu = None
     if isinstance(run, AnswerRun):
         # Of full length, also where lengths varied in training: so exact match by length means what it says.
         report = run.test(seed=job.flags["seed"], sample_len=run.config.size.max_len)
         exact = report.exact_match
         if report.relevance is not None:
             relevance, uniform = max(report.relevance.heads), report.relevance.uniform
+    elif isinstance(run, TranslationRun):
+        translated = run.test(run.task.config.test or run.task.config.valid)
+        exact, bleu = translated.quality.exact_match, translated.quality.bleu
     else:
         tested = run.test(seed=job.flags["seed"])
         exact = tested.exact_match
@@ -209,6 +214,7 @@ def _measure(job: _Job) -> Measured:
         relevance=relevance,
         uniform=uniform,
         alignment_error=error,
+        bleu=bleu,
     )
     stored_now = {"config": dataclasses.asdict(run.config), "measured": dataclasses.asdict(measured)}
     write_atomically(job.file, (json.dumps(stored_now, indent=2) + "\n").encode())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search
 from regard.models import Seq2Seq
-from regard.text import PAD, Characters, read_source
+from regard.text import PAD, Vocabulary, read_source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class Search:
 
 def translate(
     model: Seq2Seq,
-    source_vocabulary: Characters,
-    target_vocabulary: Characters,
+    source_vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary,
     texts: Sequence[str],
     search: Search,
     *,

@@ -2,5 +2,6 @@
 
 from regard.evaluation.alignment import Alignment, alignment, error_rate
 from regard.evaluation.exact_match import exact_match, fresh_batches
+from regard.evaluation.translation import Quality, bleu, quality
 
-__all__ = ["Alignment", "alignment", "error_rate", "exact_match", "fresh_batches"]
+__all__ = ["Alignment", "Quality", "alignment", "bleu", "error_rate", "exact_match", "fresh_batches", "quality"]

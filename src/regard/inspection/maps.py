@@ -12,7 +12,7 @@ from regard.files import write_atomically
 from regard.inspection.endings import PAGE, check_ending
 from regard.inspection.relevance import CROSS, pad_keys
 from regard.models import PoolingModel, QueryModel, Seq2Seq
-from regard.tasks import PairTask, Task, links
+from regard.tasks import SequenceTask, Task, links
 from regard.text import EOS, Pairs, collate, read_source
 
 REST = "rest"
@@ -130,7 +130,7 @@ def attend(model: QueryModel | PoolingModel, task: Task, inputs: torch.Tensor) -
 
 
 @torch.inference_mode()
-def attend_pair(model: Seq2Seq, task: PairTask, source: str, tokens: list[int]) -> AttentionMap:
+def attend_pair(model: Seq2Seq, task: SequenceTask, source: str, tokens: list[int]) -> AttentionMap:
     """Keep what a model attends to while it answers `source` with `tokens`, the end of sequence not among them.
 
     The tokens are fed back to the decoder all at once, which attends as it did when it wrote them one by one.
@@ -139,8 +139,8 @@ def attend_pair(model: Seq2Seq, task: PairTask, source: str, tokens: list[int]) 
     batch = Pairs(read_source([source], task.source_vocabulary), collate([tokens]))
     with record(model) as records:
         model(batch.source, batch.source_mask, batch.target_in)
-    # A character that the model does not know is shown as what it is.
-    sources = [*source, *task.source_vocabulary.labels([EOS])]
+    # What the model does not know is shown as what it is.
+    sources = [*task.source_vocabulary.pieces(source), *task.source_vocabulary.labels([EOS])]
     targets = task.target_vocabulary.labels([*tokens, EOS])
     known = task.known(source)
     prediction = task.target_vocabulary.decode(tokens)

@@ -11,6 +11,7 @@ Letters: B batch, T time, D width of the states, both directions together.
 import torch
 from torch import Tensor, nn
 
+from regard.attention import Dropout
 from regard.errors import InputError, check_range
 from regard.models.cells import CELLS, Cell
 
@@ -23,15 +24,18 @@ def check_width(width: int) -> None:
 
 
 class RecurrentEncoder(nn.Module):
-    """`layers` layers of states of `width`, half of it for each direction.
+    """`layers` layers of states of `width`, half of it for each direction; `dropout` between them.
 
     Raises `InputError` for an odd `width`.
     """
 
-    def __init__(self, input_width: int, width: int, *, layers: int = 1, cell: Cell = "lstm") -> None:
+    def __init__(
+        self, input_width: int, width: int, *, layers: int = 1, cell: Cell = "lstm", dropout: float = 0.0
+    ) -> None:
         super().__init__()
         check_width(width)
         recurrent = CELLS[cell]
+        self.dropout = Dropout(dropout)
         widths = [input_width, *[width] * (layers - 1)]
         self.forwards = nn.ModuleList(recurrent(each, width // 2, batch_first=True) for each in widths)
         self.backwards = nn.ModuleList(recurrent(each, width // 2, batch_first=True) for each in widths)
@@ -45,7 +49,8 @@ class RecurrentEncoder(nn.Module):
         batch, time = states.shape[:2]
         length = torch.full((batch, 1), time, device=states.device) if mask is None else mask.sum(1, keepdim=True)
         turned = turned_round(length, time)
-        for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
+        for layer, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
+            states = self.dropout(states) if layer else states
             ahead, _ = forwards(states)
             back, _ = backwards(_pick(states, turned))
             states = torch.cat([ahead, _pick(back, turned)], dim=-1)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import find_score
-from regard.errors import check_range
+from regard.attention import Dropout, find_score
+from regard.errors import check_range, check_share
 from regard.models.cells import Cell
 from regard.models.decoder import Memory, Place, Query, RecurrentDecoder, RecurrentState
 from regard.models.encoder import RecurrentEncoder, check_width
@@ -42,12 +42,16 @@ class RecurrentConfig:
     where the context goes to the output layer alone, otherwise the previous one."""
     input_feeding: bool = False
     """Feed what the output layer read to the next step's cell (Luong; with context output)."""
+    dropout: float = 0.0
+    """Share of embeddings, of states between the encoder's layers, and of what the vocabulary layer reads that
+    is set to zero while training (0 to below 1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range or values exclude each other."""
         check_width(self.hidden)
         check_range("embedding", self.embedding, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 1, 100)
+        check_share("dropout", self.dropout, below=True)
         if self.score != NO_SCORE:
             find_score(self.score)
         self.decoder(1, "meta")
@@ -74,8 +78,9 @@ class RecurrentSeq2Seq(Seq2Seq):
         super().__init__()
         self.source_embedding = nn.Embedding(source_symbols, config.embedding)
         self.target_embedding = nn.Embedding(target_symbols, config.embedding)
+        self.dropout = Dropout(config.dropout)
         self.encoder = RecurrentEncoder(
-            config.embedding, config.hidden, layers=config.enc_layers, cell=config.cell
+            config.embedding, config.hidden, layers=config.enc_layers, cell=config.cell, dropout=config.dropout
         )
         self.decoder = config.decoder(config.embedding)
         self.output = nn.Linear(config.hidden, target_symbols)
@@ -83,26 +88,27 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        states, last = self.encoder(self.source_embedding(source), source_mask)
+        states, last = self.encoder(self.dropout(self.source_embedding(source)), source_mask)
         return self.decoder.remember(states, last, source_mask)
 
-    def decode(self, target_in: Tensor, memory: Memory, forced: Tensor | None = None) -> Tensor:
-        """Return logits (B, Tt, V), fed target_in (B, Tt).
-
-        `forced` (B, Tt) bool: where False, the step is fed the model's own last prediction instead (Bengio et
-        al. 2015, scheduled sampling; the most likely token). The first step is always fed target_in.
-        """
+    def read(self, target_in: Tensor, memory: Memory, forced: Tensor | None = None) -> Tensor:
+        """Return what the vocabulary layer reads (B, Tt, D), fed target_in (B, Tt); see `Seq2Seq.read`."""
         if forced is None or bool(forced[:, 1:].all()):
-            return self.output(self.decoder(self.target_embedding(target_in), memory))
+            return self.dropout(self.decoder(self._embed(target_in), memory))
         state, token = self.decoder.start(memory), target_in[:, :1]
-        logits: list[Tensor] = []
+        states: list[Tensor] = []
         for time in range(target_in.shape[1]):
             if time:
-                own = logits[-1].argmax(-1)
+                own = self.logits(states[-1]).argmax(-1)
                 token = torch.where(forced[:, time : time + 1], target_in[:, time : time + 1], own)
-            step, state = self.step(token, state)
-            logits.append(step)
-        return torch.cat(logits, dim=1)
+            output, state = self.decoder.step(self._embed(token), state)
+            states.append(self.dropout(output))
+        return torch.cat(states, dim=1)
+
+    @property
+    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (V, D) and bias (V,)."""
+        return self.output.weight, self.output.bias
 
     def start(self, memory: Memory) -> RecurrentState:
         """Return the state before the first step."""
@@ -110,5 +116,8 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Feed one token to each hypothesis, (B, K): returns logits (B, K, V) and the state after it."""
-        output, state = self.decoder.step(self.target_embedding(tokens), state)
-        return self.output(output), state
+        output, state = self.decoder.step(self._embed(tokens), state)
+        return self.logits(self.dropout(output)), state
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        return self.dropout(self.target_embedding(tokens))

@@ -1,9 +1,13 @@
 """What every sequence-to-sequence model can do: the contract that training and decoding talk to.
 
     memory = model.encode(source, mask)              what the decoder may look at, once for each source
-    logits = model.decode(target_in, memory)         all steps at once, fed the true target (teacher forcing)
+    states = model.read(target_in, memory)           all steps at once, fed the true target (teacher forcing)
+    logits = model.logits(states)                    what the vocabulary layer makes of them
     state  = model.start(memory)                     before the first step
     logits, state = model.step(tokens, state)        one step, given the last tokens, with all that is cached
+
+Training asks for states and vocabulary layer apart: logits of a whole batch over a large vocabulary are most of
+the memory and a good part of the time, and the loss can do without ever holding them all.
 
 Letters: B sources, K hypotheses for each source (1 for greedy search), T steps, V target vocabulary. The
 hypotheses of one source stand side by side and share its memory, so a beam costs no copies of it.
@@ -11,6 +15,7 @@ hypotheses of one source stand side by side and share its memory, so a beam cost
 
 from typing import Any, Protocol
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -40,6 +45,23 @@ class Seq2Seq(nn.Module):
 
     def decode(self, target_in: Tensor, memory: Any) -> Tensor:
         """Return logits (B, Tt, V): step t has been fed target_in (B, Tt) up to and with t."""
+        return self.logits(self.read(target_in, memory))
+
+    def read(self, target_in: Tensor, memory: Any, forced: Tensor | None = None) -> Tensor:
+        """Return the states (B, Tt, D) from which the vocabulary layer makes the logits of all steps.
+
+        `forced` (B, Tt) bool: where False, the step is fed the model's own last prediction instead of target_in
+        (Bengio et al. 2015, scheduled sampling; the most likely token). The first step is always fed target_in.
+        """
+        raise NotImplementedError
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return logits (..., V) of states (..., D)."""
+        return F.linear(states, *self.vocabulary_layer)
+
+    @property
+    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (V, D) and bias (V,) of the last layer."""
         raise NotImplementedError
 
     def start(self, memory: Any) -> State:

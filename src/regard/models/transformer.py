@@ -5,7 +5,8 @@
     logits = states Eᵀ                                                    B x Tt x vocabulary
 
 E is the target's embedding, which is the output layer too (section 3.4), unless positions stand beside the
-embeddings: then these are narrower than the states, and the output layer is one of its own.
+embeddings: then these are narrower than the states, and the output layer is one of its own. Where source and
+target share a vocabulary, E is the source's embedding as well.
 """
 
 import math
@@ -18,13 +19,14 @@ from torch import Tensor, nn
 from regard.attention import (
     Concatenated,
     Decoder,
+    Dropout,
     Encoder,
     KeyValues,
     LearnedPositions,
     Sinusoidal,
     find_score,
 )
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, check_share
 from regard.models.seq2seq import Seq2Seq
 
 Positions = Literal["sinusoidal", "learned", "concatenated", "rotary"]
@@ -73,8 +75,7 @@ class TransformerConfig:
             )
         if self.positions == "concatenated" and self.hidden % 2:
             raise InputError(f"hidden {self.hidden} is odd: embeddings and positions need half of it each")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout {self.dropout} is out of range: choose from 0 to below 1")
+        check_share("dropout", self.dropout, below=True)
 
 
 class TransformerMemory(NamedTuple):
@@ -119,21 +120,28 @@ def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
 class Transformer(Seq2Seq):
     """See the module's docstring; attention layers are called `decoder.layers.N.cross` and so on.
 
-    `longest`: steps for which positions are learned, where they are.
+    `longest`: steps for which positions are learned, where they are. `shared`: source and target have one
+    vocabulary, and so one embedding.
     """
 
     def __init__(
-        self, config: TransformerConfig, *, source_symbols: int, target_symbols: int, longest: int
+        self,
+        config: TransformerConfig,
+        *,
+        source_symbols: int,
+        target_symbols: int,
+        longest: int,
+        shared: bool = False,
     ) -> None:
         super().__init__()
         width, beside = config.hidden, config.positions == "concatenated"
         embedded = width // 2 if beside else width
-        self.source_embedding = nn.Embedding(source_symbols, embedded)
+        self.source_embedding = None if shared else nn.Embedding(source_symbols, embedded)
         self.target_embedding = nn.Embedding(target_symbols, embedded)
         self.scale = math.sqrt(embedded)
         self.source_positions = _positions(config, longest)
         self.target_positions = _positions(config, longest)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         options: dict[str, Any] = {
             "pre_norm": config.pre_norm,
             "dropout": config.dropout,
@@ -160,15 +168,22 @@ class Transformer(Seq2Seq):
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        states = self.dropout(self._at(self.source_positions, self.source_embedding(source) * self.scale))
+        embedding = self.source_embedding or self.target_embedding
+        states = self.dropout(self._at(self.source_positions, embedding(source) * self.scale))
         # Three dimensions, for two could as well be (Tq, Tk).
         mask = source_mask.unsqueeze(1)
         return TransformerMemory(tuple(self.decoder.project(self.encoder(states, mask))), mask)
 
-    def decode(self, target_in: Tensor, memory: TransformerMemory) -> Tensor:
-        """Return logits (B, Tt, V), fed target_in (B, Tt)."""
+    def read(self, target_in: Tensor, memory: TransformerMemory, forced: Tensor | None = None) -> Tensor:
+        """Return the decoder's states (B, Tt, D), fed target_in (B, Tt), always: `forced` is to be None."""
+        assert forced is None, "a Transformer reads all steps at once"
         states, _ = self.decoder(self._embed(target_in, 0), memory.layers, memory.mask)
-        return self._logits(states)
+        return states
+
+    @property
+    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (V, D), the embedding's own unless positions stand beside it; no bias."""
+        return (self.target_embedding if self.output is None else self.output).weight, None
 
     def start(self, memory: TransformerMemory) -> TransformerState:
         """Return the state before the first step, with one hypothesis for each source."""
@@ -179,12 +194,7 @@ class Transformer(Seq2Seq):
         time = 0 if state.past is None else state.past[0].keys.shape[2]
         states = self._embed(tokens.reshape(-1, 1), time)
         states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
-        return self._logits(states).view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
-
-    def _logits(self, states: Tensor) -> Tensor:
-        if self.output is None:
-            return nn.functional.linear(states, self.target_embedding.weight)
-        return self.output(states)
+        return self.logits(states).view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
 
     def _embed(self, tokens: Tensor, offset: int) -> Tensor:
         embedded = self.target_embedding(tokens) * self.scale

@@ -13,34 +13,39 @@ from regard.tasks.base import NULL, PAD, Batch, Task, TaskConfig
 from regard.tasks.counting import Counting
 from regard.tasks.dates import Dates, DatesConfig
 from regard.tasks.difference import Difference
-from regard.tasks.pairs import Pair, PairTask, links
+from regard.tasks.pairs import Pair, PairTask, SequenceTask, links
 from regard.tasks.recall import Recall, RecallConfig
 from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
 from regard.tasks.signal import Signal, Signal2
+from regard.tasks.translation import Translation, TranslationConfig
 
-AnyTask = Task | PairTask
+AnyTask = Task | SequenceTask
 """A task with a number for each output step, or one from sequence to sequence."""
-TASKS: dict[str, type[AnyTask]] = {
+TASKS: dict[str, type[Task | PairTask]] = {
     task.name: task for task in (Counting, Difference, Signal, Signal2, Recall, Copy, Reverse, Sort, Dates)
 }
+"""Those that draw their own samples."""
 
 
 def find_task(name: str) -> type[AnyTask]:
-    """Return the task called `name`, or the one subclass of `Task` or `PairTask` that the Python file
-    `name` defines.
+    """Return the task called `name`, translation among them, or the one subclass of `Task` or `PairTask` that
+    the Python file `name` defines.
 
     Raises `InputError` for an unknown name, or a file that is missing, fails, or has not exactly one task.
     """
     if name in TASKS:
         return TASKS[name]
+    if name == Translation.name:
+        return Translation
     if name.endswith(".py"):
         return _task_of_file(Path(name))
-    near = get_close_matches(name, TASKS, n=1)
+    names = [*TASKS, Translation.name]
+    near = get_close_matches(name, names, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
-    raise InputError(f"task {name!r} is unknown: choose {', '.join(TASKS)} or a Python file{meant}")
+    raise InputError(f"task {name!r} is unknown: choose {', '.join(names)} or a Python file{meant}")
 
 
-def _task_of_file(path: Path) -> type[AnyTask]:
+def _task_of_file(path: Path) -> type[Task | PairTask]:
     if not path.is_file():
         raise InputError(f"task file {str(path)!r} does not exist: give the path of a Python file")
     spec = importlib.util.spec_from_file_location(f"regard_task_{path.stem}", path)
@@ -77,7 +82,7 @@ def examples() -> list[Example]:
     return [_example(task_class(), seed) for seed, task_class in enumerate(TASKS.values())]
 
 
-def _example(task: AnyTask, seed: int) -> Example:
+def _example(task: Task | PairTask, seed: int) -> Example:
     generator = torch.Generator().manual_seed(seed)
     if isinstance(task, PairTask):
         pair = task.pair(generator)
@@ -105,11 +110,14 @@ __all__ = [
     "RecallConfig",
     "Reverse",
     "SequenceConfig",
+    "SequenceTask",
     "Signal",
     "Signal2",
     "Sort",
     "Task",
     "TaskConfig",
+    "Translation",
+    "TranslationConfig",
     "examples",
     "find_task",
     "links",

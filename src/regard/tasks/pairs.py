@@ -1,4 +1,4 @@
-"""Tasks from one sequence of characters to another, whose alignment is known.
+"""Tasks from one sequence to another; most of them of characters, with a known alignment.
 
 Letters: B batch, Ts source steps, Tt target steps. A sample is a `Pair`: the source, the target, and for each
 character of the target the characters of the source that it was made from.
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import check_range
-from regard.text import Characters, Pairs, collate
+from regard.text import Pairs, Vocabulary, collate
 
 
 class Pair(NamedTuple):
@@ -24,11 +24,11 @@ class Pair(NamedTuple):
     """For each character of the target, the positions of its characters in the source; empty for none."""
 
 
-class PairTask(ABC):
+class SequenceTask(ABC):
     """A task whose answer is a sequence.
 
     Subclasses set `name`, `summary`, `defaults` and `size_class`, and define `source_vocabulary`,
-    `target_vocabulary`, `max_source`, `max_target`, `pair` and `known`.
+    `target_vocabulary`, `longest_source` and `longest_target`.
     """
 
     name: ClassVar[str]
@@ -39,8 +39,33 @@ class PairTask(ABC):
     size_class: ClassVar[type]
     """The dataclass of the task's size."""
 
-    source_vocabulary: Characters
-    target_vocabulary: Characters
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    shared = False
+    """Whether both are one, for a model that has one embedding then."""
+
+    @property
+    @abstractmethod
+    def longest_source(self) -> int:
+        """The most symbols of a text that a model is asked to answer."""
+
+    @property
+    @abstractmethod
+    def longest_target(self) -> int:
+        """The most symbols of an answer that is looked for."""
+
+    def known(self, source: str) -> Pair | None:
+        """Return the pair of a source with the oracle's answer, or None where the task does not know it."""
+        del source
+        return None
+
+
+class PairTask(SequenceTask):
+    """A task from sequence to sequence that draws its samples.
+
+    Subclasses also define `max_source`, `max_target`, `pair` and `known`.
+    """
+
     max_source: int
     """Characters of the longest source."""
     max_target: int

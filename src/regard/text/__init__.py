@@ -1,6 +1,21 @@
-"""Text as indices: vocabularies, and batches of pairs."""
+"""Text as indices: vocabularies, batches of pairs, and corpora on disk.
+
+What reads corpora and learns vocabularies brings libraries along, and is imported where it is used: `parallel`,
+`subwords`, `corpus`, `buckets`.
+"""
 
 from regard.text.pairs import Pairs, collate, read_source
-from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters
+from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, Kind, Vocabulary
 
-__all__ = ["BOS", "EOS", "PAD", "UNKNOWN", "Characters", "Pairs", "collate", "read_source"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "UNKNOWN",
+    "Characters",
+    "Kind",
+    "Pairs",
+    "Vocabulary",
+    "collate",
+    "read_source",
+]

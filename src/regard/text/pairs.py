@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.text.vocabulary import BOS, EOS, PAD, Characters
+from regard.text.vocabulary import BOS, EOS, PAD, Vocabulary
 
 
 class Pairs(NamedTuple):
@@ -27,6 +27,11 @@ class Pairs(NamedTuple):
         return self.source != PAD
 
     @property
+    def tokens(self) -> int:
+        """Tokens of all targets, their ends of sequence counted."""
+        return int((self.target != PAD).sum())
+
+    @property
     def target_in(self) -> Tensor:
         """(B, Tt) what the decoder is fed under teacher forcing: `BOS`, then the target one step late."""
         begin = torch.full_like(self.target[:, :1], BOS)
@@ -40,6 +45,6 @@ def collate(sequences: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor(rows)
 
 
-def read_source(texts: Sequence[str], vocabulary: Characters) -> Tensor:
+def read_source(texts: Sequence[str], vocabulary: Vocabulary) -> Tensor:
     """Return texts as sources (B, Ts)."""
     return collate([vocabulary.encode(text) for text in texts])

@@ -1,6 +1,7 @@
 """Vocabularies: from text to indices and back. The first four indices have a meaning of their own."""
 
 from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
 
 PAD, BOS, EOS, UNKNOWN = range(4)
 """Past the end; begin of sequence; end of sequence; a symbol that is not in the vocabulary."""
@@ -8,8 +9,41 @@ SPECIAL = ("", "<s>", "</s>", "�")
 """How these four are shown as labels."""
 
 
+Kind = Literal["bpe", "unigram", "words", "characters"]
+"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`)."""
+
+
+class Vocabulary(Protocol):
+    """What reads and writes text as indices."""
+
+    unit: str
+    """What an index stands for, in the plural: characters, tokens."""
+    symbols: list[str]
+    """How each index is shown."""
+
+    def __len__(self) -> int: ...
+
+    def encode(self, text: str) -> list[int]:
+        """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
+
+    def pieces(self, text: str) -> list[str]:
+        """Return what each index of `encode(text)` stands for, unknown ones too."""
+
+    def unknown(self, text: str) -> list[str]:
+        """Return what the vocabulary does not know of a text: each piece once, sorted."""
+
+    def decode(self, indices: Sequence[int]) -> str:
+        """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
+        out."""
+
+    def labels(self, indices: Sequence[int]) -> list[str]:
+        """Name every index, special ones included, for plots."""
+
+
 class Characters:
-    """A vocabulary of single characters."""
+    """A vocabulary of single characters, known from the start."""
+
+    unit = "characters"
 
     def __init__(self, characters: Iterable[str]) -> None:
         self.symbols = [*SPECIAL, *sorted(set(characters))]
@@ -18,15 +52,21 @@ class Characters:
     def __len__(self) -> int:
         return len(self.symbols)
 
-    def __contains__(self, character: str) -> bool:
-        return character in self._indices
-
     def encode(self, text: str) -> list[int]:
         """Return the index of every character, `UNKNOWN` for one never seen; no end of sequence."""
         return [self._indices.get(character, UNKNOWN) for character in text]
 
+    def pieces(self, text: str) -> list[str]:
+        """Return the characters of a text."""
+        return list(text)
+
+    def unknown(self, text: str) -> list[str]:
+        """Return the characters of a text that the vocabulary does not know: each once, sorted."""
+        return sorted(set(text) - self._indices.keys())
+
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left out."""
+        """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
+        out."""
         indices = indices[: indices.index(EOS)] if EOS in indices else indices
         return "".join(self.symbols[index] for index in indices if index >= UNKNOWN)
 

@@ -4,28 +4,34 @@ from regard.training.batches import Batches
 from regard.training.config import (
     MODELS,
     PARTS,
+    PRESETS,
     PoolingTraining,
     QueryTraining,
     RecurrentTraining,
     RunConfig,
     TrainingConfig,
+    TranslationTraining,
     make_config,
     models_for,
 )
 from regard.training.loop import train_steps
-from regard.training.objective import exact, objective
+from regard.training.objective import Objective, exact
 from regard.training.recipes import RECIPES, Recipe
-from regard.training.runs import RunFolder, find_run, new_run
+from regard.training.runs import RunFolder, digest, find_run, new_run
 from regard.training.state import TrainingState, build_model, load_parameters, restore, start
 from regard.training.stopping import Interrupted
 from regard.training.streams import generator_of
+from regard.training.world import ALONE, World, join_world
 
 __all__ = [
+    "ALONE",
     "MODELS",
     "PARTS",
+    "PRESETS",
     "RECIPES",
     "Batches",
     "Interrupted",
+    "Objective",
     "PoolingTraining",
     "QueryTraining",
     "Recipe",
@@ -34,15 +40,18 @@ __all__ = [
     "RunFolder",
     "TrainingConfig",
     "TrainingState",
+    "TranslationTraining",
+    "World",
     "build_model",
+    "digest",
     "exact",
     "find_run",
     "generator_of",
+    "join_world",
     "load_parameters",
     "make_config",
     "models_for",
     "new_run",
-    "objective",
     "restore",
     "start",
     "train_steps",

@@ -1,4 +1,4 @@
-"""Which samples a training step learns from.
+"""Which samples a training step learns from, on tasks that draw their own; a corpus has `regard.text.buckets`.
 
 Batches of pairs hold sources of like length: `RESERVE` batches are drawn at once, sorted by length and cut, and
 then served in random order, so that little of the arithmetic goes into padding. Each reserve has a random
@@ -7,9 +7,9 @@ stream of its own, by its number, so a resumed training draws the same ones wher
 
 import torch
 
-from regard.tasks import AnyTask, Batch, Pair, PairTask
+from regard.tasks import Batch, Pair, PairTask, Task
 from regard.text import Pairs
-from regard.training.config import TrainingConfig
+from regard.training.config import SampledTraining
 from regard.training.streams import generator_of
 
 RESERVE = 16
@@ -19,7 +19,10 @@ RESERVE = 16
 class Batches:
     """The batches of one training; `generator` draws those of tasks that are not of pairs."""
 
-    def __init__(self, task: AnyTask, settings: TrainingConfig, generator: torch.Generator) -> None:
+    place = (0, 0, 0)
+    """There is no corpus to have a place in."""
+
+    def __init__(self, task: Task | PairTask, settings: SampledTraining, generator: torch.Generator) -> None:
         self.task, self.settings, self.generator = task, settings, generator
         self._number, self._reserve = -1, list[list[Pair]]()
 

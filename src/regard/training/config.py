@@ -7,12 +7,14 @@ import dataclasses
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, check_share
 from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
-from regard.tasks import AnyTask, PairTask, find_task
-from regard.training.recipes import RECIPES, RECURRENT, TRANSFORMER, Recipe
+from regard.tasks import AnyTask, SequenceTask, Translation, TranslationConfig, find_task
+from regard.training.recipes import RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
+
+Precision = Literal["auto", "bfloat16", "float32"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +23,6 @@ class TrainingConfig:
 
     steps: int = 2000
     """Training steps, one batch each."""
-    batchsize: int = 100
-    """Samples in a batch."""
     lr: float | None = None
     """Learning rate: the peak of the schedule, or its constant. None: the recipe's own, for recipe regard 0.05,
     with encoder layers 0.005; for recipe seed 0.01, with encoder layers 0.001; for recurrent models 0.005, for
@@ -33,7 +33,6 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""
         check_range("steps", self.steps, 1, 10**9)
-        check_range("batchsize", self.batchsize, 1, 10**6)
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise InputError(f"lr {self.lr} is out of range: a finite number above 0")
@@ -45,7 +44,20 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolingTraining(TrainingConfig):
+class SampledTraining(TrainingConfig):
+    """How to train on a task that draws its samples."""
+
+    batchsize: int = 100
+    """Samples in a batch."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where a value is out of range."""
+        super().__post_init__()
+        check_range("batchsize", self.batchsize, 1, 10**6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolingTraining(SampledTraining):
     """How to train a pooling classifier."""
 
     vary_len: bool = False
@@ -53,7 +65,7 @@ class PoolingTraining(TrainingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryTraining(TrainingConfig):
+class QueryTraining(SampledTraining):
     """How to train a query model."""
 
     recipe: Literal["regard", "seed"] = "regard"
@@ -75,7 +87,7 @@ class QueryTraining(TrainingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentTraining(TrainingConfig):
+class RecurrentTraining(SampledTraining):
     """How to train a recurrent encoder-decoder."""
 
     batchsize: int = 64
@@ -87,12 +99,11 @@ class RecurrentTraining(TrainingConfig):
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""
         super().__post_init__()
-        if not 0 <= self.teacher_forcing <= 1:
-            raise InputError(f"teacher_forcing {self.teacher_forcing} is out of range: choose from 0 to 1")
+        check_share("teacher_forcing", self.teacher_forcing)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerTraining(TrainingConfig):
+class TransformerTraining(SampledTraining):
     """How to train a Transformer."""
 
     batchsize: int = 64
@@ -104,6 +115,57 @@ class TransformerTraining(TrainingConfig):
         return TRANSFORMER
 
 
+@dataclass(frozen=True, kw_only=True)
+class TranslationTraining(TrainingConfig):
+    """How to train on parallel text."""
+
+    tokens: int = 4096
+    """Tokens in a batch, padding included, of source or target, whichever has more."""
+    accumulate: int = 1
+    """Batches whose gradients are summed for one step."""
+    schedule: Decay = "one_cycle"
+    """How the learning rate falls after its rise: to zero at the last step, as a cosine, or as the inverse
+    square root of the step (inverse_sqrt)."""
+    warmup: float = 0.1
+    """Share of the steps over which the learning rate rises (0 to below 1)."""
+    label_smoothing: float = 0.1
+    """Share of the target distribution that is spread over the whole vocabulary (0 to below 1)."""
+    average: float = 0.999
+    """Decay of the moving average of the parameters, which is what is validated and kept; 0: the parameters as
+    they are."""
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    precision: Precision = "auto"
+    """Matrix products in bfloat16 or float32. auto: bfloat16 where the processor multiplies it natively."""
+    validate_every: int = 500
+    """Steps between two validations, each of which translates the validation text."""
+    patience: int = 0
+    """Stop when this many validations have not found a better BLEU; 0: never."""
+    compile: bool = False
+    """Compile the model first (torch.compile): slow to start."""
+    sharded: bool = False
+    """Under torchrun: split parameters, gradients and moments between the processes (FSDP)."""
+    tensorboard: bool = False
+    """Write metrics for TensorBoard too, into the run's folder (needs the extra track)."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where a value is out of range."""
+        super().__post_init__()
+        check_range("tokens", self.tokens, 1, 10**8)
+        check_range("accumulate", self.accumulate, 1, 10**4)
+        check_range("validate_every", self.validate_every, 1, 10**9)
+        check_range("patience", self.patience, 0, 10**6)
+        for name in ("warmup", "label_smoothing", "average"):
+            check_share(name, getattr(self, name), below=True)
+        if not self.clip > 0:
+            raise InputError(f"clip {self.clip} is out of range: a number above 0")
+
+    @property
+    def how(self) -> Recipe:
+        """The recipe: how parameters start, and how the optimizer moves them."""
+        return dataclasses.replace(TRANSFORMER, warmup=self.warmup, clip=self.clip, decay=self.schedule)
+
+
 MODELS: dict[str, tuple[type, type[TrainingConfig]]] = {
     "query": (QueryModelConfig, QueryTraining),
     "pooling": (PoolingConfig, PoolingTraining),
@@ -111,13 +173,13 @@ MODELS: dict[str, tuple[type, type[TrainingConfig]]] = {
     "transformer": (TransformerConfig, TransformerTraining),
 }
 """Each model by name, with the dataclasses of its parts and of its training."""
-FOR_PAIRS = ("recurrent", "transformer")
+FOR_SEQUENCES = ("recurrent", "transformer")
 """Models from sequence to sequence; the others answer with a number for each output step."""
 
 
 def models_for(task: type[AnyTask]) -> list[str]:
     """Return the names of the models that can be trained on a task."""
-    return [name for name in MODELS if (name in FOR_PAIRS) == issubclass(task, PairTask)]
+    return [name for name in MODELS if (name in FOR_SEQUENCES) == issubclass(task, SequenceTask)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,10 +196,13 @@ class RunConfig:
     """The parts of the model: the first dataclass of its name in `MODELS`."""
     training: Any
     """The training: the second one."""
+    tokenizer: str | None = None
+    """Digest of the vocabularies that were learned from text; None where there are none."""
 
-    def build_task(self) -> AnyTask:
-        """Return the task at its size."""
-        return find_task(self.task)(self.size)
+    @property
+    def name(self) -> str:
+        """The task's name, and that of the run's folder."""
+        return find_task(self.task).name
 
     def flags(self) -> dict[str, Any]:
         """Return all flags, by name."""
@@ -146,13 +211,42 @@ class RunConfig:
         return {"model": self.kind, **named}
 
     def resolved(self) -> "RunConfig":
-        """Return the config with the recipe's own learning rate where none was given."""
-        if self.training.lr is not None:
-            return self
-        lr = self.training.how.default_lr(self.model)
-        return dataclasses.replace(self, training=dataclasses.replace(self.training, lr=lr))
+        """Return the config with the recipe's own learning rate where none was given, and absolute paths."""
+        training, size = self.training, self.size
+        if training.lr is None:
+            training = dataclasses.replace(training, lr=training.how.default_lr(self.model))
+        if isinstance(size, TranslationConfig):
+            texts: dict[str, Any] = {name: getattr(size, name) for name in ("train", "valid", "test")}
+            absolute: dict[str, Any] = {
+                name: tuple(str(Path(path).absolute()) for path in paths) for name, paths in texts.items()
+            }
+            size = dataclasses.replace(size, **absolute)
+        return dataclasses.replace(self, training=training, size=size)
 
 
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4, "lr": 0.004},
+    "small": {"hidden": 256, "heads": 4, "inner": 1024, "enc_layers": 4, "dec_layers": 4, "lr": 0.002},
+    "base": {
+        "hidden": 512,
+        "heads": 8,
+        "inner": 2048,
+        "enc_layers": 6,
+        "dec_layers": 6,
+        "lr": 0.001,
+        "dropout": 0.1,
+    },
+    "big": {
+        "hidden": 1024,
+        "heads": 16,
+        "inner": 4096,
+        "enc_layers": 6,
+        "dec_layers": 6,
+        "lr": 0.0005,
+        "dropout": 0.3,
+    },
+}
+"""Sizes of a Transformer for translation; base and big are the paper's (Vaswani et al. 2017, table 3)."""
 PARTS = ("size", "model", "training")
 """The dataclasses of a `RunConfig`; the names of their fields, which are the flags, are distinct."""
 
@@ -160,16 +254,18 @@ PARTS = ("size", "model", "training")
 def make_config(task: str, flags: dict[str, Any] | None = None) -> RunConfig:
     """Return the config of `task` with its own defaults, changed by `flags` (field name to value).
 
-    The flag `model` names the model. Raises `InputError` for a flag that does not exist, a value of the wrong
-    type or out of range, or a model that does not fit the task.
+    The flag `model` names the model, and `preset` the size of a Transformer for translation. Raises `InputError`
+    for a flag that does not exist, a value of the wrong type or out of range, or a model that does not fit the
+    task.
     """
     found = find_task(task)
     given = dict(flags or {})
-    values = dict(found.defaults) | given
     choices = models_for(found)
-    kind = values.pop("model", choices[0])
+    kind = given.pop("model", found.defaults.get("model", choices[0]))
     if kind not in choices:
         raise InputError(f"model {kind!r} does not fit task {found.name}: choose {' or '.join(choices)}")
+    values = {name: value for name, value in found.defaults.items() if name != "model"}
+    values |= _preset(found, kind, given.pop("preset", None)) | given
     parts, known = {}, ["model"]
     for part, concept in concepts(found, kind).items():
         names = [each.name for each in dataclasses.fields(concept)]
@@ -182,33 +278,49 @@ def make_config(task: str, flags: dict[str, Any] | None = None) -> RunConfig:
     return RunConfig(task=str(Path(task).resolve()) if task.endswith(".py") else task, kind=kind, **parts)
 
 
+def _preset(task: type[AnyTask], kind: str, name: str | None) -> dict[str, Any]:
+    if name is None:
+        return PRESETS["tiny"] if kind == "transformer" and issubclass(task, Translation) else {}
+    if name not in PRESETS or kind != "transformer" or not issubclass(task, Translation):
+        raise InputError(
+            f"preset {name!r} does not fit model {kind} on task {task.name}: choose {', '.join(PRESETS)} for a "
+            f"transformer on translation"
+        )
+    return PRESETS[name]
+
+
 def concepts(task: type[AnyTask], kind: str) -> dict[str, type]:
     """Return the dataclass of each part of a config."""
-    return dict(zip(PARTS, (task.size_class, *MODELS[kind]), strict=True))
+    model, training = MODELS[kind]
+    training = TranslationTraining if issubclass(task, Translation) else training
+    return dict(zip(PARTS, (task.size_class, model, training), strict=True))
 
 
 def config_from_json(stored: Any) -> RunConfig:
     """Rebuild a config from what `dataclasses.asdict` made of it; raises `InputError` where it is off."""
     if (
         not isinstance(stored, dict)
-        or set(stored) != {"task", "kind", *PARTS}
+        or set(stored) != {"task", "kind", "tokenizer", *PARTS}
         or not isinstance(stored["task"], str)
         or stored["kind"] not in MODELS
     ):
-        raise InputError(f"config needs exactly task, kind, {', '.join(PARTS)}")
+        raise InputError(f"config needs exactly task, kind, tokenizer, {', '.join(PARTS)}")
     parts = {}
     for part, concept in concepts(find_task(stored["task"]), stored["kind"]).items():
         names = {each.name for each in dataclasses.fields(concept)}
         if not isinstance(stored[part], dict) or set(stored[part]) != names:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(names))}")
         parts[part] = _structure(concept, stored[part])
-    return RunConfig(task=stored["task"], kind=stored["kind"], **parts)
+    return RunConfig(task=stored["task"], kind=stored["kind"], tokenizer=stored["tokenizer"], **parts)
 
 
 def _structure(concept: type, values: dict[str, Any]) -> Any:
     """Make a dataclass from values whose types are checked; an int is accepted for a float."""
     hints = get_type_hints(concept)
     for name, value in values.items():
+        if get_origin(hints[name]) is tuple:
+            values = {**values, name: _texts(name, value)}
+            continue
         allowed = _types(hints[name])
         if float in allowed:
             allowed.add(int)
@@ -216,6 +328,14 @@ def _structure(concept: type, values: dict[str, Any]) -> Any:
             wanted = " or ".join(sorted("None" if each is type(None) else each.__name__ for each in allowed))
             raise InputError(f"{name} {value!r} is of type {type(value).__name__}: give {wanted}")
     return concept(**values)
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    """Return one or several texts or paths, which JSON knows as a list, as a tuple."""
+    found = [value] if isinstance(value, str | Path) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str | Path) for each in found):
+        raise InputError(f"{name} {value!r} is of type {type(value).__name__}: give one or several texts")
+    return tuple(map(str, found))
 
 
 def _types(hint: Any) -> set[type]:

@@ -4,31 +4,45 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models import RecurrentSeq2Seq, Seq2Seq
+from regard.models import Seq2Seq
 from regard.tasks import Batch
 from regard.text import PAD, Pairs
-from regard.training.config import RecurrentTraining, TrainingConfig
+from regard.training.config import RecurrentTraining, TrainingConfig, TranslationTraining
+from regard.training.loss import cross_entropy
 
 
-def objective(
-    model: nn.Module, batch: Batch | Pairs, settings: TrainingConfig, generator: torch.Generator, step: int
-) -> tuple[Tensor, Tensor]:
-    """Return the mean loss of a batch at training step `step`, and whether each sample is right: (B,) bool.
+class Objective(nn.Module):
+    """A model with the loss it is trained on.
 
     `generator` draws which target steps are forced, where not all are.
     """
-    if isinstance(batch, Pairs):
+
+    def __init__(self, model: nn.Module, settings: TrainingConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.model, self.settings, self.generator = model, settings, generator
+
+    def forward(self, batch: Batch | Pairs, step: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Return the loss of a batch at training step `step`, and whether each sample is right: (B,) bool.
+
+        The loss is the mean over the outputs; of pairs, over `tokens` target tokens, which are those of a larger
+        batch where this one is part of it.
+        """
+        if isinstance(batch, Pairs):
+            return self._of_pairs(batch, step, tokens)
+        logits = self.model(batch.inputs, batch.mask)
+        return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
+
+    def _of_pairs(self, batch: Pairs, step: int, tokens: int) -> tuple[Tensor, Tensor]:
+        model, settings = self.model, self.settings
         assert isinstance(model, Seq2Seq)
-        memory = model.encode(batch.source, batch.source_mask)
-        if isinstance(model, RecurrentSeq2Seq) and isinstance(settings, RecurrentTraining):
-            forced = teacher_forcing(settings, batch.target, generator, step)
-            logits = model.decode(batch.target_in, memory, forced)
-        else:
-            logits = model.decode(batch.target_in, memory)
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.target.flatten(), ignore_index=PAD)
-        return loss, exact(logits, batch.target, padding=PAD)
-    logits = model(batch.inputs, batch.mask)
-    return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
+        forced = None
+        if isinstance(settings, RecurrentTraining):
+            forced = teacher_forcing(settings, batch.target, self.generator, step)
+        smoothing = settings.label_smoothing if isinstance(settings, TranslationTraining) else 0.0
+        states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask), forced)
+        there = batch.target != PAD
+        loss, right = cross_entropy(states[there], model.vocabulary_layer, batch.target[there], smoothing)
+        return loss / tokens, torch.ones_like(there).masked_scatter(there, right).all(-1)
 
 
 def teacher_forcing(
@@ -41,11 +55,6 @@ def teacher_forcing(
     return torch.rand(target.shape, generator=generator) < share
 
 
-def exact(logits: Tensor, targets: Tensor, padding: int | None = None) -> Tensor:
-    """Say for each sample whether all its outputs are right: (B,) bool, of logits (B, To, classes).
-
-    Steps whose target is `padding` do not count. Under teacher forcing this is also whether greedy search finds
-    the target: up to the first wrong token, it is fed what teacher forcing feeds.
-    """
-    right = logits.argmax(-1) == targets
-    return (right if padding is None else right | (targets == padding)).all(-1)
+def exact(logits: Tensor, targets: Tensor) -> Tensor:
+    """Say for each sample whether all its outputs are right: (B,) bool, of logits (B, To, classes)."""
+    return (logits.argmax(-1) == targets).all(-1)

@@ -6,12 +6,14 @@ primer's own recipe. docs/results.md has both over 10 seeds, and says what each 
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
 from regard.models import Initialisation
 from regard.training.adam import Adam
+
+Decay = Literal["one_cycle", "inverse_sqrt"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +31,12 @@ class Recipe:
     betas: tuple[float, float]
     """Adam's decay rates of the gradient's mean and of its square."""
     warmup: float | None
-    """Share of the steps over which the rate rises, before it falls as a cosine; None: a constant rate."""
+    """Share of the steps over which the rate rises, before it falls; None: a constant rate."""
     clip: float | None
     """Largest norm of the gradient over all parameters; None: as it comes."""
+    decay: Decay = "one_cycle"
+    """How the rate falls: as a cosine to zero at the last step (one_cycle), or as the inverse square root of the
+    step (Vaswani et al. 2017, section 5.3)."""
 
     def default_lr(self, model: Any) -> float:
         """Return the peak learning rate for a model of this shape."""
@@ -44,6 +49,8 @@ class Recipe:
         rise = self.warmup * steps
         if step + 1 < rise:
             return (step + 1) / rise
+        if self.decay == "inverse_sqrt":
+            return math.sqrt(max(rise, 1.0) / (step + 1))
         return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
 
     def optimizer(self, model: nn.Module) -> Adam:

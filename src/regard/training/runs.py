@@ -1,15 +1,18 @@
 """A run: the folder that holds everything needed to use, resume and reproduce one training.
 
     config.json                   what was asked for
-    model.safetensors             the parameters, and the step they belong to
-    trainer/step-N.safetensors    optimizer, random state, position in the data at step N
-    metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
+    model.safetensors             the parameters to use, and the step they belong to
+    trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in the
+    data metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
+    tokenizer/                    vocabularies learned from text, where there are any
 
-A checkpoint first writes its trainer file, then replaces the model, then removes older trainer files: at any
-moment the model on disk has its trainer file beside it. Nothing is unpickled on loading.
+A checkpoint first writes its trainer file, then replaces the model, then removes older trainer files; each file
+is replaced whole, so at any moment there is a model to use and a state to go on from. Nothing is unpickled on
+loading.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -27,7 +30,12 @@ from regard.errors import InputError
 from regard.files import cannot_write, write_atomically
 from regard.training.config import RunConfig, config_from_json
 
-FORMAT = "regard-run/2"
+FORMAT = "regard-run/3"
+
+
+def digest(vocabularies: dict[str, str]) -> str:
+    """Return what tells vocabularies, as JSON by name, from others."""
+    return hashlib.sha256(json.dumps(vocabularies, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -80,28 +88,62 @@ class RunFolder:
         """Read the parameters and the step they belong to; raises `InputError` where that cannot be."""
         return self._read_tensors(self.model_file)
 
-    def read_trainer(self, step: int) -> dict[str, Tensor]:
-        """Read the state of the training at `step`; raises `InputError` where that cannot be."""
-        tensors, stored_step = self._read_tensors(self.trainer_file(step))
-        if stored_step != step:
+    def read_trainer(self) -> tuple[dict[str, Tensor], int]:
+        """Read the state of the training and its step; raises `InputError` where that cannot be."""
+        files = self._trainer_files()
+        if not files:
             raise InputError(
-                f"run {str(self.path)!r} is damaged: trainer state of step {stored_step}, not {step}"
+                f"run {str(self.path)!r} is incomplete: the state of its training is missing; train it again"
             )
-        return tensors
+        return self._read_tensors(files[-1])
 
-    def write_checkpoint(self, step: int, model: dict[str, Tensor], trainer: dict[str, Tensor]) -> None:
-        """Save model and trainer as of `step`; raises `MachineError`, leaving the last checkpoint intact."""
-        metadata = {"step": str(step)}
+    def write_model(self, step: int, parameters: dict[str, Tensor]) -> None:
+        """Replace the parameters to use; raises `MachineError`, leaving the last ones intact."""
+        write_atomically(self.model_file, safetensors.torch.save(parameters, {"step": str(step)}))
+
+    def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
+        """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
         trainer_file = self.trainer_file(step)
         try:
             trainer_file.parent.mkdir(exist_ok=True)
         except OSError as error:
             raise cannot_write(trainer_file.parent, error) from error
-        write_atomically(trainer_file, safetensors.torch.save(trainer, metadata))
-        write_atomically(self.model_file, safetensors.torch.save(model, metadata))
-        for older in trainer_file.parent.glob("step-*.safetensors"):
-            if older != trainer_file:
-                older.unlink(missing_ok=True)
+        write_atomically(trainer_file, safetensors.torch.save(tensors, {"step": str(step)}))
+        for older in self._trainer_files()[:-1]:
+            older.unlink(missing_ok=True)
+
+    def _trainer_files(self) -> list[Path]:
+        """Return the states of the training, oldest first."""
+        found = self.path.glob("trainer/step-*.safetensors")
+        return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
+
+    def write_vocabularies(self, files: dict[str, str]) -> None:
+        """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""
+        folder = self.path / "tokenizer"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+        for name, content in files.items():
+            write_atomically(folder / f"{name}.json", content.encode())
+
+    def read_vocabularies(self, expected: str | None) -> tuple[str, str]:
+        """Return the vocabularies of source and target, whose `digest` is to be `expected`.
+
+        Raises `InputError` where they are missing or others than those that the run was trained with.
+        """
+        try:
+            files = {
+                name: (self.path / "tokenizer" / f"{name}.json").read_bytes() for name in ("source", "target")
+            }
+            found = {name: content.decode() for name, content in files.items()}
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"run {str(self.path)!r} is damaged: its tokenizer cannot be read ({error})"
+            ) from error
+        if digest(found) != expected:
+            raise InputError(f"run {str(self.path)!r} is damaged: it was trained with another tokenizer")
+        return found["source"], found["target"]
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Add one line to the metrics; raises `MachineError` where it cannot be written."""

@@ -1,25 +1,36 @@
 """The state of a training: all that a run needs to go on exactly as before.
 
-What a step does depends on the parameters, the optimizer's moments, the generator of the samples and the
-number of the step, and a checkpoint holds these four. So a training that was interrupted and resumed makes
-the same losses, to the last bit on a CPU, as one that was not.
+What a step does depends on the parameters, the optimizer's moments, the generator of the samples, the place in
+the corpus and the number of the step, and a checkpoint holds these. So a training that was interrupted and
+resumed makes the same losses, to the last bit on a CPU, as one that was not.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq, Transformer
-from regard.tasks import AnyTask, PairTask
+from regard.tasks import AnyTask, SequenceTask, Task
 from regard.training.adam import Adam
 from regard.training.config import RunConfig
 from regard.training.runs import RunFolder
 from regard.training.streams import generator_of
 
-MOMENTS = "adam/"
-"""Prefix of the optimizer's tensors in the trainer file."""
+
+@dataclass
+class Progress:
+    """How far a training on text has come."""
+
+    place: tuple[int, int, int] = (0, 0, 0)
+    """Of the next batch in the corpus: epoch, pool, batch."""
+    best: float = float("-inf")
+    """Best BLEU of all validations."""
+    since_best: int = 0
+    """Validations since then."""
 
 
 @dataclass
@@ -30,39 +41,83 @@ class TrainingState:
     optimizer: Adam
     generator: torch.Generator
     step: int
+    average: dict[str, Tensor] = field(default_factory=dict)
+    """Moving average of the parameters, by name; empty where none is kept."""
+    progress: Progress = field(default_factory=Progress)
+
+    @torch.no_grad()
+    def update_average(self, decay: float) -> None:
+        """Move the average towards the parameters. At first it moves faster, so as to forget where it began."""
+        if self.average:
+            decay = min(decay, (1 + self.step) / (10 + self.step))
+            parameters = dict(self.model.named_parameters())
+            torch._foreach_lerp_(  # as PyTorch's own swa_utils does
+                list(self.average.values()), [parameters[name] for name in self.average], 1 - decay
+            )
+
+    @contextmanager
+    def averaged(self) -> Iterator[nn.Module]:
+        """The model with the average for its parameters, in evaluation mode."""
+        parameters = dict(self.model.named_parameters())
+        kept = {name: parameters[name].data for name in self.average}
+        for name, value in self.average.items():
+            parameters[name].data = value
+        training = self.model.training
+        try:
+            yield self.model.eval()
+        finally:
+            for name, value in kept.items():
+                parameters[name].data = value
+            self.model.train(training)
 
     def trainer_tensors(self) -> dict[str, Tensor]:
-        """Return optimizer and random state as named tensors."""
+        """Return all as named tensors."""
         tensors = {"generator": self.generator.get_state()}
+        tensors |= {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"average/{name}": value for name, value in self.average.items()}
         for name, moments in self.optimizer.moments.items():
-            tensors |= {f"{MOMENTS}{name}:{moment}": value for moment, value in moments.items()}
+            tensors |= {f"adam/{name}:{moment}": value for moment, value in moments.items()}
+        tensors["progress/place"] = torch.tensor(self.progress.place)
+        tensors["progress/best"] = torch.tensor(self.progress.best, dtype=torch.float64)
+        tensors["progress/since_best"] = torch.tensor(self.progress.since_best)
         return tensors
 
     def load_trainer_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Take up what `trainer_tensors` returned; raises `KeyError` or `RuntimeError` where it is off."""
         self.generator.set_state(tensors["generator"])
+        for name, value in self.model.state_dict().items():
+            value.copy_(tensors[f"model/{name}"])
+        for name, value in self.average.items():
+            value.copy_(tensors[f"average/{name}"])
         for name, moments in self.optimizer.moments.items():
             for moment, value in moments.items():
-                value.copy_(tensors[f"{MOMENTS}{name}:{moment}"])
+                value.copy_(tensors[f"adam/{name}:{moment}"])
+        epoch, pool, batch = tensors["progress/place"].tolist()
+        self.progress = Progress(
+            (epoch, pool, batch), tensors["progress/best"].item(), int(tensors["progress/since_best"].item())
+        )
 
-    def save(self, folder: RunFolder) -> None:
-        """Write a checkpoint."""
-        folder.write_checkpoint(self.step, self.model.state_dict(), self.trainer_tensors())
+    def save(self, folder: RunFolder, *, use: bool = True) -> None:
+        """Write a checkpoint; `use`: these are the parameters to use from now on."""
+        folder.write_trainer(self.step, self.trainer_tensors())
+        if use:
+            folder.write_model(self.step, self.model.state_dict() | self.average)
 
 
 def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
     """Return the model of a run, drawn from its seed; the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
-        if isinstance(task, PairTask):
+        if isinstance(task, SequenceTask):
             symbols = {
                 "source_symbols": len(task.source_vocabulary),
                 "target_symbols": len(task.target_vocabulary),
             }
             if config.kind == "transformer":
                 longest = max(task.longest_source, task.longest_target) + 1  # and the end of sequence
-                return Transformer(config.model, longest=longest, **symbols)
+                return Transformer(config.model, longest=longest, shared=task.shared, **symbols)
             return RecurrentSeq2Seq(config.model, **symbols)
+        assert isinstance(task, Task)
         if config.kind == "pooling":
             return PoolingModel(
                 config.model, letters=len(task.vocabulary), outputs=task.outputs, classes=task.classes
@@ -81,22 +136,28 @@ def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
     return model
 
 
-def start(config: RunConfig, task: AnyTask) -> TrainingState:
+def start(config: RunConfig, task: AnyTask, device: torch.device | None = None) -> TrainingState:
     """Return a training before its first step."""
-    model = build_model(config, task)
+    model = build_model(config, task).to(device or "cpu")
     optimizer = config.training.how.optimizer(model)
-    return TrainingState(model, optimizer, generator_of(config.training.seed, "train"), step=0)
+    average = {}
+    if getattr(config.training, "average", 0.0):
+        average = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    return TrainingState(model, optimizer, generator_of(config.training.seed, "train"), step=0, average=average)
 
 
-def restore(folder: RunFolder, config: RunConfig, task: AnyTask) -> TrainingState:
+def restore(
+    folder: RunFolder, config: RunConfig, task: AnyTask, device: torch.device | None = None
+) -> TrainingState:
     """Return the training that `folder` holds; raises `InputError` where its files are missing or damaged."""
-    state = start(config, task)
-    state.step = load_parameters(state.model, folder)
+    state = start(config, task, device)
+    tensors, state.step = folder.read_trainer()
     try:
-        state.load_trainer_tensors(folder.read_trainer(state.step))
-    except (KeyError, RuntimeError) as error:
+        state.load_trainer_tensors(tensors)
+    except (KeyError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"run {str(folder.path)!r} is damaged: its trainer state does not fit its config ({error})"
+            f"run {str(folder.path)!r} is damaged: its trainer state does not fit its config ({reason})"
         ) from error
     return state
 

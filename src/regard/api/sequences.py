@@ -1,0 +1,72 @@
+"""A run from sequence to sequence: translate with it, and see what it attends to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from regard.api.run import Run
+from regard.decoding import Search, Translation, translate
+from regard.errors import InputError, check_range
+from regard.inspection import AttentionMap, attend_pair
+from regard.models import Seq2Seq
+from regard.tasks import SequenceTask
+
+
+@dataclass(frozen=True)
+class SequenceRun(Run):
+    """A run from sequence to sequence."""
+
+    task: SequenceTask
+    model: Seq2Seq
+
+    def translate(
+        self, texts: Iterable[str], *, beam: int = 1, length_penalty: float = 0.0, batchsize: int = 64
+    ) -> list[str]:
+        """Return the most likely answer to each text, in order; see `search`."""
+        found = self.search(texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
+        return [best.text for best, *_ in found]
+
+    def search(
+        self,
+        texts: Iterable[str],
+        *,
+        beam: int = 1,
+        length_penalty: float = 0.0,
+        n_best: int = 1,
+        batchsize: int = 64,
+    ) -> list[list[Translation]]:
+        """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
+
+        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none. What
+        training never saw is read as one unknown symbol. Raises `InputError` where a text is too long, or
+        numbers do not fit.
+        """
+        check_range("beam", beam, 1, 1000)
+        check_range("n_best", n_best, 1, beam)
+        check_range("batchsize", batchsize, 1, 10**6)
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        for index, text in enumerate(texts):
+            if (reason := self.too_long(text)) is not None:
+                raise InputError(f"text {index} {reason}")
+        settings = Search(beam=beam, length_penalty=length_penalty, n_best=n_best)
+        return translate(
+            self.model,
+            self.task.source_vocabulary,
+            self.task.target_vocabulary,
+            texts,
+            settings,
+            max_len=self.task.longest_target,
+            batchsize=batchsize,
+        )
+
+    def attend_to(self, input: str, *, beam: int = 1, length_penalty: float = 0.0) -> AttentionMap:
+        """Answer one input and keep what each symbol of the answer attended to; the rest is as in `search`."""
+        [[best, *_]] = self.search([input], beam=beam, length_penalty=length_penalty)
+        return attend_pair(self.model, self.task, input, best.tokens)
+
+    def too_long(self, text: str) -> str | None:
+        """Say in what way a text is too long; None for one that is not."""
+        vocabulary, most = self.task.source_vocabulary, self.task.longest_source
+        # No vocabulary has more symbols than a text has characters, but for the blank before its first word.
+        if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
+            return None
+        return f"has {length} {vocabulary.unit}, at most {most} are taken"

@@ -1,0 +1,95 @@
+"""A run on parallel text: translate with it, and test how good its translations are."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from regard.api.sequences import SequenceRun
+from regard.decoding import Search, translate
+from regard.errors import InputError
+from regard.evaluation import Quality, bleu, quality
+from regard.inspection import AttentionMap
+from regard.tasks import Translation
+from regard.text.parallel import ParallelText
+from regard.text.prepare import read_pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationReport:
+    """What a test on parallel text found."""
+
+    sentences: int
+    quality: Quality
+    seconds: float
+    """Time that translating took."""
+
+    def __str__(self) -> str:
+        found = self.quality
+        return (
+            f"BLEU {found.bleu:.2f}   ({found.signatures['bleu']})\n"
+            f"BLEU {found.bleu_lowercase:.2f}   ({found.signatures['bleu_lowercase']})\n"
+            f"chrF {found.chrf:.2f}   ({found.signatures['chrf']})\n"
+            f"Exact match: {found.exact_match:.2%} of {self.sentences:,} sentences, translated in "
+            f"{self.seconds:.1f} seconds, {self.sentences / self.seconds:.0f} a second"
+        )
+
+
+@dataclass(frozen=True)
+class TranslationRun(SequenceRun):
+    """A run on parallel text."""
+
+    task: Translation
+
+    def test(
+        self,
+        text: Sequence[str | Path] | None = None,
+        *,
+        beam: int = 5,
+        length_penalty: float = 1.0,
+        batchsize: int = 64,
+    ) -> TranslationReport:
+        """Translate the sources of a text, and score them against its targets.
+
+        `text`: a source and a target file, or one of tab-separated pairs; None: the run's test text. The rest is
+        as in `search`. Raises `InputError` where there is no text, or it cannot be read.
+        """
+        paths = self.task.config.test if text is None else text
+        if not paths:
+            raise InputError(f"run {str(self.folder)!r} has no test text: give one with --data")
+        pairs = read_pairs(ParallelText(paths), "test")
+        begin = time.perf_counter()
+        found = self.translate(
+            [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
+        )
+        seconds = time.perf_counter() - begin
+        return TranslationReport(
+            sentences=len(pairs), quality=quality(found, [target for _, target in pairs]), seconds=seconds
+        )
+
+    def attend(self, input: str, *, beam: int = 5, length_penalty: float = 1.0) -> AttentionMap:
+        """Translate one sentence, and keep what each token of the translation attended to, in every layer."""
+        return self.attend_to(input, beam=beam, length_penalty=length_penalty)
+
+
+def validation(task: Translation) -> Callable[[nn.Module], dict[str, float]] | None:
+    """Return what validates a model on the task's validation text, by greedy search; None without one."""
+    if not task.config.valid:
+        return None
+    pairs = read_pairs(ParallelText(task.config.valid), "validation")
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+
+    def validate(model: nn.Module) -> dict[str, float]:
+        found = translate(
+            model,  # type: ignore[arg-type] # a Seq2Seq, which training knows as a module
+            task.source_vocabulary,
+            task.target_vocabulary,
+            sources,
+            Search(),
+            max_len=task.longest_target,
+        )
+        return {"bleu": bleu([best.text for best, *_ in found], references, lowercase=task.config.lowercase)}
+
+    return validate

@@ -1,0 +1,118 @@
+"""Batches of like length from a corpus, by a budget of tokens, in an order that can be taken up anywhere.
+
+An epoch takes the corpus in chunks of neighbouring pairs, in random order. A few chunks make a pool, which is
+sorted by length and cut into batches whose tokens, padding included, stay within the budget; these are served in
+random order. So memory holds one pool, however long the corpus; and a batch is known by its place: epoch, pool,
+and batch in the pool.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.text.corpus import Corpus
+from regard.text.pairs import Pairs
+from regard.text.vocabulary import PAD
+
+CHUNK = 500
+"""Pairs that are read together."""
+POOL = 100
+"""Chunks in a pool."""
+
+
+class Place(NamedTuple):
+    """Which batch comes next."""
+
+    epoch: int
+    pool: int
+    batch: int
+
+
+BEGIN = Place(0, 0, 0)
+
+
+@dataclass
+class Buckets:
+    """The batches of a corpus; `tokens` in each at most, of source or target, whichever has more.
+
+    Raises `InputError` where the longest sentence alone has more.
+    """
+
+    corpus: Corpus
+    tokens: int
+    seed: int
+    place: Place = BEGIN
+
+    def __post_init__(self) -> None:
+        if self.tokens < self.corpus.longest:
+            raise InputError(
+                f"tokens {self.tokens} hold no sentence of {self.corpus.longest} tokens, the longest of the "
+                f"corpus: raise --tokens, or lower --max_len"
+            )
+        self._pool: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
+        self._drawn: tuple[int, int] | None = None
+
+    @property
+    def pools(self) -> int:
+        """How many pools make an epoch."""
+        return -(-self._chunks // POOL)
+
+    @property
+    def _chunks(self) -> int:
+        return -(-len(self.corpus) // CHUNK)
+
+    def draw(self, step: int = 0) -> Pairs:
+        """Return the next batch, and move on; at which training step does not matter."""
+        del step
+        epoch, pool, batch = self.place
+        if self._drawn != (epoch, pool):
+            self._pool, self._drawn = self._draw_pool(epoch, pool), (epoch, pool)
+        source, target = self._pool[batch]
+        if batch + 1 < len(self._pool):
+            self.place = Place(epoch, pool, batch + 1)
+        else:
+            self.place = Place(epoch, pool + 1, 0) if pool + 1 < self.pools else Place(epoch + 1, 0, 0)
+        return Pairs(pad(source), pad(target))
+
+    def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+        order = np.random.default_rng((self.seed, epoch)).permutation(self._chunks)
+        random = np.random.default_rng((self.seed, epoch, pool))
+        sources: list[np.ndarray] = []
+        targets: list[np.ndarray] = []
+        for chunk in order[pool * POOL : (pool + 1) * POOL].tolist():
+            begin = chunk * CHUNK
+            source, target = self.corpus.read(begin, min(begin + CHUNK, len(self.corpus)))
+            sources += source
+            targets += target
+        lengths = np.array([[len(each) for each in side] for side in (targets, sources)])
+        # By target, then source, then chance.
+        ranks = np.lexsort((random.random(len(sources)), lengths[1], lengths[0]))
+        batches = cut(lengths.max(0)[ranks], self.tokens)
+        return [
+            ([sources[row] for row in ranks[begin:end]], [targets[row] for row in ranks[begin:end]])
+            for begin, end in (batches[index] for index in random.permutation(len(batches)))
+        ]
+
+
+def cut(lengths: np.ndarray, tokens: int) -> list[tuple[int, int]]:
+    """Cut sentences of `lengths` (N,), in their order, into runs of at most `tokens`, padding included."""
+    batches, begin, longest = [], 0, 0
+    for index, length in enumerate(lengths.tolist()):
+        if max(longest, length) * (index + 1 - begin) > tokens:
+            batches.append((begin, index))
+            begin, longest = index, 0
+        longest = max(longest, length)
+    return [*batches, (begin, len(lengths))]
+
+
+def pad(sentences: Sequence[np.ndarray]) -> Tensor:
+    """Return sentences as one tensor (B, T) int64, padded with `PAD`."""
+    padded = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
+    for row, sentence in enumerate(sentences):
+        padded[row, : len(sentence)] = sentence
+    return torch.from_numpy(padded)

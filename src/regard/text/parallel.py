@@ -1,0 +1,138 @@
+"""Parallel text on disk: two files with a line for each sentence, or one file of tab-separated pairs.
+
+Lines end at a line feed and nowhere else, so that both files count alike whatever characters they hold. What
+cannot be learned from is left out and counted, or refused.
+"""
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from itertools import zip_longest
+from pathlib import Path
+from typing import BinaryIO
+
+from regard.errors import InputError
+
+NAMES = {
+    "empty": "with an empty side",
+    "not_utf8": "not UTF-8",
+    "without_partner": "without a partner",
+    "too_long": "too long",
+}
+"""How what is left out is told."""
+
+
+@dataclass
+class Counts:
+    """What was read, and what was left out."""
+
+    pairs: int = 0
+    empty: int = 0
+    """Pairs of which a side is empty."""
+    not_utf8: int = 0
+    """Pairs of which a side is not valid UTF-8."""
+    without_partner: int = 0
+    """Lines without a tab in one file of pairs, or past the end of the shorter one of two files."""
+    too_long: int = 0
+    """Pairs of which a side has too many tokens."""
+
+    @property
+    def left_out(self) -> int:
+        """How many there are that cannot be learned from."""
+        return sum(getattr(self, each.name) for each in fields(self)) - self.pairs
+
+    def __str__(self) -> str:
+        left_out = [f"{getattr(self, name):,} {text}" for name, text in NAMES.items() if getattr(self, name)]
+        return f"{self.pairs:,} pairs" + (f"; left out: {', '.join(left_out)}" if left_out else "")
+
+
+class ParallelText:
+    """The pairs of one TSV file, or of a source and a target file; each plain or `.gz`.
+
+    Iterating reads them from the start, and counts in `counts`. `strict`: raise `InputError` at the first line
+    that would be left out. `on_bytes` is called now and then with how much of the files on disk has been read.
+    Raises `InputError` where a file is missing or cannot be read.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | Path],
+        *,
+        strict: bool = False,
+        on_bytes: Callable[[int], None] = lambda done: None,
+    ) -> None:
+        if len(paths) not in (1, 2):
+            raise InputError(
+                f"{len(paths)} files of parallel text: give one of tab-separated pairs, or a source and a target"
+            )
+        self.paths = [Path(path) for path in paths]
+        self.strict, self.on_bytes = strict, on_bytes
+        self.counts = Counts()
+        self.bytes = sum(map(_size, self.paths))
+        """Size of the files on disk."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.counts = Counts()
+        name = " and ".join(map(str, self.paths))
+        try:
+            with ExitStack() as stack:
+                raws = [stack.enter_context(path.open("rb")) for path in self.paths]
+                files = [_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
+                for number, lines in enumerate(zip_longest(*files), start=1):
+                    pair = self._read(lines, number)
+                    if pair is not None:
+                        self.counts.pairs += 1
+                        yield pair
+                    if number % 1000 == 0:
+                        self.on_bytes(sum(raw.tell() for raw in raws))
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"cannot read {name!r}: {reason}") from error
+
+    def identity(self) -> list[tuple[str, int, int]]:
+        """Return what tells these files from others, and from themselves changed: path, size, time of change."""
+        return [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in self.paths]
+
+    def _read(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
+        if len(lines) == 1 and lines[0] is not None:  # of further columns, nothing is known
+            lines = (*lines[0].split(b"\t"), None)[:2]
+        if None in lines:
+            self._leave_out("without_partner", number)
+            return None
+        try:
+            source, target = (self._text(line, number) for line in lines if line is not None)
+        except UnicodeDecodeError:
+            self._leave_out("not_utf8", number)
+            return None
+        if not source or not target:
+            self._leave_out("empty", number)
+            return None
+        return source, target
+
+    @staticmethod
+    def _text(line: bytes, number: int) -> str:
+        text = line.decode()
+        return (text.removeprefix("\ufeff") if number == 1 else text).strip()
+
+    def _leave_out(self, reason: str, number: int) -> None:
+        if self.strict:
+            raise InputError(
+                f"line {number} of {' and '.join(map(str, self.paths))!r} is {NAMES[reason]}: mend it, or leave "
+                f"out --strict"
+            )
+        setattr(self.counts, reason, getattr(self.counts, reason) + 1)
+
+
+def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends."""
+    file = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
+    for line in file:
+        yield line.rstrip(b"\r\n")
+
+
+def _size(path: Path) -> int:
+    if not path.is_file():
+        raise InputError(f"file {str(path)!r} does not exist: give the path of a text file, plain or .gz")
+    return path.stat().st_size

@@ -1,0 +1,110 @@
+"""From parallel text on disk to a corpus and its vocabularies, once.
+
+What has been prepared is kept in a folder named by all that it depends on, so that a second training on the same
+text begins at once, and text that has changed is prepared anew.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.errors import InputError
+from regard.files import cannot_write, write_atomically
+from regard.progress import reading_bar
+from regard.text.corpus import Corpus, open_corpus, write_corpus
+from regard.text.parallel import ParallelText
+from regard.text.subwords import Subwords, train_subwords
+from regard.text.vocabulary import Kind
+
+Vocabularies = tuple[Subwords, Subwords]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cutting:
+    """How text is cut into tokens."""
+
+    kind: Kind
+    size: int
+    joint: bool
+    """One vocabulary for both sides."""
+    lowercase: bool
+
+
+def learn_vocabularies(
+    text: ParallelText, cutting: Cutting, root: Path, *, progress: bool = True
+) -> Vocabularies:
+    """Return the vocabularies of source and target, learned from `text` or found under `root`.
+
+    Raises `InputError` where the text cannot be read or the vocabulary is too small for it.
+    """
+    files = [root / f"vocabulary-{_digest(text, vars(cutting), side)}.json" for side in ("source", "target")]
+    if cutting.joint:
+        files = files[:1] * 2
+    if not all(file.is_file() for file in files):
+        _make_folder(root)
+        for side, file in enumerate(files[: 1 if cutting.joint else 2]):
+            with reading_bar("learn the vocabulary", text.bytes, show=progress) as text.on_bytes:
+                sentences = _sides(text) if cutting.joint else (pair[side] for pair in text)
+                learned = train_subwords(
+                    sentences, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase
+                )
+            write_atomically(file, learned.to_json().encode())
+    return read_vocabularies(*(file.read_text(encoding="utf-8") for file in files))
+
+
+def read_vocabularies(source: str, target: str) -> Vocabularies:
+    """Return vocabularies from their JSON, one for both where it is the same."""
+    first = Subwords.from_json(source)
+    return first, first if source == target else Subwords.from_json(target)
+
+
+def prepare_corpus(
+    text: ParallelText,
+    vocabularies: Vocabularies,
+    root: Path,
+    *,
+    max_len: int,
+    strict: bool = False,
+    progress: bool = True,
+) -> Corpus:
+    """Return the corpus of `text`, prepared or found under `root`.
+
+    Raises `InputError` where the text cannot be read, nothing is left of it, or with `strict` where anything
+    would be left out.
+    """
+    folder = root / f"corpus-{_digest(text, [each.to_json() for each in vocabularies], max_len)}"
+    if folder.is_dir():
+        corpus = open_corpus(folder)
+        if not strict or not corpus.counts.left_out:
+            return corpus
+    _make_folder(root)
+    with reading_bar("prepare the corpus", text.bytes, show=progress) as text.on_bytes:
+        return write_corpus(folder, text, vocabularies, max_len=max_len, strict=strict)
+
+
+def _sides(text: ParallelText) -> Iterator[str]:
+    for pair in text:
+        yield from pair
+
+
+def _digest(text: ParallelText, *settings: object) -> str:
+    """Name what is made of a text with some settings."""
+    content = json.dumps([text.identity(), *settings]).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _make_folder(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(root, error) from error
+
+
+def read_pairs(text: ParallelText, what: str) -> list[tuple[str, str]]:
+    """Return all pairs of a text, which is to be `what`; raises `InputError` where there is none."""
+    pairs = list(text)
+    if not pairs:
+        raise InputError(f"{what} text has no pair: {text.counts}")
+    return pairs

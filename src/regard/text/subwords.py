@@ -1,0 +1,138 @@
+"""Tokenizers learned from text: subwords (BPE, unigram), words, or characters.
+
+The work is done by the `tokenizers` library. Text is put into Unicode's composed form (NFC), every word begins
+with `▁` in place of the blank before it, and punctuation stands apart; so tokens put together are the text
+again. The first four indices are those of `vocabulary`, and text can never spell them: `</s>` in a line is five
+characters.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.errors import InputError
+from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, Kind
+
+BLANK = "▁"
+"""Stands for the blank before a word."""
+RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
+"""The first four symbols in a tokenizer's file."""
+
+
+class Subwords:
+    """A vocabulary of pieces of text, around a `tokenizers.Tokenizer`."""
+
+    unit = "tokens"
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+        self.symbols = [*SPECIAL, *sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIAL) :]]
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
+        return self._tokenizer.encode(text).ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the indices of many texts, encoded in parallel."""
+        return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts))]
+
+    def pieces(self, text: str) -> list[str]:
+        """Return what each index of `encode(text)` stands for, unknown ones too."""
+        encoding = self._tokenizer.encode(text)
+        each = zip(encoding.ids, encoding.offsets, strict=True)
+        return [
+            text[begin:end].strip() if index == UNKNOWN else self.symbols[index] for index, (begin, end) in each
+        ]
+
+    def unknown(self, text: str) -> list[str]:
+        """Return what the vocabulary does not know of a text: each piece once, sorted."""
+        each = zip(self.encode(text), self.pieces(text), strict=True)
+        return sorted({piece for index, piece in each if index == UNKNOWN})
+
+    def decode(self, indices: Sequence[int]) -> str:
+        """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
+        out."""
+        indices = indices[: indices.index(EOS)] if EOS in indices else indices
+        pieces = "".join(self.symbols[index] for index in indices if index >= UNKNOWN)
+        return pieces.replace(BLANK, " ").removeprefix(" ")
+
+    def labels(self, indices: Sequence[int]) -> list[str]:
+        """Name every index, special ones included, for plots; a word's first piece begins with `▁`."""
+        return [self.symbols[index] for index in indices]
+
+    def to_json(self) -> str:
+        """Return the tokenizer as the JSON of the `tokenizers` library."""
+        return self._tokenizer.to_str(pretty=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Subwords":
+        """Return what `to_json` wrote; raises `InputError` where it is damaged."""
+        try:
+            return cls(Tokenizer.from_str(text))
+        except Exception as error:  # the library raises bare ones
+            raise InputError(f"tokenizer is damaged: {error}") from error
+
+
+def train_subwords(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool = False) -> Subwords:
+    """Learn a vocabulary of at most `size` symbols, the four special ones among them, from `texts`.
+
+    `kind`: "bpe" joins the pair of pieces seen most often, again and again (Sennrich et al. 2016); "unigram"
+    drops the pieces that the text misses least (Kudo 2018); "words" takes the most frequent words; "characters"
+    the most frequent characters. BPE takes as many characters as fill half of `size`. `lowercase`: text is put
+    into lower case first. The same texts give the same vocabulary, but for "unigram", where the library's order
+    of summation varies. Raises `InputError` where `size` leaves no room for the special symbols and every
+    character.
+    """
+    if size <= len(RESERVED):
+        raise InputError(f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose more")
+    tokenizer = Tokenizer(_model(kind))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(BLANK, prepend_scheme="always"), pre_tokenizers.Punctuation("isolated")]
+    )
+    tokenizer.decoder = decoders.Metaspace(BLANK, prepend_scheme="always")
+    try:
+        tokenizer.train_from_iterator(texts, _trainer(kind, size))
+    except Exception as error:  # the library raises bare ones
+        raise InputError(
+            f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
+        ) from error
+    found = Subwords(Tokenizer.from_str(_without_added(tokenizer)))
+    if len(found) > size:
+        raise InputError(
+            f"vocab_size {size} leaves no room for {len(RESERVED)} special symbols and every character of the "
+            f"text: choose at least {len(found)}"
+        )
+    return found
+
+
+def _model(kind: Kind) -> models.Model:
+    if kind == "words":
+        return models.WordLevel(unk_token=RESERVED[UNKNOWN])
+    if kind == "unigram":
+        return models.Unigram()
+    return models.BPE(unk_token=RESERVED[UNKNOWN])
+
+
+def _trainer(kind: Kind, size: int) -> trainers.Trainer:
+    options: dict[str, Any] = {"special_tokens": list(RESERVED), "show_progress": False}
+    if kind == "words":
+        return trainers.WordLevelTrainer(vocab_size=size, **options)
+    if kind == "unigram":
+        return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
+    if kind == "characters":  # BPE that joins nothing: what it starts from
+        return trainers.BpeTrainer(vocab_size=0, limit_alphabet=size - len(RESERVED), **options)
+    return trainers.BpeTrainer(vocab_size=size, limit_alphabet=max(1, (size - len(RESERVED)) // 2), **options)
+
+
+def _without_added(tokenizer: Tokenizer) -> str:
+    """Return the tokenizer's JSON in which the special symbols are no longer looked for in text."""
+    return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})

@@ -1,0 +1,82 @@
+"""Cross-entropy over a large vocabulary, without ever holding its logits.
+
+Logits of all target steps over 8,000 subwords are by far the largest tensor of a translation step: 130 MB for
+4,000 steps, read and written again for the softmax, its gradient, and each of the two products behind it. Here a
+chunk of steps goes all the way, from states to gradients, while it is in the processor's cache; what is kept are
+the gradients of states and weight.
+
+Letters: N target steps, D width, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+CHUNK = 128
+"""Target steps that are worked on at once."""
+
+
+def cross_entropy(
+    states: Tensor, layer: tuple[Tensor, Tensor | None], target: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Return the sum over all steps of the cross-entropy in nats, and which steps are right: (N,) bool.
+
+    states (N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. `smoothing`: share of the
+    target distribution that is spread evenly over the vocabulary (Szegedy et al. 2016, section 7). Products are
+    in the dtype of autocast where that is on, and the softmax in float32 (float64 for float64 states).
+    """
+    loss, right = _CrossEntropy.apply(states, *layer, target, smoothing)
+    return loss, right
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Works out its gradients on the way forward, for a loss whose own gradient is a number."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        device = states.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        learning = any(ctx.needs_input_grad)
+        loss = torch.zeros((), dtype=wide, device=states.device)
+        right = torch.empty_like(target, dtype=torch.bool)
+        grad_states = torch.empty_like(states) if learning else None
+        grad_weight = torch.zeros_like(weight) if learning else None
+        grad_bias = torch.zeros_like(bias) if learning and bias is not None else None
+        with torch.autocast(device, enabled=False):
+            weight = weight.to(dtype)
+            for begin in range(0, len(states), CHUNK):
+                part = slice(begin, begin + CHUNK)
+                chunk, goal = states[part].to(dtype), target[part].unsqueeze(1)
+                logits = chunk @ weight.T if bias is None else torch.addmm(bias.to(dtype), chunk, weight.T)
+                # Widened first: PyTorch's softmax and maximum over bfloat16 are ten times slower on a CPU.
+                logits = logits.to(wide)
+                largest, aim = logits.amax(1, keepdim=True), logits.gather(1, goal)
+                right[part] = (aim == largest)[:, 0]
+                average = logits.mean(1, keepdim=True)
+                belief = logits.softmax(1)
+                # The largest probability is at least 1 / V, so its logarithm is always a number.
+                total = largest - belief.amax(1, keepdim=True).log()
+                loss += (total - (1 - smoothing) * aim - smoothing * average).sum()
+                if grad_states is None or grad_weight is None:
+                    continue
+                # The gradient of the logits: what the model believes less what it should.
+                belief -= smoothing / belief.shape[1]
+                belief.scatter_add_(1, goal, torch.full_like(aim, smoothing - 1))
+                if grad_bias is not None:
+                    grad_bias += belief.sum(0)
+                narrow = belief.to(dtype)
+                grad_states[part] = narrow @ weight
+                grad_weight += narrow.T @ chunk
+        ctx.save_for_backward(grad_states, grad_weight, grad_bias)
+        ctx.mark_non_differentiable(right)
+        return loss, right
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        factor = grads[0]
+        scaled = (None if each is None else each * factor.to(each.dtype) for each in ctx.saved_tensors)
+        return (*scaled, None, None)

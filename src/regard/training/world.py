@@ -1,0 +1,89 @@
+"""The processes of one training: one alone, or as many as `torchrun` has started.
+
+Each batch is split between them, row by row; their losses and gradients are summed. So a training is the same,
+but for the order of additions and for what dropout drops, on any number of processes.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from regard.text import PAD, Pairs
+
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = CPU
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes and tells."""
+        return self.rank == 0
+
+    def share(self, batch: Pairs) -> Pairs:
+        """Return this process's rows of a batch, on its device."""
+        if self.size > 1:
+            rows = Pairs(batch.source[self.rank :: self.size], batch.target[self.rank :: self.size])
+            if not len(rows.target):  # fewer rows than processes: one without a target, so that all take the step
+                rows = Pairs(batch.source[:1], torch.full_like(batch.target[:1], PAD))
+            batch = rows
+        return Pairs(batch.source.to(self.device), batch.target.to(self.device))
+
+    def total(self, value: Tensor) -> Tensor:
+        """Return the sum of a tensor over all processes."""
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+    def agree(self, number: float) -> float:
+        """Return the first process's number."""
+        if self.size == 1:
+            return number
+        shared = torch.tensor([number], dtype=torch.float64, device=self.device)
+        dist.broadcast(shared, 0)
+        return shared.item()
+
+    @contextmanager
+    def one_by_one(self) -> Iterator[None]:
+        """Let the first process go through first, so that the others find what it has made."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+        if self.size > 1:
+            dist.barrier()
+
+
+ALONE = World()
+
+
+@contextmanager
+def join_world() -> Iterator[World]:
+    """Join the processes that `torchrun` has started, on a GPU each where there are any; alone without it."""
+    if "WORLD_SIZE" not in os.environ:
+        yield World(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        return
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size(), device)
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,162 @@
+"""Corpora on disk, and their batches."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import InputError
+from regard.text import EOS, PAD, Pairs, buckets
+from regard.text.buckets import Buckets, Place, cut
+from regard.text.corpus import Corpus, open_corpus, write_corpus
+from regard.text.parallel import ParallelText
+from regard.text.prepare import Cutting, learn_vocabularies, prepare_corpus, read_vocabularies
+from regard.text.subwords import train_subwords
+
+WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop"]
+SUBWORDS = train_subwords([" ".join(WORDS)], kind="words", size=100)
+
+
+def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
+    """Pairs that all differ, of 1 to `longest` words, the target one word longer."""
+    found = []
+    for index in range(pairs):
+        words = [WORDS[(index * 7 + place * (index % 5 + 1)) % 64] for place in range(index % longest + 1)]
+        found.append((" ".join(words), " ".join([*words, WORDS[index // 64 % 64]])))
+    return found
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return write_corpus(tmp_path / "corpus", text(700), (SUBWORDS, SUBWORDS), max_len=20)
+
+
+def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
+    assert open_corpus(corpus.folder) == corpus and len(corpus) == 700 and corpus.longest == 11
+    for begin, end in ((0, 700), (13, 14), (699, 700), (350, 420)):
+        sources, targets = corpus.read(begin, end)
+        assert all(sentence[-1] == EOS for sentence in (*sources, *targets))
+        found = [
+            (SUBWORDS.decode(s.tolist()), SUBWORDS.decode(t.tolist()))
+            for s, t in zip(sources, targets, strict=True)
+        ]
+        assert found == text(700)[begin:end]
+    assert not [each for each in tmp_path.iterdir() if each != corpus.folder]
+
+
+def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", text(700), (SUBWORDS, SUBWORDS), max_len=5)
+    kept = [pair for pair in text(700) if len(pair[1].split()) <= 5]
+    assert len(corpus) == len(kept) and corpus.counts.too_long == 700 - len(kept)
+    assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
+    with pytest.raises(InputError, match="has 6 tokens, at most 5 are taken"):
+        write_corpus(tmp_path / "other", text(700), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
+    with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
+        write_corpus(tmp_path / "other", text(9), (SUBWORDS, SUBWORDS), max_len=1)
+    assert [each.name for each in tmp_path.iterdir()] == ["corpus"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("corpus.json", b"{"), ("corpus.json", b"{}"), ("bounds.bin", b"")]
+)
+def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes) -> None:
+    (corpus.folder / name).write_bytes(content)
+    with pytest.raises(InputError, match="is damaged"):
+        open_corpus(corpus.folder)
+
+
+def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) -> None:
+    file, root = tmp_path / "pairs.tsv", tmp_path / "prepared"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in text(50)))
+    cutting = Cutting(kind="bpe", size=60, joint=True, lowercase=False)
+
+    def prepare() -> tuple[Corpus, set[str]]:
+        found = ParallelText([file])
+        vocabularies = learn_vocabularies(found, cutting, root, progress=False)
+        assert vocabularies[0] is vocabularies[1]
+        corpus = prepare_corpus(found, vocabularies, root, max_len=50, progress=False)
+        return corpus, {each.name for each in root.iterdir()}
+
+    first, names = prepare()
+    stamp = (first.folder / "source.bin").stat().st_mtime_ns
+    second, same = prepare()
+    assert second == first and same == names and (first.folder / "source.bin").stat().st_mtime_ns == stamp
+    file.write_text(file.read_text() + "aj\tbk\n")
+    third, more = prepare()
+    assert len(third) == 51 and more > names
+
+
+def test_languages_apart_have_vocabularies_apart(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("aa bb\tcc dd\n" * 5)
+    cutting = Cutting(kind="words", size=10, joint=False, lowercase=False)
+    source, target = learn_vocabularies(ParallelText([file]), cutting, tmp_path, progress=False)
+    assert set(source.symbols[4:]) == {"▁aa", "▁bb"} and set(target.symbols[4:]) == {"▁cc", "▁dd"}
+    again = read_vocabularies(source.to_json(), target.to_json())
+    assert again[0].symbols == source.symbols and again[1].symbols == target.symbols
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60),
+    tokens=st.integers(30, 200),
+)
+def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int) -> None:
+    found = cut(np.array(lengths), tokens)
+    assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]] and found[-1][1] == len(lengths)
+    for begin, end in found:
+        assert max(lengths[begin:end]) * (end - begin) <= tokens
+        if end < len(lengths):  # one more would not fit
+            assert max(lengths[begin : end + 1]) * (end + 1 - begin) > tokens
+
+
+def sentences(pairs: Pairs) -> set[tuple[tuple[int, ...], ...]]:
+    return {
+        tuple(tuple(index for index in row.tolist() if index != PAD) for row in both)
+        for both in zip(pairs.source, pairs.target, strict=True)
+    }
+
+
+@pytest.fixture
+def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "CHUNK", 40)
+    monkeypatch.setattr(buckets, "POOL", 5)
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_an_epoch_serves_every_pair_once_in_batches_of_like_length(corpus: Corpus) -> None:
+    batches = Buckets(corpus, 100, seed=0)
+    assert batches.pools == 4
+    drawn: list[Pairs] = []
+    while batches.place.epoch == 0:
+        drawn.append(batches.draw())
+    every = [sentences(each) for each in drawn]
+    assert sum(map(len, every)) == 700 == len(set().union(*every))
+    assert all(max(each.source.numel(), each.target.numel()) <= 100 for each in drawn)
+    there = sum(int((each.source != PAD).sum() + each.tokens) for each in drawn)
+    assert there / sum(each.source.numel() + each.target.numel() for each in drawn) > 0.85
+    widths = [each.target.shape[1] for each in drawn]
+    assert widths != sorted(widths)
+    second = [batches.draw() for _ in drawn]
+    assert [sentences(each) for each in second] != every
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_batches_go_on_from_any_place(corpus: Corpus) -> None:
+    whole = Buckets(corpus, 100, seed=3)
+    places, drawn = [], []
+    for _ in range(150):
+        places.append(whole.place)
+        drawn.append(whole.draw())
+    assert places[-1].epoch >= 1
+    for index in (0, 1, 17, 60, 149):
+        later = Buckets(corpus, 100, seed=3, place=Place(*places[index]))
+        assert torch.equal(later.draw().target, drawn[index].target)
+    assert not torch.equal(Buckets(corpus, 100, seed=4).draw().target, drawn[0].target)
+
+
+def test_a_budget_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(InputError, match="tokens 10 hold no sentence of 11 tokens"):
+        Buckets(corpus, 10, seed=0)

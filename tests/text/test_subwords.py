@@ -1,0 +1,88 @@
+"""Vocabularies learned from text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import InputError
+from regard.text import BOS, EOS, PAD, UNKNOWN
+from regard.text.subwords import BLANK, Kind, Subwords, train_subwords
+
+TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "klein ist der Hund"] * 3
+KINDS: list[Kind] = ["bpe", "unigram", "words", "characters"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def subwords(request: pytest.FixtureRequest) -> Subwords:
+    return train_subwords(TEXT, kind=request.param, size=60)
+
+
+def test_text_survives_indices(subwords: Subwords) -> None:
+    for text in TEXT:
+        indices = subwords.encode(text)
+        assert subwords.decode([BOS, *indices, EOS, 9, PAD]) == text
+        assert "".join(subwords.labels(indices)) == BLANK + text.replace(" ", BLANK)
+        assert subwords.pieces(text) == subwords.labels(indices) and not subwords.unknown(text)
+        assert all(UNKNOWN < index < len(subwords) for index in indices)
+    assert subwords.encode_all(TEXT) == [subwords.encode(text) for text in TEXT]
+
+
+def test_a_vocabulary_is_stored_as_json(subwords: Subwords) -> None:
+    again = Subwords.from_json(subwords.to_json())
+    assert again.symbols == subwords.symbols and again.encode(TEXT[0]) == subwords.encode(TEXT[0])
+    with pytest.raises(InputError, match="tokenizer is damaged"):
+        Subwords.from_json("{}")
+
+
+def test_what_was_never_seen_is_unknown(subwords: Subwords) -> None:
+    text = "der Hund ☃ läuft."
+    assert UNKNOWN in subwords.encode(text) and "☃" in subwords.unknown(text) and "☃" in subwords.pieces(text)
+    assert subwords.decode(subwords.encode(text)) in (
+        "der Hund � läuft.",
+        "der Hund� läuft.",
+    )
+
+
+@given(text=st.text(alphabet=st.sampled_from("<>/spadunkHu ▁"), max_size=20))
+def test_no_text_spells_a_special_symbol(text: str) -> None:
+    for subwords in LEARNED:
+        assert all(index >= UNKNOWN for index in subwords.encode(text))
+
+
+LEARNED = [train_subwords([*TEXT, "<s> </s> <pad> <unk>"], kind=kind, size=70) for kind in KINDS]
+
+
+@given(words=st.lists(st.text(alphabet="dreHunkliäuft", min_size=1), max_size=8))
+def test_known_characters_in_any_order_survive(words: list[str]) -> None:
+    text = " ".join(words)
+    for subwords in (LEARNED[0], LEARNED[3]):
+        assert subwords.decode(subwords.encode(text)) == text
+
+
+def test_bpe_joins_what_stands_together_most_often() -> None:
+    """Sennrich et al. 2016, algorithm 1: what four words share is one piece before what one of them has."""
+    symbols = train_subwords(["low low low lower newest"], kind="bpe", size=100).symbols
+    assert symbols.index(f"{BLANK}low") < symbols.index(f"{BLANK}lower")
+
+
+def test_settings() -> None:
+    assert train_subwords(["Der HUND"], kind="bpe", size=40, lowercase=True).decode([]) == ""
+    lower = train_subwords(["Der HUND"], kind="words", size=40, lowercase=True)
+    assert lower.decode(lower.encode("DER Hund")) == "der hund"
+    composed, apart = "über", "u\u0308ber"
+    subwords = train_subwords([composed], kind="bpe", size=40)
+    assert subwords.encode(apart) == subwords.encode(composed)
+    assert len(train_subwords(TEXT, kind="bpe", size=30)) == 30
+    one, other = (train_subwords(TEXT, kind="bpe", size=50).to_json() for _ in range(2))
+    assert one == other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_vocabulary_without_room_is_refused(kind: Kind) -> None:
+    with pytest.raises(InputError, match="vocab_size 4 leaves no room beside 4 special symbols"):
+        train_subwords(TEXT, kind=kind, size=4)
+
+
+def test_a_unigram_vocabulary_holds_every_character() -> None:
+    with pytest.raises(InputError, match="no unigram vocabulary of 6 symbols|vocab_size 6 leaves no room"):
+        train_subwords(TEXT, kind="unigram", size=6)

@@ -1,0 +1,72 @@
+"""The chunked cross-entropy, against PyTorch's own."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.training import loss
+from regard.training.loss import cross_entropy
+
+
+def make(steps: int, bias: bool, dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
+    generator = torch.Generator().manual_seed(steps)
+    shapes = [(steps, 5), (11, 5), *([(11,)] if bias else [])]
+    parts = [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
+    return parts, torch.randint(11, (steps,), generator=generator)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 9])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, smoothing: float) -> None:
+    monkeypatch.setattr(loss, "CHUNK", 4)
+    parts, target = make(steps, bias)
+    logits = F.linear(*parts)
+    expected = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
+    grads = torch.autograd.grad(3 * expected, parts)
+    layer = (parts[1], parts[2] if bias else None)
+    found, right = cross_entropy(parts[0], layer, target, smoothing)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    for ours, theirs in zip(torch.autograd.grad(3 * found, parts), grads, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
+    assert torch.equal(right, logits.argmax(1) == target)
+
+
+def test_gradients_by_differences() -> None:
+    parts, target = make(6, True)
+    assert torch.autograd.gradcheck(lambda *each: cross_entropy(each[0], each[1:], target, 0.1)[0], parts)
+
+
+def test_extreme_logits_stay_numbers() -> None:
+    states = torch.tensor([[1e4, 0.0], [0.0, 0.0]], requires_grad=True)
+    weight = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    found, _ = cross_entropy(states, (weight, None), torch.tensor([0, 2]))
+    assert found.item() == pytest.approx(2e4, rel=1e-3)
+    found.backward()
+    assert states.grad is not None and torch.isfinite(states.grad).all()
+
+
+def test_no_step_at_all() -> None:
+    parts, target = make(0, False)
+    found, right = cross_entropy(parts[0], (parts[1], None), target)
+    found.backward()
+    assert found.item() == 0 and not len(right)
+    assert parts[1].grad is not None and not parts[1].grad.any()
+
+
+def test_bfloat16_products_are_close() -> None:
+    parts, target = make(50, True, torch.float32)
+    exact, _ = cross_entropy(parts[0], (parts[1], parts[2]), target, 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = cross_entropy(parts[0], (parts[1], parts[2]), target, 0.1)
+    assert found.dtype == torch.float32 and found.item() == pytest.approx(exact.item(), rel=1e-2)
+    ours, theirs = torch.autograd.grad(found, parts[0]), torch.autograd.grad(exact, parts[0])
+    torch.testing.assert_close(ours[0], theirs[0], atol=0.05, rtol=0.05)
+
+
+def test_without_gradients_none_are_made() -> None:
+    parts, target = make(5, False)
+    with torch.no_grad():
+        found, _ = cross_entropy(parts[0], (parts[1], None), target)
+    assert not found.requires_grad
