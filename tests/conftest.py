@@ -3,11 +3,13 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import regard
+from tests.german import write
 
 # One model of a few thousand parameters gains nothing from more threads, and tests stay reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -68,3 +70,27 @@ def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
         return status, out, err
 
     return call
+
+
+TINY: dict[str, Any] = {
+    "vocab_size": 60,
+    "hidden": 32,
+    "heads": 2,
+    "inner": 64,
+    "enc_layers": 2,
+    "dec_layers": 1,
+    "tokens": 400,
+    "dropout": 0.1,
+    "average": 0.95,
+    "validate_every": 100,
+}
+"""A Transformer that learns the tests' German within seconds."""
+
+
+@pytest.fixture(scope="session")
+def german(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
+    """A run on parallel text that has learned it; do not change its files."""
+    folder = tmp_path_factory.mktemp("german")
+    run = regard.train("translation", **write(folder), **TINY, steps=300, savepath=folder, progress=False)
+    assert isinstance(run, regard.TranslationRun)
+    return run

@@ -14,7 +14,18 @@ from regard.errors import InputError, MachineError, RegardError
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.api import AnswerRun, PairReport, PairRun, Run, TestReport, load, plot_positions, train
+    from regard.api import (
+        AnswerRun,
+        PairReport,
+        PairRun,
+        Run,
+        TestReport,
+        TranslationReport,
+        TranslationRun,
+        load,
+        plot_positions,
+        train,
+    )
     from regard.attention import record
     from regard.comparison import compare
 
@@ -24,6 +35,8 @@ _HOMES = {
     "PairRun": "regard.api",
     "Run": "regard.api",
     "TestReport": "regard.api",
+    "TranslationReport": "regard.api",
+    "TranslationRun": "regard.api",
     "compare": "regard.comparison",
     "load": "regard.api",
     "plot_positions": "regard.api",
@@ -40,6 +53,8 @@ __all__ = [
     "RegardError",
     "Run",
     "TestReport",
+    "TranslationReport",
+    "TranslationRun",
     "__version__",
     "compare",
     "load",

@@ -75,6 +75,12 @@ def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Ca
         yield one_more
 
 
+def tell(message: str, *, show: bool) -> None:
+    """Say something about the work, on standard error."""
+    if show:
+        sys.stderr.write(f"{message}\n")
+
+
 def _line(name: str, steps: int, metrics: dict[str, float]) -> None:
     if metrics["step"] % LINE_EVERY == 0 or metrics["step"] == steps or "bleu" in metrics:
         sys.stderr.write(f"train {name}: step {metrics['step']:.0f} of {steps}, {_figures(metrics)}\n")

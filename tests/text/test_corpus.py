@@ -39,11 +39,8 @@ def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
     for begin, end in ((0, 700), (13, 14), (699, 700), (350, 420)):
         sources, targets = corpus.read(begin, end)
         assert all(sentence[-1] == EOS for sentence in (*sources, *targets))
-        found = [
-            (SUBWORDS.decode(s.tolist()), SUBWORDS.decode(t.tolist()))
-            for s, t in zip(sources, targets, strict=True)
-        ]
-        assert found == text(700)[begin:end]
+        found = [[SUBWORDS.decode(each.tolist()) for each in side] for side in (sources, targets)]
+        assert list(zip(*found, strict=True)) == text(700)[begin:end]
     assert not [each for each in tmp_path.iterdir() if each != corpus.folder]
 
 

@@ -73,8 +73,8 @@ def test_settings() -> None:
     subwords = train_subwords([composed], kind="bpe", size=40)
     assert subwords.encode(apart) == subwords.encode(composed)
     assert len(train_subwords(TEXT, kind="bpe", size=30)) == 30
-    one, other = (train_subwords(TEXT, kind="bpe", size=50).to_json() for _ in range(2))
-    assert one == other
+    for size in (20, 50):  # of the characters, all or only some find room
+        assert len({train_subwords(TEXT, kind="bpe", size=size).to_json() for _ in range(5)}) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

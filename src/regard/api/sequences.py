@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from regard.api.run import Run
 from regard.decoding import Search, Translation, translate
 from regard.errors import InputError, check_range
+from regard.evaluation import Scored, score_pairs
 from regard.inspection import AttentionMap, attend_pair
 from regard.models import Seq2Seq
 from regard.tasks import SequenceTask
@@ -32,22 +33,25 @@ class SequenceRun(Run):
         beam: int = 1,
         length_penalty: float = 0.0,
         n_best: int = 1,
+        temperature: float = 0.0,
+        seed: int = 0,
         batchsize: int = 64,
     ) -> list[list[Translation]]:
         """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
 
-        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none. What
-        training never saw is read as one unknown symbol. Raises `InputError` where a text is too long, or
-        numbers do not fit.
+        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none.
+        `temperature` above 0: tokens are drawn instead, by `seed`. What training never saw is read as one
+        unknown symbol. Raises `InputError` where a text is too long, or numbers do not fit.
         """
         check_range("beam", beam, 1, 1000)
         check_range("n_best", n_best, 1, beam)
+        check_range("seed", seed, 0, 2**32 - 1)
         check_range("batchsize", batchsize, 1, 10**6)
         texts = [texts] if isinstance(texts, str) else list(texts)
-        for index, text in enumerate(texts):
-            if (reason := self.too_long(text)) is not None:
-                raise InputError(f"text {index} {reason}")
-        settings = Search(beam=beam, length_penalty=length_penalty, n_best=n_best)
+        self._check(texts)
+        settings = Search(
+            beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
+        )
         return translate(
             self.model,
             self.task.source_vocabulary,
@@ -58,10 +62,27 @@ class SequenceRun(Run):
             batchsize=batchsize,
         )
 
+    def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[Scored]:
+        """Return the log-probability of each target given its source.
+
+        Raises `InputError` where a source is too long.
+        """
+        check_range("batchsize", batchsize, 1, 10**6)
+        pairs = list(pairs)
+        self._check([source for source, _ in pairs])
+        return score_pairs(
+            self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
+        )
+
     def attend_to(self, input: str, *, beam: int = 1, length_penalty: float = 0.0) -> AttentionMap:
         """Answer one input and keep what each symbol of the answer attended to; the rest is as in `search`."""
         [[best, *_]] = self.search([input], beam=beam, length_penalty=length_penalty)
         return attend_pair(self.model, self.task, input, best.tokens)
+
+    def _check(self, texts: list[str]) -> None:
+        for index, text in enumerate(texts):
+            if (reason := self.too_long(text)) is not None:
+                raise InputError(f"text {index} {reason}")
 
     def too_long(self, text: str) -> str | None:
         """Say in what way a text is too long; None for one that is not."""

@@ -9,7 +9,7 @@ from regard.api.loading import SAVEPATH, load, stored_task
 from regard.api.pairs import PairRun
 from regard.api.translation import TranslationRun, validation
 from regard.errors import InputError
-from regard.progress import progress_bar
+from regard.progress import progress_bar, tell
 from regard.tasks import AnyTask, Translation, find_task
 from regard.text.buckets import Buckets, Place
 from regard.text.parallel import ParallelText
@@ -110,6 +110,7 @@ def _batches(
         strict=config.size.strict,
         progress=show,
     )
+    tell(f"Training on {corpus.counts}", show=show)
     return Buckets(corpus, config.training.tokens, config.training.seed, Place(*state.progress.place))
 
 

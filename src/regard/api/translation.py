@@ -21,19 +21,19 @@ from regard.text.prepare import read_pairs
 class TranslationReport:
     """What a test on parallel text found."""
 
-    sentences: int
+    translations: list[str]
     quality: Quality
     seconds: float
     """Time that translating took."""
 
     def __str__(self) -> str:
-        found = self.quality
+        found, sentences = self.quality, len(self.translations)
         return (
             f"BLEU {found.bleu:.2f}   ({found.signatures['bleu']})\n"
             f"BLEU {found.bleu_lowercase:.2f}   ({found.signatures['bleu_lowercase']})\n"
             f"chrF {found.chrf:.2f}   ({found.signatures['chrf']})\n"
-            f"Exact match: {found.exact_match:.2%} of {self.sentences:,} sentences, translated in "
-            f"{self.seconds:.1f} seconds, {self.sentences / self.seconds:.0f} a second"
+            f"Exact match: {found.exact_match:.2%} of {sentences:,} sentences, translated in "
+            f"{self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second"
         )
 
 
@@ -66,7 +66,7 @@ class TranslationRun(SequenceRun):
         )
         seconds = time.perf_counter() - begin
         return TranslationReport(
-            sentences=len(pairs), quality=quality(found, [target for _, target in pairs]), seconds=seconds
+            translations=found, quality=quality(found, [target for _, target in pairs]), seconds=seconds
         )
 
     def attend(self, input: str, *, beam: int = 5, length_penalty: float = 1.0) -> AttentionMap:

@@ -14,8 +14,11 @@ COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model, and see what it attends to",
     "translate": "answer texts with a trained model, one a line",
+    "score": "give the log-probability of pairs",
     "compare": "train variants over several seeds, and compare them",
     "tasks": "list the tasks, each with an example",
+    "data": "fetch a data set",
+    "export": "hand a trained model to another program",
     "positions": "draw positions: waves and similarity",
 }
 

@@ -7,16 +7,17 @@ from typing import Any
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, AnswerRun, load
-from regard.cli.parsing import parse, subject, wants_help, with_empty_value
+from regard.api import SAVEPATH, AnswerRun, PairRun, TranslationRun, load
+from regard.cli.parsing import parse, subject, take_flag, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.errors import InputError
+from regard.files import write_atomically
 from regard.inspection import check_ending
 from regard.inspection.terminal import heatmap
 
 PROG = "regard test"
 DESCRIPTION = (
-    "Test a trained run: exact match, relevance of its attention, and one sample. "
+    "Test a trained run: exact match, relevance of its attention, and one sample; BLEU and chrF of translations. "
     "RUN: a task's name, or a run's folder."
 )
 
@@ -42,13 +43,49 @@ class TestFlags:
     """Folder of runs."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TranslationTestFlags:
+    """All flags of the command for a run on parallel text."""
+
+    data: tuple[str, ...] = ()
+    """Text to test on: a source and a target file, or one of tab-separated pairs. None: the run's test text."""
+    beam: int = 5
+    """Prefixes kept side by side; 1 is greedy search."""
+    length_penalty: float = 1.0
+    """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
+    batchsize: int = 64
+    """Sentences that go through the model at once."""
+    output: Path | None = None
+    """File that the translations are written to, one a line."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
 def run(argv: list[str]) -> None:
     """Test as `argv` asks and print the report."""
     if wants_help(argv[:1]):
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
     name, argv = subject(argv, what="run", prog=PROG)
+    folders, _ = take_flag(argv, "--savepath")
+    tested = load(name, savepath=folders[-1] if folders else SAVEPATH)
+    if isinstance(tested, TranslationRun):
+        _test_translation(tested, argv, name)
+    else:
+        _test_task(tested, argv, name)
+
+
+def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
+    flags = parse(TranslationTestFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    report = run.test(
+        flags.data or None, beam=flags.beam, length_penalty=flags.length_penalty, batchsize=flags.batchsize
+    )
+    if flags.output is not None:
+        write_atomically(flags.output, "".join(f"{each}\n" for each in report.translations).encode())
+    sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} steps\n{report}\n")
+
+
+def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     flags = parse(TestFlags(), with_empty_value(argv, "--plot"), prog=f"{PROG} {name}", description=DESCRIPTION)
-    run = load(name, savepath=flags.savepath)
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
         check_ending(plot)

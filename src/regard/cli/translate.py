@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from rich.console import Console
 
 from regard.api import SAVEPATH, SequenceRun, load
+from regard.cli.lines import open_lines, read_line, warn
 from regard.cli.parsing import parse, subject, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.decoding import Translation
@@ -41,6 +42,10 @@ class TranslateFlags:
     """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
     n_best: int = 1
     """Answers to each line, best first, each on a line of its own (at most beam)."""
+    temperature: float = 0.0
+    """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
+    seed: int = 0
+    """Random seed of what is drawn (0 or more)."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
     batchsize: int = 64
@@ -77,16 +82,8 @@ def run(argv: list[str]) -> None:
         return
     if flags.plot is not None:
         raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")
-    if flags.input is None:
-        _translate_lines(run, sys.stdin.buffer, flags)
-        return
-    try:
-        with flags.input.open("rb") as file:
-            _translate_lines(run, file, flags)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise InputError(f"cannot read {str(flags.input)!r}: {error.strerror}") from error
+    with open_lines(flags.input) as file:
+        _translate_lines(run, file, flags)
 
 
 def _search(flags: TranslateFlags) -> dict[str, Any]:
@@ -94,6 +91,8 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
         "beam": flags.beam,
         "length_penalty": flags.length_penalty,
         "n_best": flags.n_best,
+        "temperature": flags.temperature,
+        "seed": flags.seed,
         "batchsize": flags.batchsize,
     }
 
@@ -116,27 +115,17 @@ def _chunks(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
 def _read(run: SequenceRun, line: bytes, number: int) -> str | None:
     """Return the text of a line, or None where it is empty or too long; tells what could not be read as it
     stands."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as error:
-        _warn(f"line {number} is not UTF-8 at byte {error.start}: what cannot be read is taken as unknown")
-        text = line.decode(errors="replace")
-    text = text.removeprefix("\ufeff") if number == 1 else text
-    text = text.rstrip("\r\n")
+    text = read_line(line, number)
     if not text:
         return None
     vocabulary = run.task.source_vocabulary
     if (reason := run.too_long(text)) is not None:
-        _warn(f"line {number} {reason}: its answer is empty")
+        warn(f"line {number} {reason}: its answer is empty")
         return None
     unknown = vocabulary.unknown(text)
     if unknown:
-        _warn(f"line {number} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
+        warn(f"line {number} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
     return text
-
-
-def _warn(message: str) -> None:
-    sys.stderr.write(f"regard: {message}\n")
 
 
 def _write(answers: "list[list[Translation]] | list[list[Translation] | None]", flags: TranslateFlags) -> None:

@@ -1,7 +1,7 @@
 """Decoding: from a source to the target that a model finds most likely, one token at a time."""
 
 from regard.decoding.beam import beam_search, length_penalty
-from regard.decoding.greedy import greedy_search
+from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.translation import Search, Translation, translate
 
@@ -12,5 +12,6 @@ __all__ = [
     "beam_search",
     "greedy_search",
     "length_penalty",
+    "sample",
     "translate",
 ]

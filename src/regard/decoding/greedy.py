@@ -1,19 +1,52 @@
-"""Greedy search: the most likely token, again and again."""
+"""One token after the other: the most likely one (greedy search), or one drawn from the model's distribution."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
 
 
-@torch.inference_mode()
 def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_len: int) -> list[Hypothesis]:
     """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
     `source_mask` (B, Ts): True before the end. Sources that have found their end take no more steps.
     """
+    return _walk(model, source, source_mask, lambda found: found.argmax(-1, keepdim=True), max_len)
+
+
+def sample(
+    model: Seq2Seq,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    max_len: int,
+    temperature: float,
+    generator: torch.Generator,
+) -> list[Hypothesis]:
+    """Return one hypothesis drawn from the model for each source; the rest is as in `greedy_search`.
+
+    `temperature`: logits are divided by it; below 1 likely tokens become likelier, above 1 all become more
+    alike. `log_probability` is that of the model itself. Raises `InputError` where it is not above 0.
+    """
+    if not 0 < temperature < float("inf"):
+        raise InputError(f"temperature {temperature} is out of range: a finite number above 0")
+
+    def draw(found: Tensor) -> Tensor:
+        return (found / temperature).softmax(-1).multinomial(1, generator=generator)
+
+    return _walk(model, source, source_mask, draw, max_len)
+
+
+@torch.inference_mode()
+def _walk(
+    model: Seq2Seq, source: Tensor, source_mask: Tensor, choose: Callable[[Tensor], Tensor], max_len: int
+) -> list[Hypothesis]:
+    """Go on with the tokens (B, 1) that `choose` finds in log-probabilities (B, V)."""
     state = model.start(model.encode(source, source_mask))
     tokens = torch.full((len(source), 1), BOS, device=source.device)
     total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
@@ -21,7 +54,9 @@ def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_le
     written = torch.full((len(source), max_len + 1), EOS, device=source.device)
     for time in range(max_len + 1):
         logits, state = model.step(tokens, state)
-        best, tokens = log_probabilities(logits[:, 0]).max(-1, keepdim=True)
+        found = log_probabilities(logits[:, 0])
+        tokens = choose(found)
+        best = found.gather(1, tokens)
         going = tokens[:, 0] != EOS
         if time == max_len:  # no room for another token, only for an end
             total[active] += torch.where(going, 0.0, best[:, 0]).double()
@@ -34,10 +69,10 @@ def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_le
         if not len(active):
             break
     unfinished = set(active.tolist())
-    found = []
+    hypotheses = []
     for row, (sequence, probability) in enumerate(zip(written.tolist(), total.tolist(), strict=True)):
         kept = sequence[: sequence.index(EOS)]
-        found.append(
+        hypotheses.append(
             Hypothesis(
                 tokens=kept,
                 log_probability=probability,
@@ -45,4 +80,4 @@ def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_le
                 finished=row not in unfinished,
             )
         )
-    return found
+    return hypotheses

@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from regard.decoding.beam import beam_search
-from regard.decoding.greedy import greedy_search
+from regard.decoding.greedy import greedy_search, sample
+from regard.errors import InputError
 from regard.models import Seq2Seq
-from regard.text import PAD, Vocabulary, read_source
+from regard.text import PAD, Vocabulary, collate
+
+SLACK = 50
+"""Tokens that an answer may have beyond twice those of its source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,10 @@ class Search:
     preferred."""
     n_best: int = 1
     """Answers for each text; at most beam."""
+    temperature: float = 0.0
+    """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
+    seed: int = 0
+    """Of what is drawn."""
 
 
 def translate(
@@ -47,27 +57,36 @@ def translate(
     max_len: int,
     batchsize: int = 64,
 ) -> list[list[Translation]]:
-    """Return the `n_best` answers to each text, best first, of at most `max_len` tokens each.
+    """Return the `n_best` answers to each text, best first, of at most `max_len` tokens each, nor of many more
+    than twice as many as the text.
 
     Texts of like length go through the model together, `batchsize` at once; the order of the answers is that of
     the texts. Raises `InputError` where the search does not fit.
     """
+    if search.temperature and search.beam > 1:
+        raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
+    generator = torch.Generator().manual_seed(search.seed)
     answers: list[list[Translation]] = [[] for _ in texts]
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    sources = [source_vocabulary.encode(text) for text in texts]
+    order = sorted(range(len(texts)), key=lambda index: len(sources[index]))
     for begin in range(0, len(order), batchsize):
         indices = order[begin : begin + batchsize]
-        source = read_source([texts[index] for index in indices], source_vocabulary)
+        source = collate([sources[index] for index in indices])
         mask = source != PAD
-        if search.beam == 1 and search.n_best == 1:
-            found = [[best] for best in greedy_search(model, source, mask, max_len=max_len)]
+        most = min(max_len, 2 * source.shape[1] + SLACK)
+        if search.temperature:
+            drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, generator=generator)
+            found = [[best] for best in drawn]
+        elif search.beam == 1 and search.n_best == 1:
+            found = [[best] for best in greedy_search(model, source, mask, max_len=most)]
         else:
             found = beam_search(
                 model,
                 source,
                 mask,
                 width=search.beam,
-                max_len=max_len,
+                max_len=most,
                 alpha=search.length_penalty,
                 n_best=search.n_best,
             )

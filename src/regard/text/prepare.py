@@ -46,7 +46,7 @@ def learn_vocabularies(
         _make_folder(root)
         for side, file in enumerate(files[: 1 if cutting.joint else 2]):
             with reading_bar("learn the vocabulary", text.bytes, show=progress) as text.on_bytes:
-                sentences = _sides(text) if cutting.joint else (pair[side] for pair in text)
+                sentences = _Sentences(text, None if cutting.joint else side)
                 learned = train_subwords(
                     sentences, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase
                 )
@@ -84,9 +84,16 @@ def prepare_corpus(
         return write_corpus(folder, text, vocabularies, max_len=max_len, strict=strict)
 
 
-def _sides(text: ParallelText) -> Iterator[str]:
-    for pair in text:
-        yield from pair
+@dataclass(frozen=True)
+class _Sentences:
+    """The sentences of a text, of one side or of both; can be read again and again."""
+
+    text: ParallelText
+    side: int | None
+
+    def __iter__(self) -> Iterator[str]:
+        for pair in self.text:
+            yield from pair if self.side is None else pair[self.side : self.side + 1]
 
 
 def _digest(text: ParallelText, *settings: object) -> str:

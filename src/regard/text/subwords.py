@@ -7,6 +7,7 @@ characters.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -80,7 +81,8 @@ class Subwords:
 
 
 def train_subwords(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool = False) -> Subwords:
-    """Learn a vocabulary of at most `size` symbols, the four special ones among them, from `texts`.
+    """Learn a vocabulary of at most `size` symbols, the four special ones among them, from `texts`,
+    which are read more than once.
 
     `kind`: "bpe" joins the pair of pieces seen most often, again and again (Sennrich et al. 2016); "unigram"
     drops the pieces that the text misses least (Kudo 2018); "words" takes the most frequent words; "characters"
@@ -100,7 +102,8 @@ def train_subwords(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bo
     )
     tokenizer.decoder = decoders.Metaspace(BLANK, prepend_scheme="always")
     try:
-        tokenizer.train_from_iterator(texts, _trainer(kind, size))
+        alphabet = _alphabet(texts, tokenizer, size) if kind in ("bpe", "characters") else []
+        tokenizer.train_from_iterator(texts, _trainer(kind, size, alphabet))
     except Exception as error:  # the library raises bare ones
         raise InputError(
             f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
@@ -122,15 +125,34 @@ def _model(kind: Kind) -> models.Model:
     return models.BPE(unk_token=RESERVED[UNKNOWN])
 
 
-def _trainer(kind: Kind, size: int) -> trainers.Trainer:
+def _alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str]:
+    """Return the characters to begin with: all, or the most frequent ones.
+
+    The library would choose among equally frequent ones by chance.
+    """
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(tokenizer.normalizer.normalize_str(text))
+    counts[BLANK] = counts.pop(" ", 0) + 1
+    # By number, then by name.
+    ranked = sorted(counts, key=lambda character: (-counts[character], character))
+    return ranked[: max(1, size - len(RESERVED))]
+
+
+def _trainer(kind: Kind, size: int, alphabet: list[str]) -> trainers.Trainer:
     options: dict[str, Any] = {"special_tokens": list(RESERVED), "show_progress": False}
     if kind == "words":
         return trainers.WordLevelTrainer(vocab_size=size, **options)
     if kind == "unigram":
         return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
-    if kind == "characters":  # BPE that joins nothing: what it starts from
-        return trainers.BpeTrainer(vocab_size=0, limit_alphabet=size - len(RESERVED), **options)
-    return trainers.BpeTrainer(vocab_size=size, limit_alphabet=max(1, (size - len(RESERVED)) // 2), **options)
+    # Characters are what BPE starts from, before it joins anything.
+    most = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
+    return trainers.BpeTrainer(
+        vocab_size=0 if kind == "characters" else size,
+        initial_alphabet=alphabet[:most],
+        limit_alphabet=most,
+        **options,
+    )
 
 
 def _without_added(tokenizer: Tokenizer) -> str:

@@ -1,0 +1,42 @@
+"""`regard export RUN --to ctranslate2`: hand a trained model to another program."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from regard.api import SAVEPATH, SequenceRun, load
+from regard.api.export import export_ctranslate2
+from regard.cli.parsing import parse, subject, wants_help
+from regard.errors import InputError
+
+PROG = "regard export"
+DESCRIPTION = (
+    "Hand a trained Transformer to another program: to CTranslate2, which serves translations in C++ (needs the "
+    "extra export). RUN: a task's name, or a run's folder."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFlags:
+    """All flags of the command."""
+
+    to: Literal["ctranslate2"] = "ctranslate2"
+    """The other program."""
+    output: Path | None = None
+    """New folder for the model. None: a folder named for the other program, in the run's."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
+def run(argv: list[str]) -> None:
+    """Export as `argv` asks, and say where the model is."""
+    if wants_help(argv[:1]):
+        parse(ExportFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
+    name, argv = subject(argv, what="run", prog=PROG, example="translation")
+    flags = parse(ExportFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    run = load(name, savepath=flags.savepath)
+    if not isinstance(run, SequenceRun):
+        raise InputError(f"run {name!r} answers with numbers: a Transformer for translation can be exported")
+    folder = export_ctranslate2(run, flags.output or run.folder / flags.to)
+    sys.stdout.write(f"Exported to {folder}, for ctranslate2.Translator\n")

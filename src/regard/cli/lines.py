@@ -1,0 +1,40 @@
+"""Lines from a file or from standard input, whatever bytes they hold."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from regard.errors import InputError
+
+
+@contextmanager
+def open_lines(path: Path | None) -> Iterator[BinaryIO]:
+    """Open a file, or standard input for None; raises `InputError` where it cannot be read."""
+    if path is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def read_line(line: bytes, number: int) -> str:
+    """Return a line, counted from 1, without its end; bytes that are not UTF-8 become unknown, and are told."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        warn(f"line {number} is not UTF-8 at byte {error.start}: what cannot be read is taken as unknown")
+        text = line.decode(errors="replace")
+    text = text.removeprefix("\ufeff") if number == 1 else text
+    return text.rstrip("\r\n")
+
+
+def warn(message: str) -> None:
+    """Tell something on standard error."""
+    sys.stderr.write(f"regard: {message}\n")

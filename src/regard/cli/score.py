@@ -1,0 +1,72 @@
+"""`regard score RUN`: the log-probability of pairs, one line each."""
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from regard.api import SAVEPATH, SequenceRun, load
+from regard.cli.lines import open_lines, read_line, warn
+from regard.cli.parsing import parse, subject, wants_help
+from regard.errors import InputError
+
+PROG = "regard score"
+DESCRIPTION = (
+    "Give the log-probability (nats) of each pair's target given its source, and after a tab the mean over its "
+    "tokens, one line for each line, in order. The pairs are the lines of --input, or else of standard input: "
+    "source, tab, target. A line that cannot be scored gives nan, and is told on standard error."
+)
+LINES = 512
+"""Lines that are read before they are scored: those of like length go through the model together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreFlags:
+    """All flags of the command."""
+
+    input: Path | None = None
+    """File of pairs, one a line, source and target separated by a tab, in UTF-8. None: standard input."""
+    batchsize: int = 64
+    """Pairs that go through the model at once."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
+def run(argv: list[str]) -> None:
+    """Score as `argv` asks."""
+    if wants_help(argv[:1]):
+        parse(ScoreFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
+    name, argv = subject(argv, what="run", prog=PROG, example="translation")
+    flags = parse(ScoreFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    run = load(name, savepath=flags.savepath)
+    if not isinstance(run, SequenceRun):
+        raise InputError(f"run {name!r} answers with numbers: scores are for runs from sequence to sequence")
+    with open_lines(flags.input) as file:
+        for chunk in _chunks(file):
+            pairs = [_read(run, line, number) for number, line in chunk]
+            scores = iter(run.score([pair for pair in pairs if pair is not None], batchsize=flags.batchsize))
+            for pair in pairs:
+                found = None if pair is None else next(scores)
+                total, mean = (math.nan, math.nan) if found is None else (found.log_probability, found.per_token)
+                sys.stdout.write(f"{total:.4f}\t{mean:.4f}\n")
+            sys.stdout.flush()
+
+
+def _chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
+    numbered = enumerate(file, start=1)
+    while lines := list(islice(numbered, LINES)):
+        yield lines
+
+
+def _read(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
+    source, tab, target = read_line(line, number).partition("\t")
+    if not tab:
+        warn(f"line {number} has no tab: it is to separate source and target")
+        return None
+    if (reason := run.too_long(source)) is not None:
+        warn(f"line {number} {reason}")
+        return None
+    return source, target

@@ -1,0 +1,193 @@
+"""Runs on parallel text, from Python."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from regard.evaluation import bleu
+from regard.models import Transformer
+from regard.training import RunFolder, objective
+from tests.conftest import TINY
+from tests.german import sentences, write
+
+FEW: dict[str, Any] = {**TINY, "steps": 12, "validate_every": 5, "progress": False}
+
+
+def files(run: regard.Run) -> dict[str, bytes]:
+    return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
+
+
+def test_it_has_learned_something(german: regard.TranslationRun) -> None:
+    report = german.test()
+    assert report.quality.bleu > 50 and report.quality.chrf > 50 and report.quality.exact_match > 0.3
+    references = [target for _, target in sentences()[264:]]
+    assert report.quality.bleu == pytest.approx(bleu(report.translations, references))
+    assert "|tok:13a|" in report.quality.signatures["bleu"] and report.quality.signatures["bleu"] in str(report)
+
+
+def test_the_best_validated_model_is_kept_and_it_is_the_average(german: regard.TranslationRun) -> None:
+    validated = [line for line in german.metrics if "bleu" in line]
+    assert [line["step"] for line in validated] == [100, 200, 300]
+    best = max(validated, key=lambda line: line["bleu"])
+    assert german.step == best["step"]
+    sources, references = zip(*sentences()[240:264], strict=True)
+    assert bleu(german.translate(sources), references) == pytest.approx(best["bleu"])
+    trainer, step = RunFolder(german.folder).read_trainer()
+    if step == german.step:
+        for name, parameter in german.model.named_parameters():
+            assert torch.equal(parameter, trainer[f"average/{name}"])
+            assert not torch.equal(parameter, trainer[f"model/{name}"])
+
+
+def test_a_joint_vocabulary_is_one_embedding(german: regard.TranslationRun, tmp_path: Path) -> None:
+    assert isinstance(german.model, Transformer) and german.model.source_embedding is None
+    flags = {**FEW, "joint": False, "steps": 1}
+    apart = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
+    assert isinstance(apart.model, Transformer) and apart.model.source_embedding is not None
+    assert isinstance(apart, regard.TranslationRun)
+    assert apart.task.source_vocabulary.symbols != apart.task.target_vocabulary.symbols
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"accumulate": 3, "schedule": "inverse_sqrt"},
+        {"model": "recurrent", "embedding": 16, "score": "additive"},
+        {"precision": "bfloat16", "label_smoothing": 0.0},
+    ],
+    ids=str,
+)
+def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]
+) -> None:
+    few = {name: value for name, value in FEW.items() if not (flags.get("model") and name in MADE_OF_HEADS)}
+    text = write(tmp_path)
+    whole = regard.train("translation", **text, **few, **flags, savepath=tmp_path / "whole")
+    calls, loss = iter(range(1, 1000)), objective.cross_entropy
+
+    def interrupting(*args: Any) -> Any:
+        if next(calls) == 8:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(*args)
+
+    monkeypatch.setattr(objective, "cross_entropy", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        regard.train("translation", **text, **few, **flags, savepath=tmp_path / "parts")
+    parts = regard.train("translation", resume=True, progress=False, savepath=tmp_path / "parts")
+    assert files(parts) == files(whole)
+
+
+MADE_OF_HEADS = ("heads", "inner", "dec_layers")
+
+
+def test_accumulated_batches_learn_as_one_larger_batch(tmp_path: Path) -> None:
+    """Two batches at a time are one step on the tokens of both."""
+    text = write(tmp_path)
+    run = regard.train("translation", **text, **FEW, accumulate=2, savepath=tmp_path)
+    assert len({line["step"] for line in run.metrics}) == len(run.metrics)
+    assert RunFolder(run.folder).read_trainer()[0]["progress/place"].tolist()[0] >= 1
+
+
+def test_training_stops_when_validations_no_longer_get_better(tmp_path: Path) -> None:
+    flags = {**FEW, "steps": 100, "validate_every": 2, "patience": 3, "lr": 1e-9}
+    run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
+    assert run.metrics[-1]["step"] == 8 and run.step == 2
+    again = regard.train("translation", resume=True, progress=False, savepath=tmp_path)
+    assert files(again) == files(run)
+
+
+def test_presets_and_their_exceptions() -> None:
+    from regard.training import make_config
+
+    assert make_config("translation", {"preset": "base"}).model.hidden == 512
+    tiny = make_config("translation", {"preset": "tiny", "heads": 8})
+    assert (tiny.model.hidden, tiny.model.inner, tiny.model.heads) == (128, 256, 8)
+    with pytest.raises(InputError, match="preset 'huge' does not fit"):
+        make_config("translation", {"preset": "huge"})
+    with pytest.raises(InputError, match="preset 'base' does not fit model recurrent"):
+        make_config("translation", {"preset": "base", "model": "recurrent"})
+
+
+def test_what_cannot_be_trained_on_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    text = write(tmp_path)
+    models = tmp_path / "models"
+    for flags, message in (
+        ({}, "translation needs text to train on"),
+        ({"train": ("a", "b", "c")}, "train has 3 files"),
+        ({"train": ("nowhere.tsv",)}, "file .*nowhere.tsv' does not exist"),
+        ({"train": 3}, "train 3 is of type int: give one or several texts"),
+        ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
+        ({**text, "tokens": 3}, "tokens 3 hold no sentence of .* tokens"),
+        ({**text, "max_len": 2}, "no pair to learn from: 0 pairs; left out: 240 too long"),
+        ({**text, "max_len": 2, "strict": True}, "tokens, at most 2 are taken"),
+        ({**text, "valid": (__file__,)}, "validation text has no pair"),
+    ):
+        with pytest.raises(InputError, match=message):
+            regard.train("translation", **{**FEW, **flags}, savepath=models)
+        assert not (models / "translation").exists()
+
+
+def test_another_tokenizer_is_refused(german: regard.TranslationRun, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(german.folder, tmp_path / "translation"))
+    file = folder / "tokenizer" / "source.json"
+    stored = json.loads(file.read_text())
+    stored["model"]["vocab"] = {name: index for index, name in enumerate(reversed(stored["model"]["vocab"]))}
+    file.write_text(json.dumps(stored))
+    with pytest.raises(InputError, match="is damaged: it was trained with another tokenizer"):
+        regard.load(folder)
+    file.unlink()
+    with pytest.raises(InputError, match="is damaged: its tokenizer cannot be read"):
+        regard.load(folder)
+
+
+def test_a_run_goes_on_without_its_prepared_corpus_and_not_with_other_flags(tmp_path: Path) -> None:
+    text = write(tmp_path)
+    run = regard.train("translation", **text, **FEW, savepath=tmp_path)
+    shutil.rmtree(tmp_path / "prepared")
+    with pytest.raises(InputError, match="vocab_size 50 differs from the run's 60: a run goes on as it began"):
+        regard.train("translation", resume=True, vocab_size=50, progress=False, savepath=tmp_path)
+    again = regard.train("translation", resume=True, **text, progress=False, savepath=tmp_path)
+    assert files(again) == files(run)
+
+
+def test_scores_are_what_search_and_teacher_forcing_say(german: regard.TranslationRun) -> None:
+    sources = [source for source, _ in sentences()[:20]]
+    found = [best for best, *_ in german.search(sources, beam=3)]
+    scored = german.score(zip(sources, [each.text for each in found], strict=True), batchsize=7)
+    for one, other in zip(found, scored, strict=True):
+        if german.task.target_vocabulary.encode(one.text) == one.tokens:
+            assert other.log_probability == pytest.approx(one.log_probability, abs=1e-4)
+            assert other.tokens == len(one.tokens) + 1
+    right, wrong = german.score([sentences()[0], (sentences()[0][0], sentences()[1][1])])
+    assert right.per_token > wrong.per_token
+
+
+def test_attention_is_kept_for_every_layer_with_subwords_for_labels(german: regard.TranslationRun) -> None:
+    attention = german.attend("Heute läuft der alte ☃.")
+    assert set(attention.layers) == {"decoder.layers.0.cross"}
+    layer = attention.cross
+    assert "".join(layer.key_labels).startswith("▁Heute") and "☃" in "".join(layer.key_labels)
+    assert layer.key_labels[-1] == layer.query_labels[-1] == "</s>"
+    assert layer.weights.shape == (2, len(layer.query_labels), len(layer.key_labels))
+    assert attention.truth is None and attention.prediction.startswith("The ")  # type: ignore[union-attr]
+
+
+def test_samples_are_drawn_by_seed_and_temperature(german: regard.TranslationRun) -> None:
+    source = [sentences()[0][0]] * 30
+    drawn = [[best.text for best, *_ in german.search(source, temperature=2.0, seed=seed)] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2] and len(set(drawn[0])) > 5
+    assert len({best.text for best, *_ in german.search(source, temperature=0.01)}) == 1
+    assert german.search(source[:1], temperature=0.01)[0][0].text == german.translate(source[:1])[0]
+    with pytest.raises(InputError, match="temperature 1.0 and beam 2 are given"):
+        german.search(source, temperature=1.0, beam=2)
+    with pytest.raises(InputError, match="temperature -1.0 is out of range"):
+        german.search(source, temperature=-1.0)
