@@ -24,7 +24,6 @@ from regard.training import (
     join_world,
     make_config,
     new_run,
-    restore,
     start,
     train_steps,
 )
@@ -61,16 +60,20 @@ def train(
             with world.one_by_one():
                 built, config = _new_task(config, Path(savepath) / PREPARED, show=show)
         validate = validation(built) if isinstance(built, Translation) else None
-        state = restore(folder, config, built, world.device) if resume else start(config, built, world.device)
+        state = start(config, built, world)
+        if resume:
+            state.restore(folder)
         with world.one_by_one():
             batches = _batches(config, built, state, Path(savepath) / PREPARED, show=show)
         if resume and world.first:
             folder.cut_metrics(state.step)
-        elif world.first:
-            with new_run(folder.path, config, overwrite=overwrite) as building:
-                if isinstance(built, Translation):
-                    building.write_vocabularies(_files(built))
-                state.save(building)
+        elif not resume:
+            with world.one_by_one():
+                if world.first:
+                    with new_run(folder.path, config, overwrite=overwrite) as building:
+                        if isinstance(built, Translation):
+                            building.write_vocabularies(_files(built))
+                        state.begin(building)
         with progress_bar(built.name, state.step, config.training.steps, show=show) as on_metrics:
             train_steps(state, config, batches, folder, on_metrics, validate=validate, world=world)
         world.wait()

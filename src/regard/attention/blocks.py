@@ -126,6 +126,10 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(width, inner_width)
         self.feed_forward_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
 
+    def project(self, memory: Tensor) -> KeyValues:
+        """Return the keys and values of the encoder's output (B, Tk, D) that `forward` attends to."""
+        return self.cross.project(memory)
+
     def forward(
         self,
         states: Tensor,
@@ -174,7 +178,7 @@ class Decoder(nn.Module):
 
     def project(self, memory: Tensor) -> list[KeyValues]:
         """Return each layer's keys and values of the encoder's output (B, Tk, D), computed once per source."""
-        return [layer.cross.project(memory) for layer in self.layers]  # type: ignore[operator, union-attr]
+        return [layer.project(memory) for layer in self.layers]  # type: ignore[operator]
 
     def forward(
         self,

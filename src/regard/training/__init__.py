@@ -18,7 +18,7 @@ from regard.training.loop import train_steps
 from regard.training.objective import Objective, exact
 from regard.training.recipes import RECIPES, Recipe
 from regard.training.runs import RunFolder, digest, find_run, new_run
-from regard.training.state import TrainingState, build_model, load_parameters, restore, start
+from regard.training.state import TrainingState, build_model, load_parameters, start
 from regard.training.stopping import Interrupted
 from regard.training.streams import generator_of
 from regard.training.world import ALONE, World, join_world
@@ -52,7 +52,6 @@ __all__ = [
     "make_config",
     "models_for",
     "new_run",
-    "restore",
     "start",
     "train_steps",
 ]

@@ -56,8 +56,7 @@ def train_steps(
     """
     settings, recipe = config.training, config.training.how
     assert settings.lr is not None, "a config is resolved before training"
-    objective = Objective(state.model, settings, state.generator)
-    learner = _learner(objective, settings, world)
+    learner = _learner(state.objective, settings, world)
     state.model.train()
     drops = getattr(config.model, "dropout", 0.0) > 0
     with stopping() as stopped, torch.random.fork_rng(devices=[]):
@@ -82,8 +81,8 @@ def train_steps(
                 folder.append_metrics(metrics)
                 on_metrics(metrics)
             interrupted = bool(world.agree(bool(stopped)))
-            if (state.step % CHECKPOINT_EVERY == 0 or last or "bleu" in metrics or interrupted) and world.first:
-                state.save(folder, use=better)
+            if state.step % CHECKPOINT_EVERY == 0 or last or "bleu" in metrics or interrupted:
+                state.save(folder, world, use=better)
             if interrupted and not last:
                 world.wait()
                 stop_as_usual(stopped[0] if stopped else 0)
@@ -92,8 +91,8 @@ def train_steps(
 def validate_average(state: TrainingState, validate: Callable[[nn.Module], Metrics], world: World) -> Metrics:
     """Return the metrics of the averaged model, which the first process works out for all."""
     found: Metrics = {}
-    if world.first:
-        with state.averaged() as model:
+    with state.averaged() as model:
+        if world.first:
             found = validate(model)
     return found | {"bleu": world.agree(found.get("bleu", 0.0))}
 
@@ -108,7 +107,7 @@ def _learner(objective: Objective, settings: TrainingConfig, world: World) -> nn
     learner: nn.Module = objective
     if isinstance(settings, TranslationTraining) and settings.compile:
         learner.compile(dynamic=True)
-    if world.size > 1:
+    if world.size > 1 and not (isinstance(settings, TranslationTraining) and settings.sharded):
         learner = nn.parallel.DistributedDataParallel(learner)
     return learner
 

@@ -16,9 +16,11 @@ from regard.errors import InputError
 from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq, Transformer
 from regard.tasks import AnyTask, SequenceTask, Task
 from regard.training.adam import Adam
-from regard.training.config import RunConfig
+from regard.training.config import RunConfig, TranslationTraining
+from regard.training.objective import Objective
 from regard.training.runs import RunFolder
 from regard.training.streams import generator_of
+from regard.training.world import ALONE, World
 
 
 @dataclass
@@ -37,13 +39,18 @@ class Progress:
 class TrainingState:
     """All that changes while training, as of `step` finished steps."""
 
-    model: nn.Module
+    objective: Objective
     optimizer: Adam
     generator: torch.Generator
     step: int
     average: dict[str, Tensor] = field(default_factory=dict)
     """Moving average of the parameters, by name; empty where none is kept."""
     progress: Progress = field(default_factory=Progress)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model itself."""
+        return self.objective.model
 
     @torch.no_grad()
     def update_average(self, decay: float) -> None:
@@ -85,8 +92,9 @@ class TrainingState:
     def load_trainer_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Take up what `trainer_tensors` returned; raises `KeyError` or `RuntimeError` where it is off."""
         self.generator.set_state(tensors["generator"])
-        for name, value in self.model.state_dict().items():
-            value.copy_(tensors[f"model/{name}"])
+        with torch.no_grad():
+            for name, value in self.model.state_dict().items():
+                value.copy_(tensors[f"model/{name}"])
         for name, value in self.average.items():
             value.copy_(tensors[f"average/{name}"])
         for name, moments in self.optimizer.moments.items():
@@ -97,11 +105,27 @@ class TrainingState:
             (epoch, pool, batch), tensors["progress/best"].item(), int(tensors["progress/since_best"].item())
         )
 
-    def save(self, folder: RunFolder, *, use: bool = True) -> None:
-        """Write a checkpoint; `use`: these are the parameters to use from now on."""
-        folder.write_trainer(self.step, self.trainer_tensors())
-        if use:
-            folder.write_model(self.step, self.model.state_dict() | self.average)
+    def begin(self, folder: RunFolder) -> None:
+        """Write the first files of a new run, from the first process alone: a checkpoint."""
+        self.save(folder)
+
+    def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
+        """Write a checkpoint, from the first process; `use`: these are the parameters to use from now on."""
+        if world.first:
+            folder.write_trainer(self.step, self.trainer_tensors())
+            if use:
+                folder.write_model(self.step, self.model.state_dict() | self.average)
+
+    def restore(self, folder: RunFolder) -> None:
+        """Take up what `save` wrote last; raises `InputError` where it is missing, damaged, or does not fit."""
+        tensors, self.step = folder.read_trainer()
+        try:
+            self.load_trainer_tensors(tensors)
+        except (KeyError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"run {str(folder.path)!r} is damaged: its trainer state does not fit its config ({reason})"
+            ) from error
 
 
 def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
@@ -136,30 +160,25 @@ def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
     return model
 
 
-def start(config: RunConfig, task: AnyTask, device: torch.device | None = None) -> TrainingState:
-    """Return a training before its first step."""
-    model = build_model(config, task).to(device or "cpu")
-    optimizer = config.training.how.optimizer(model)
+def start(config: RunConfig, task: AnyTask, world: World = ALONE) -> TrainingState:
+    """Return a training before its first step; raises `InputError` where the model cannot be split as asked."""
+    settings = config.training
+    generator = generator_of(settings.seed, "train")
+    objective = Objective(build_model(config, task).to(world.device), settings, generator)
+    sharded = isinstance(settings, TranslationTraining) and settings.sharded
+    if sharded:
+        from regard.training.sharding import ShardedState, shard  # brings much of torch.distributed
+
+        shard(objective, world)
+    model = objective.model
+    optimizer = settings.how.optimizer(model)
     average = {}
-    if getattr(config.training, "average", 0.0):
+    if isinstance(settings, TranslationTraining) and settings.average:
         average = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    return TrainingState(model, optimizer, generator_of(config.training.seed, "train"), step=0, average=average)
-
-
-def restore(
-    folder: RunFolder, config: RunConfig, task: AnyTask, device: torch.device | None = None
-) -> TrainingState:
-    """Return the training that `folder` holds; raises `InputError` where its files are missing or damaged."""
-    state = start(config, task, device)
-    tensors, state.step = folder.read_trainer()
-    try:
-        state.load_trainer_tensors(tensors)
-    except (KeyError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"run {str(folder.path)!r} is damaged: its trainer state does not fit its config ({reason})"
-        ) from error
-    return state
+    if sharded:
+        replica = build_model(config, task)
+        return ShardedState(objective, optimizer, generator, 0, average, replica=replica)
+    return TrainingState(objective, optimizer, generator, 0, average)
 
 
 def load_parameters(model: nn.Module, folder: RunFolder) -> int:

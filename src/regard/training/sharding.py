@@ -1,0 +1,106 @@
+"""Models that do not fit: parameters, gradients, moments and average split between the processes.
+
+The splitting is PyTorch's FSDP2, layer by layer, and its distributed checkpoints (DCP) load on another number of
+processes than they were saved by. Only to be validated and to be kept for use is the averaged model put
+together, on the first process.
+
+    trainer/step-N/    a checkpoint: a folder to which each process writes its part
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
+
+from regard.attention import DecoderLayer, EncoderLayer
+from regard.errors import InputError
+from regard.training.objective import Objective
+from regard.training.runs import RunFolder
+from regard.training.state import TrainingState
+from regard.training.world import ALONE, World
+
+
+def shard(objective: Objective, world: World) -> None:
+    """Split the parameters of a model, with its loss, between the processes.
+
+    Raises `InputError` where there are none.
+    """
+    if not torch.distributed.is_initialized():
+        raise InputError("sharded needs processes to split the model between: start it with torchrun")
+    mesh = init_device_mesh(world.device.type, (world.size,))
+    for module in objective.model.modules():
+        if isinstance(module, EncoderLayer | DecoderLayer):
+            fully_shard(module, mesh=mesh)
+            if isinstance(module, DecoderLayer):
+                register_fsdp_forward_method(module, "project")
+    fully_shard(objective, mesh=mesh)
+
+
+@dataclass
+class ShardedState(TrainingState):
+    """A training whose tensors are split between the processes."""
+
+    replica: nn.Module = field(kw_only=True)
+    """The model in one piece, to validate and keep."""
+
+    @contextmanager
+    def averaged(self) -> Iterator[nn.Module]:
+        """The model in one piece, with the average for its parameters; all processes have to ask for it."""
+        whole = {name: _whole(value) for name, value in (self.model.state_dict() | self.average).items()}
+        self.replica.load_state_dict(whole)
+        yield self.replica.eval()
+
+    def begin(self, folder: RunFolder) -> None:
+        """Write the first files of a new run, from the first process alone: a model to use."""
+        folder.write_model(0, self.replica.state_dict())
+
+    def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
+        """Write a checkpoint, each process its part; `use`: these are the parameters to use from now on."""
+        target = folder.path / "trainer" / f"step-{self.step}"
+        building = target.with_name(f".{target.name}")
+        if world.first:
+            shutil.rmtree(building, ignore_errors=True)
+        world.wait()
+        dcp.save(self.trainer_tensors(), checkpoint_id=building)
+        if world.first:
+            shutil.rmtree(target, ignore_errors=True)
+            building.rename(target)
+        if use:
+            with self.averaged() as model:
+                if world.first:
+                    folder.write_model(self.step, model.state_dict())
+        if world.first:
+            for older in _checkpoints(folder)[:-1]:
+                shutil.rmtree(older, ignore_errors=True)
+        world.wait()
+
+    def restore(self, folder: RunFolder) -> None:
+        """Take up the latest checkpoint; raises `InputError` where there is none or it does not fit."""
+        found = _checkpoints(folder)
+        if not found:
+            raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
+        tensors = self.trainer_tensors()
+        try:
+            dcp.load(tensors, checkpoint_id=found[-1])
+        except (dcp.api.CheckpointException, RuntimeError, ValueError, OSError) as error:
+            raise InputError(f"run {str(folder.path)!r} is damaged: {found[-1].name} does not load") from error
+        self.step = int(found[-1].name.removeprefix("step-"))
+        self.load_trainer_tensors(tensors)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
+
+
+def _checkpoints(folder: RunFolder) -> list[Path]:
+    """Return the checkpoints, oldest first."""
+    found = [path for path in folder.path.glob("trainer/step-*") if path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))

@@ -1,0 +1,104 @@
+"""Several processes train as one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.text import PAD, Pairs, collate
+from regard.training import World
+from tests.german import write
+
+FLAGS = {
+    "vocab_size": 60,
+    "hidden": 16,
+    "heads": 2,
+    "inner": 16,
+    "enc_layers": 1,
+    "dec_layers": 1,
+    "tokens": 200,
+    "dropout": 0.0,
+    "steps": 12,
+    "validate_every": 6,
+    "precision": "float32",
+}
+
+
+def train(folder: Path, processes: int, **flags: Any) -> subprocess.CompletedProcess[str]:
+    text = {name: " ".join(files) for name, files in write(folder).items()}
+    words = [word for name, value in {**FLAGS, **flags}.items() for word in (f"--{name}", str(value))]
+    words = [word for word in words if word != "True"]  # flags that are on
+    named = [word for name, files in text.items() for word in (f"--{name}", *files.split())]
+    return launch(processes, "train", "translation", *named, *words, "--savepath", str(folder))
+
+
+def launch(processes: int, *words: str) -> subprocess.CompletedProcess[str]:
+    python = [sys.executable, "-m"]
+    if processes:
+        python += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    return subprocess.run([*python, "regard", *words], capture_output=True, text=True, timeout=120, check=False)
+
+
+def resume(folder: Path, processes: int) -> subprocess.CompletedProcess[str]:
+    return launch(processes, "train", "translation", "--resume", "--savepath", str(folder))
+
+
+def losses(folder: Path) -> list[tuple[int, float]]:
+    lines = (folder / "translation" / "metrics.jsonl").read_text().splitlines()
+    return [(line["step"], line["loss"]) for line in map(json.loads, lines)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    assert train(folder, 0).returncode == 0
+    return folder
+
+
+def test_data_parallel_makes_the_losses_of_one_process(alone: Path, tmp_path: Path) -> None:
+    done = train(tmp_path, 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Trained translation for 12 steps") == 1
+    found, expected = losses(tmp_path), losses(alone)
+    assert [step for step, _ in found] == [step for step, _ in expected]
+    for (_, one), (_, other) in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_sharded_makes_the_losses_of_one_process_and_goes_on_with_another_number(
+    alone: Path, tmp_path: Path
+) -> None:
+    done = train(tmp_path, 2, sharded=True)
+    assert done.returncode == 0, done.stderr
+    for (_, one), (_, other) in zip(losses(tmp_path), losses(alone), strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    whole = regard.load(tmp_path / "translation").model.state_dict()
+    for name, value in regard.load(alone / "translation").model.state_dict().items():
+        torch.testing.assert_close(whole[name], value, atol=1e-3, rtol=1e-3)
+    # Back to the checkpoint after half of the steps, and on with one process.
+    config = tmp_path / "translation" / "config.json"
+    config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))
+    done = resume(tmp_path, 1)
+    assert done.returncode == 0, done.stderr
+    assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
+
+
+def test_bad_input_is_told_by_the_processes_and_stops_them(tmp_path: Path) -> None:
+    done = train(tmp_path, 2, tokens=3)
+    assert done.returncode != 0 and "tokens 3 hold no sentence" in done.stderr
+    assert not (tmp_path / "translation").exists()
+
+
+def test_shares_of_a_batch_are_the_batch() -> None:
+    batch = Pairs(collate([[4], [5, 6], [7]]), collate([[8, 9], [9], [4, 4]]))
+    shares = [World(rank, 2).share(batch) for rank in range(2)]
+    assert torch.equal(torch.cat([each.source for each in shares]), batch.source[[0, 2, 1]])
+    assert sum(each.tokens for each in shares) == batch.tokens
+    few = [World(rank, 4).share(batch) for rank in range(4)]
+    assert sum(each.tokens for each in few) == batch.tokens
+    assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # takes the step, and adds nothing
