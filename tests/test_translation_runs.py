@@ -191,3 +191,22 @@ def test_samples_are_drawn_by_seed_and_temperature(german: regard.TranslationRun
         german.search(source, temperature=1.0, beam=2)
     with pytest.raises(InputError, match="temperature -1.0 is out of range"):
         german.search(source, temperature=-1.0)
+
+
+def test_curves_for_tensorboard(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    flags = {**FEW, "tensorboard": True}
+    run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
+    written = events.EventAccumulator(str(run.folder / "tensorboard"))
+    written.Reload()
+    assert [event.step for event in written.Scalars("bleu")] == [5, 10, 12]
+    assert written.Scalars("loss")[0].value == pytest.approx(run.metrics[0]["loss"], rel=1e-5)
+
+
+def test_without_tensorboard_it_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'regard\[track\]'"):
+        regard.train("translation", **write(tmp_path), **{**FEW, "tensorboard": True}, savepath=tmp_path)
+    assert not (tmp_path / "translation").exists()

@@ -1,18 +1,21 @@
 """From a task's name and flags to a trained run."""
 
 import dataclasses
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.api.answers import AnswerRun
 from regard.api.loading import SAVEPATH, load, stored_task
 from regard.api.pairs import PairRun
-from regard.api.translation import TranslationRun, validation
+from regard.api.translation import TranslationRun, text_of, validation
 from regard.errors import InputError
 from regard.progress import progress_bar, tell
 from regard.tasks import AnyTask, Translation, find_task
 from regard.text.buckets import Buckets, Place
-from regard.text.parallel import ParallelText
+from regard.text.parallel import Text
 from regard.text.prepare import Cutting, learn_vocabularies, prepare_corpus
 from regard.text.subwords import Subwords
 from regard.training import (
@@ -57,6 +60,7 @@ def train(
             built = stored_task(config, folder)
         else:
             config = make_config(task, flags).resolved()
+            _check_tensorboard(config)
             with world.one_by_one():
                 built, config = _new_task(config, Path(savepath) / PREPARED, show=show)
         validate = validation(built) if isinstance(built, Translation) else None
@@ -74,10 +78,45 @@ def train(
                         if isinstance(built, Translation):
                             building.write_vocabularies(_files(built))
                         state.begin(building)
-        with progress_bar(built.name, state.step, config.training.steps, show=show) as on_metrics:
-            train_steps(state, config, batches, folder, on_metrics, validate=validate, world=world)
+        with (
+            progress_bar(built.name, state.step, config.training.steps, show=show) as on_metrics,
+            _tensorboard(config, folder, state.step, first=world.first) as on_curves,
+        ):
+
+            def tell_both(metrics: dict[str, float]) -> None:
+                on_metrics(metrics)
+                on_curves(metrics)
+
+            train_steps(state, config, batches, folder, tell_both, validate=validate, world=world)
         world.wait()
     return load(folder.path)
+
+
+@contextmanager
+def _tensorboard(
+    config: RunConfig, folder: RunFolder, step: int, *, first: bool
+) -> Iterator[Callable[[dict[str, float]], None]]:
+    """Yield what to call with each line of metrics, to be shown by TensorBoard where that was asked for."""
+    if not (first and getattr(config.training, "tensorboard", False)):
+        yield lambda metrics: None
+        return
+    from torch.utils.tensorboard import SummaryWriter
+
+    # What was written past the step that is gone on from is written again.
+    with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
+
+        def write(metrics: dict[str, float]) -> None:
+            for name, value in metrics.items():
+                if name != "step":
+                    writer.add_scalar(name, value, int(metrics["step"]))
+
+        yield write
+
+
+def _check_tensorboard(config: RunConfig) -> None:
+    """Raise `InputError` where TensorBoard is asked for and not installed."""
+    if getattr(config.training, "tensorboard", False) and importlib.util.find_spec("tensorboard") is None:
+        raise InputError("tensorboard needs it installed: pip install 'regard[track]'")
 
 
 def _new_task(config: RunConfig, root: Path, *, show: bool) -> tuple[AnyTask, RunConfig]:
@@ -117,11 +156,12 @@ def _batches(
     return Buckets(corpus, config.training.tokens, config.training.seed, Place(*state.progress.place))
 
 
-def _text(config: RunConfig) -> ParallelText:
+def _text(config: RunConfig) -> Text:
     """Return the text to train on."""
-    if not config.size.train:
+    text = text_of(config.size, "train", strict=config.size.strict)
+    if text is None:
         raise InputError("translation needs text to train on: give --train SOURCE TARGET, or --train PAIRS.tsv")
-    return ParallelText(config.size.train, strict=config.size.strict)
+    return text
 
 
 def _unchanged(stored: RunConfig, task: str, flags: dict[str, Any]) -> RunConfig:

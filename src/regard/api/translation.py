@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from torch import nn
 
@@ -12,8 +13,8 @@ from regard.decoding import Search, translate
 from regard.errors import InputError
 from regard.evaluation import Quality, bleu, quality
 from regard.inspection import AttentionMap
-from regard.tasks import Translation
-from regard.text.parallel import ParallelText
+from regard.tasks import Translation, TranslationConfig
+from regard.text.parallel import ParallelText, Text
 from regard.text.prepare import read_pairs
 
 
@@ -56,10 +57,10 @@ class TranslationRun(SequenceRun):
         `text`: a source and a target file, or one of tab-separated pairs; None: the run's test text. The rest is
         as in `search`. Raises `InputError` where there is no text, or it cannot be read.
         """
-        paths = self.task.config.test if text is None else text
-        if not paths:
+        found_text = text_of(self.task.config, "test") if text is None else ParallelText(text)
+        if found_text is None:
             raise InputError(f"run {str(self.folder)!r} has no test text: give one with --data")
-        pairs = read_pairs(ParallelText(paths), "test")
+        pairs = read_pairs(found_text, "test")
         begin = time.perf_counter()
         found = self.translate(
             [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
@@ -74,11 +75,25 @@ class TranslationRun(SequenceRun):
         return self.attend_to(input, beam=beam, length_penalty=length_penalty)
 
 
+def text_of(
+    config: TranslationConfig, part: Literal["train", "valid", "test"], *, strict: bool = False
+) -> Text | None:
+    """Return the text that a task is trained, validated or tested on; None where there is none."""
+    if config.hub is not None:
+        from regard.text.hub import HubText  # brings a large library
+
+        split = {"train": "train", "valid": "validation", "test": "test"}[part]
+        return HubText(config.hub, config.languages, split, strict=strict)
+    paths = getattr(config, part)
+    return ParallelText(paths, strict=strict) if paths else None
+
+
 def validation(task: Translation) -> Callable[[nn.Module], dict[str, float]] | None:
     """Return what validates a model on the task's validation text, by greedy search; None without one."""
-    if not task.config.valid:
+    text = text_of(task.config, "valid")
+    if text is None:
         return None
-    pairs = read_pairs(ParallelText(task.config.valid), "validation")
+    pairs = read_pairs(text, "validation")
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
 
     def validate(model: nn.Module) -> dict[str, float]:

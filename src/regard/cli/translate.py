@@ -53,6 +53,8 @@ class TranslateFlags:
     plot: str | None = None
     """Draw what each character of the answer to TEXT attended to: here, and into this file (.png, .svg, .pdf or
     .html). Without a name: alignment.png in the run's folder. It is opened where there is a screen."""
+    words: bool = False
+    """Draw whole words instead of their pieces."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
 
@@ -78,7 +80,8 @@ def run(argv: list[str]) -> None:
             check_ending(plot)
         _write(run.search([text], **_search(flags)), flags)
         if plot is not None:
-            _draw(run.attend_to(text, beam=flags.beam, length_penalty=flags.length_penalty), plot)
+            drawn = run.attend_to(text, beam=flags.beam, length_penalty=flags.length_penalty)
+            _draw(drawn.words() if flags.words else drawn, plot)
         return
     if flags.plot is not None:
         raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")

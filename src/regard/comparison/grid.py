@@ -199,7 +199,7 @@ def _measure(job: _Job) -> Measured:
         if report.relevance is not None:
             relevance, uniform = max(report.relevance.heads), report.relevance.uniform
     elif isinstance(run, TranslationRun):
-        translated = run.test(run.task.config.test or run.task.config.valid)
+        translated = run.test(run.task.config.test or run.task.config.valid or None)
         exact, bleu = translated.quality.exact_match, translated.quality.bleu
     else:
         tested = run.test(seed=job.flags["seed"])

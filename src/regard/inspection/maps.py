@@ -1,5 +1,6 @@
 """An attention map: what a model answered to one input, and what every layer attended to on the way."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,12 @@ class AttentionMap:
             if name.split(".")[-1] == CROSS:
                 return layer
         raise InputError(f"the run on {self.task} has no attention to show: train it with attention")
+
+    def words(self) -> "AttentionMap":
+        """Return the map between words instead of their pieces: see `merge_words`."""
+        from regard.inspection.words import merge_words
+
+        return dataclasses.replace(self, layers={name: merge_words(each) for name, each in self.layers.items()})
 
     def __str__(self) -> str:
         from regard.inspection.terminal import describe
@@ -155,13 +162,13 @@ def attend_pair(model: Seq2Seq, task: SequenceTask, source: str, tokens: list[in
         layers={
             name: LayerMap(
                 name=name,
-                title="Encoder-decoder attention",
+                title="Encoder-decoder attention" + (f", layer {place}" if len(model.cross_layers) > 1 else ""),
                 weights=records[name].weights[0].float().numpy(),
                 query_labels=[_visible(label) for label in targets],
                 key_labels=[_visible(label) for label in sources],
                 relevant=relevant,
             )
-            for name in model.cross_layers
+            for place, name in enumerate(model.cross_layers)
         },
     )
 

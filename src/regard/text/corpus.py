@@ -20,7 +20,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.files import cannot_write, write_atomically
-from regard.text.parallel import Counts, ParallelText
+from regard.text.parallel import Counts, Text
 from regard.text.subwords import Subwords
 from regard.text.vocabulary import EOS
 
@@ -61,7 +61,7 @@ class Corpus:
 
 def write_corpus(
     folder: Path,
-    text: ParallelText | Iterable[tuple[str, str]],
+    text: Text | Iterable[tuple[str, str]],
     vocabularies: tuple[Subwords, Subwords],
     *,
     max_len: int,
@@ -103,7 +103,7 @@ def write_corpus(
                     ends += lengths.sum(0)
                     longest = max(longest, int(lengths.max()))
                 pairs += len(lengths)
-        counts = text.counts if isinstance(text, ParallelText) else Counts(pairs=pairs + too_long)
+        counts = text.counts if isinstance(text, Text) else Counts(pairs=pairs + too_long)
         counts.too_long, counts.pairs = too_long, pairs
         if not pairs:
             raise InputError(f"no pair to learn from: {counts}")

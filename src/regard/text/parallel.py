@@ -6,12 +6,13 @@ cannot be learned from is left out and counted, or refused.
 
 import gzip
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from regard.errors import InputError
 
@@ -48,30 +49,48 @@ class Counts:
         return f"{self.pairs:,} pairs" + (f"; left out: {', '.join(left_out)}" if left_out else "")
 
 
-class ParallelText:
+class Text(ABC):
+    """Pairs of sentences that can be read again and again; each time they are counted anew, in `counts`.
+
+    `strict`: raise `InputError` at the first pair that would be left out.
+    """
+
+    bytes: int
+    """Size of what is read."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict, self.counts = strict, Counts()
+        self.on_bytes: Callable[[int], None] = lambda done: None
+        """Called now and then with how much has been read."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[str, str]]: ...
+
+    @abstractmethod
+    def identity(self) -> list[Any]:
+        """Return what tells this text from others, and from itself changed."""
+
+    def leave_out(self, reason: str, where: str) -> None:
+        """Count a pair that is left out, or refuse it; `reason`: a field of `Counts`."""
+        if self.strict:
+            raise InputError(f"{where} is {NAMES[reason]}: mend it, or leave out --strict")
+        setattr(self.counts, reason, getattr(self.counts, reason) + 1)
+
+
+class ParallelText(Text):
     """The pairs of one TSV file, or of a source and a target file; each plain or `.gz`.
 
-    Iterating reads them from the start, and counts in `counts`. `strict`: raise `InputError` at the first line
-    that would be left out. `on_bytes` is called now and then with how much of the files on disk has been read.
     Raises `InputError` where a file is missing or cannot be read.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str | Path],
-        *,
-        strict: bool = False,
-        on_bytes: Callable[[int], None] = lambda done: None,
-    ) -> None:
+    def __init__(self, paths: Sequence[str | Path], *, strict: bool = False) -> None:
+        super().__init__(strict=strict)
         if len(paths) not in (1, 2):
             raise InputError(
                 f"{len(paths)} files of parallel text: give one of tab-separated pairs, or a source and a target"
             )
         self.paths = [Path(path) for path in paths]
-        self.strict, self.on_bytes = strict, on_bytes
-        self.counts = Counts()
         self.bytes = sum(map(_size, self.paths))
-        """Size of the files on disk."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self.counts = Counts()
@@ -91,23 +110,26 @@ class ParallelText:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"cannot read {name!r}: {reason}") from error
 
-    def identity(self) -> list[tuple[str, int, int]]:
-        """Return what tells these files from others, and from themselves changed: path, size, time of change."""
+    def _where(self, number: int) -> str:
+        return f"line {number} of {' and '.join(map(str, self.paths))!r}"
+
+    def identity(self) -> list[Any]:
+        """Return path, size and time of change of each file."""
         return [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in self.paths]
 
     def _read(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
         if len(lines) == 1 and lines[0] is not None:  # of further columns, nothing is known
             lines = (*lines[0].split(b"\t"), None)[:2]
         if None in lines:
-            self._leave_out("without_partner", number)
+            self.leave_out("without_partner", self._where(number))
             return None
         try:
             source, target = (self._text(line, number) for line in lines if line is not None)
         except UnicodeDecodeError:
-            self._leave_out("not_utf8", number)
+            self.leave_out("not_utf8", self._where(number))
             return None
         if not source or not target:
-            self._leave_out("empty", number)
+            self.leave_out("empty", self._where(number))
             return None
         return source, target
 
@@ -115,14 +137,6 @@ class ParallelText:
     def _text(line: bytes, number: int) -> str:
         text = line.decode()
         return (text.removeprefix("\ufeff") if number == 1 else text).strip()
-
-    def _leave_out(self, reason: str, number: int) -> None:
-        if self.strict:
-            raise InputError(
-                f"line {number} of {' and '.join(map(str, self.paths))!r} is {NAMES[reason]}: mend it, or leave "
-                f"out --strict"
-            )
-        setattr(self.counts, reason, getattr(self.counts, reason) + 1)
 
 
 def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.files import cannot_write, write_atomically
 from regard.progress import reading_bar
 from regard.text.corpus import Corpus, open_corpus, write_corpus
-from regard.text.parallel import ParallelText
+from regard.text.parallel import Text
 from regard.text.subwords import Subwords, train_subwords
 from regard.text.vocabulary import Kind
 
@@ -32,9 +32,7 @@ class Cutting:
     lowercase: bool
 
 
-def learn_vocabularies(
-    text: ParallelText, cutting: Cutting, root: Path, *, progress: bool = True
-) -> Vocabularies:
+def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bool = True) -> Vocabularies:
     """Return the vocabularies of source and target, learned from `text` or found under `root`.
 
     Raises `InputError` where the text cannot be read or the vocabulary is too small for it.
@@ -61,7 +59,7 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def prepare_corpus(
-    text: ParallelText,
+    text: Text,
     vocabularies: Vocabularies,
     root: Path,
     *,
@@ -88,7 +86,7 @@ def prepare_corpus(
 class _Sentences:
     """The sentences of a text, of one side or of both; can be read again and again."""
 
-    text: ParallelText
+    text: Text
     side: int | None
 
     def __iter__(self) -> Iterator[str]:
@@ -96,7 +94,7 @@ class _Sentences:
             yield from pair if self.side is None else pair[self.side : self.side + 1]
 
 
-def _digest(text: ParallelText, *settings: object) -> str:
+def _digest(text: Text, *settings: object) -> str:
     """Name what is made of a text with some settings."""
     content = json.dumps([text.identity(), *settings]).encode()
     return hashlib.sha256(content).hexdigest()[:16]
@@ -109,7 +107,7 @@ def _make_folder(root: Path) -> None:
         raise cannot_write(root, error) from error
 
 
-def read_pairs(text: ParallelText, what: str) -> list[tuple[str, str]]:
+def read_pairs(text: Text, what: str) -> list[tuple[str, str]]:
     """Return all pairs of a text, which is to be `what`; raises `InputError` where there is none."""
     pairs = list(text)
     if not pairs:
