@@ -4,8 +4,8 @@
 
 Layers of width 256 with 8 heads over batches of 32: Regard's, PyTorch's raw fused kernel between the same
 projections, and those of PyTorch, x-transformers and Hugging Face. With weights: Regard's, recorded, and
-PyTorch's asked for its weights. Additive: Regard's, with W and U, and Keras', which has neither. Contestants take
-turns; medians and the ratio to the first of each group. Memory is the peak of a process of its own.
+PyTorch's asked for its weights. Additive: Regard's, with W and U, and Keras', which has neither. Contestants
+take turns; medians and the ratio to the first of each group. Memory is the peak of a process of its own.
 Needs the extra `peers`.
 """
 

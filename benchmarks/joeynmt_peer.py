@@ -1,10 +1,10 @@
-"""JoeyNMT 2.3's side of recurrent.py, run by the Python of its own virtual environment.
+"""JoeyNMT 2.3's side of recurrent.py and translation.py, run by the Python of its own virtual environment.
 
     python joeynmt_peer.py FOLDER
 
 FOLDER holds config.json (JoeyNMT's configuration) and the text files that it names. Trains, then translates the
-test set, greedily and with beams of 5; writes one line of JSON: target tokens a second of each logging interval,
-and seconds of each search.
+test set, greedily and with beams of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens
+a second of each logging interval, and seconds of each search.
 """
 
 import json
@@ -41,7 +41,7 @@ def main() -> None:
 
     args = parse_global_args(config, mode="train")
     for side in ("src", "trg"):
-        args.data[side]["voc_file"] = str(folder / "model" / f"{side}_vocab.txt")
+        args.data[side].setdefault("voc_file", str(folder / "model" / f"{side}_vocab.txt"))
     source, target, _, _, test = load_data(cfg=args.data, datasets=["test"])
     model = build_model(args.model, src_vocab=source, trg_vocab=target)
     newest = max((folder / "model").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
@@ -53,6 +53,7 @@ def main() -> None:
             model, test, args.device, 0, args=args.test._replace(beam_size=beam), autocast=args.autocast
         )
         seconds[beam] = time.perf_counter() - began
+        (folder / f"found-{beam}.txt").write_text("".join(f"{each}\n" for each in found))
         right[beam] = float(np.mean([one == other for one, other in zip(references, found, strict=True)]))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(json.dumps({"train": speeds, "seconds": seconds, "exact": right, "parameters": parameters}))

@@ -1,5 +1,6 @@
 """What the README shows works as shown, only with fewer steps and samples."""
 
+import gzip
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import regard
+from tests.german import sentences, write
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +44,32 @@ def test_every_command_shown_works(
             argv += ["--steps", "2", "--batchsize", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
+
+
+def test_every_command_of_the_translation_page_works(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the tests' German in place of Multi30k."""
+    page = (ROOT / "docs/translation.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", page, re.MULTILINE)
+    assert len(lines) == 5
+    data = tmp_path / "data" / "multi30k"
+    data.mkdir(parents=True)
+    for part, files in write(tmp_path).items():
+        name = {"train": "train", "valid": "val", "test": "test_2016_flickr"}[part]
+        for file in map(Path, files):
+            (data / f"{name}{file.suffix}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        argv = shlex.split(line)
+        if argv[0] == "train" and "--help" not in argv:
+            argv += ["--vocab_size", "60", "--steps", "2", "--hidden", "16"]
+        status, _, err = command(*argv)
+        assert status == 0, f"{line}: {err}"
+    assert (tmp_path / "hund.png").exists()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "corpus.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in sentences()))
+    exec(shortened(block).replace("steps=2", "steps=2, overwrite=True"), {})
 
 
 def test_the_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
