@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-CHUNK = 128
-"""Target steps that are worked on at once."""
+CHUNK = 1 << 20
+"""Logits that are worked on at once: 4 MB."""
 
 
 def cross_entropy(
@@ -48,8 +48,9 @@ class _CrossEntropy(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias) if learning and bias is not None else None
         with torch.autocast(device, enabled=False):
             weight = weight.to(dtype)
-            for begin in range(0, len(states), CHUNK):
-                part = slice(begin, begin + CHUNK)
+            rows = max(1, CHUNK // len(weight))
+            for begin in range(0, len(states), rows):
+                part = slice(begin, begin + rows)
                 chunk, goal = states[part].to(dtype), target[part].unsqueeze(1)
                 logits = chunk @ weight.T if bias is None else torch.addmm(bias.to(dtype), chunk, weight.T)
                 # Widened first: PyTorch's softmax and maximum over bfloat16 are ten times slower on a CPU.
