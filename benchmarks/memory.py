@@ -1,0 +1,89 @@
+"""Memory of preparing and training on corpora of very different length.
+
+    python benchmarks/memory.py [--pairs 50000 5000000] [--steps 50]
+
+Writes synthetic pairs to files, and trains on each number of them with the tiny Transformer, vocabulary and
+corpus prepared first, in a process of its own; prints the peak of its memory (resident set) and how long each
+part took.
+"""
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WORDS = 20_000
+"""Different words in each language."""
+
+
+def write_pairs(folder: Path, pairs: int) -> tuple[str, str]:
+    """Write `pairs` sentences of 3 to 12 words, rare ones rarely, and their words in another spelling."""
+    choose = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(choose.choices(letters, k=choose.randint(2, 9))) for _ in range(WORDS)]
+    cumulative = list(range(WORDS))
+    for index in range(WORDS):
+        cumulative[index] = (cumulative[index - 1] if index else 0) + 10**9 // (index + 10)
+    files = (str(folder / f"{pairs}.source"), str(folder / f"{pairs}.target"))
+    with Path(files[0]).open("w") as source, Path(files[1]).open("w") as target:
+        for _ in range(pairs):
+            sentence = choose.choices(words, cum_weights=cumulative, k=choose.randint(3, 12))
+            source.write(" ".join(sentence) + "\n")
+            target.write(" ".join(word[::-1] for word in sentence) + "\n")
+    return files
+
+
+def measure(train: list[str], steps: int, folder: str) -> None:
+    """Train, and print figures as JSON; to be run in a process of its own."""
+    import regard
+    from regard.training import loop
+
+    begin, marks = time.perf_counter(), [0.0]
+    step = loop._step
+
+    def marked(*args, **kwargs):
+        marks[0] = marks[0] or time.perf_counter()
+        return step(*args, **kwargs)
+
+    loop._step = marked
+    regard.train("translation", train=train, steps=steps, savepath=folder, progress=False)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"peak": peak, "prepare": marks[0] - begin, "train": time.perf_counter() - marks[0]}))
+
+
+def main() -> None:
+    """Measure each number of pairs, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, nargs="+", default=[50_000, 5_000_000], help="numbers of pairs")
+    parser.add_argument("--steps", type=int, default=50, help="training steps (default: 50)")
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        *train, folder = args.worker
+        measure(train, args.steps, folder)
+        return
+    print("| pairs | files, MB | peak memory, MiB | to the first, | preparing, s | training, s |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: |")
+    first = None
+    for pairs in args.pairs:
+        with tempfile.TemporaryDirectory() as name:
+            files = write_pairs(Path(name), pairs)
+            size = sum(Path(file).stat().st_size for file in files) / 1e6
+            command = [sys.executable, __file__, "--steps", str(args.steps), "--worker", *files, f"{name}/models"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            found = json.loads(done.stdout.splitlines()[-1])
+        first = first or found["peak"]
+        print(
+            f"| {pairs:,} | {size:,.0f} | {found['peak']:,.0f} | {found['peak'] / first:.2f} "
+            f"| {found['prepare']:.0f} | {found['train']:.0f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
