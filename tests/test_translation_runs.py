@@ -60,7 +60,7 @@ def test_a_joint_vocabulary_is_one_embedding(german: regard.TranslationRun, tmp_
     "flags",
     [
         {},
-        {"accumulate": 3, "schedule": "inverse_sqrt"},
+        {"accumulate": 3, "schedule": "inverse_sqrt", "merge_dropout": 0.2},
         {"model": "recurrent", "embedding": 16, "score": "additive"},
         {"precision": "bfloat16", "label_smoothing": 0.0},
     ],

@@ -15,6 +15,7 @@ from regard.errors import InputError
 from regard.progress import progress_bar, tell
 from regard.tasks import AnyTask, Translation, find_task
 from regard.text.buckets import Buckets, Place
+from regard.text.merges import DroppedMerges
 from regard.text.parallel import Text
 from regard.text.prepare import Cutting, learn_vocabularies, prepare_corpus
 from regard.text.subwords import Subwords
@@ -153,7 +154,14 @@ def _batches(
         progress=show,
     )
     tell(f"Training on {corpus.counts}", show=show)
-    return Buckets(corpus, config.training.tokens, config.training.seed, Place(*state.progress.place))
+    settings, recut = config.training, None
+    if settings.merge_dropout:
+        source, target = (
+            DroppedMerges(each, settings.merge_dropout, settings.seed)
+            for each in (task.source_vocabulary, task.target_vocabulary)
+        )
+        recut = (source, target)
+    return Buckets(corpus, settings.tokens, settings.seed, Place(*state.progress.place), recut)
 
 
 def _text(config: RunConfig) -> Text:

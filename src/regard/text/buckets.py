@@ -6,7 +6,7 @@ random order. So memory holds one pool, however long the corpus; and a batch is 
 and batch in the pool.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ class Place(NamedTuple):
 
 
 BEGIN = Place(0, 0, 0)
+Recut = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+"""From a sentence's indices to those of the same sentence, cut differently."""
 
 
 @dataclass
@@ -47,6 +49,8 @@ class Buckets:
     tokens: int
     seed: int
     place: Place = BEGIN
+    recut: tuple[Recut, Recut] | None = None
+    """Cuts sources and targets into other pieces, each time they are served."""
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
@@ -89,6 +93,10 @@ class Buckets:
             source, target = self.corpus.read(begin, min(begin + CHUNK, len(self.corpus)))
             sources += source
             targets += target
+        if self.recut is not None:
+            cut_source, cut_target = self.recut
+            sources = [cut_source(sentence, random) for sentence in sources]
+            targets = [cut_target(sentence, random) for sentence in targets]
         lengths = np.array([[len(each) for each in side] for side in (targets, sources)])
         # By target, then source, then chance.
         ranks = np.lexsort((random.random(len(sources)), lengths[1], lengths[0]))
@@ -100,10 +108,13 @@ class Buckets:
 
 
 def cut(lengths: np.ndarray, tokens: int) -> list[tuple[int, int]]:
-    """Cut sentences of `lengths` (N,), in their order, into runs of at most `tokens`, padding included."""
+    """Cut sentences of `lengths` (N,), in their order, into runs of at most `tokens`, padding included.
+
+    A sentence that is longer stands alone.
+    """
     batches, begin, longest = [], 0, 0
     for index, length in enumerate(lengths.tolist()):
-        if max(longest, length) * (index + 1 - begin) > tokens:
+        if index > begin and max(longest, length) * (index + 1 - begin) > tokens:
             batches.append((begin, index))
             begin, longest = index, 0
         longest = max(longest, length)

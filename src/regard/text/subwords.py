@@ -43,6 +43,11 @@ class Subwords:
         """Return the indices of many texts, encoded in parallel."""
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts))]
 
+    def words(self, text: str) -> list[str]:
+        """Return the words that a text is split into before each is cut into pieces."""
+        normal = self._tokenizer.normalizer.normalize_str(text)
+        return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+
     def pieces(self, text: str) -> list[str]:
         """Return what each index of `encode(text)` stands for, unknown ones too."""
         encoding = self._tokenizer.encode(text)

@@ -130,6 +130,8 @@ class TranslationTraining(TrainingConfig):
     """Share of the steps over which the learning rate rises (0 to below 1)."""
     label_smoothing: float = 0.1
     """Share of the target distribution that is spread over the whole vocabulary (0 to below 1)."""
+    merge_dropout: float = 0.0
+    """Share of BPE's merges that are passed over each time a word is met in training (0 to below 1)."""
     average: float = 0.999
     """Decay of the moving average of the parameters, which is what is validated and kept; 0: the parameters as
     they are."""
@@ -155,7 +157,7 @@ class TranslationTraining(TrainingConfig):
         check_range("accumulate", self.accumulate, 1, 10**4)
         check_range("validate_every", self.validate_every, 1, 10**9)
         check_range("patience", self.patience, 0, 10**6)
-        for name in ("warmup", "label_smoothing", "average"):
+        for name in ("warmup", "label_smoothing", "merge_dropout", "average"):
             check_share(name, getattr(self, name), below=True)
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: a number above 0")
