@@ -210,3 +210,10 @@ def test_without_tensorboard_it_is_said_at_once(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError, match=r"pip install 'regard\[track\]'"):
         regard.train("translation", **write(tmp_path), **{**FEW, "tensorboard": True}, savepath=tmp_path)
     assert not (tmp_path / "translation").exists()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_learns_what_a_cpu_does(tmp_path: Path) -> None:
+    run = regard.train("translation", **write(tmp_path), **TINY, steps=300, savepath=tmp_path, progress=False)
+    assert isinstance(run, regard.TranslationRun) and run.test().quality.bleu > 50

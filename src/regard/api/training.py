@@ -54,7 +54,8 @@ def train(
     train together. Raises `InputError` for what cannot be asked, `MachineError` where the disk refuses.
     """
     folder = RunFolder(Path(savepath) / find_task(task).name)
-    with join_world() as world:
+    # The synthetic tasks' models are so small that a GPU would only slow them.
+    with join_world(gpu=issubclass(find_task(task), Translation)) as world:
         show = progress and world.first
         if resume:
             config = _unchanged(folder.read_config(), task, flags)

@@ -66,13 +66,14 @@ def translate(
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
-    generator = torch.Generator().manual_seed(search.seed)
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(search.seed)
     answers: list[list[Translation]] = [[] for _ in texts]
     sources = [source_vocabulary.encode(text) for text in texts]
     order = sorted(range(len(texts)), key=lambda index: len(sources[index]))
     for begin in range(0, len(order), batchsize):
         indices = order[begin : begin + batchsize]
-        source = collate([sources[index] for index in indices])
+        source = collate([sources[index] for index in indices]).to(device)
         mask = source != PAD
         most = min(max_len, 2 * source.shape[1] + SLACK)
         if search.temperature:

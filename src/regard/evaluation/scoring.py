@@ -39,13 +39,14 @@ def score_pairs(
     together, `batchsize` at once.
     """
     model.eval()
+    device = next(model.parameters()).device
     encoded = [(source_vocabulary.encode(source), target_vocabulary.encode(target)) for source, target in pairs]
     order = sorted(range(len(pairs)), key=lambda index: tuple(map(len, encoded[index])))
     found: dict[int, Scored] = {}
     for begin in range(0, len(order), batchsize):
         indices = order[begin : begin + batchsize]
         sources, targets = zip(*(encoded[index] for index in indices), strict=True)
-        batch = Pairs(collate(sources), collate(targets))
+        batch = Pairs(collate(sources).to(device), collate(targets).to(device))
         logits = model(batch.source, batch.source_mask, batch.target_in)
         each = logits.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1)
         there = batch.target != PAD

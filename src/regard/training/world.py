@@ -73,13 +73,15 @@ ALONE = World()
 
 
 @contextmanager
-def join_world() -> Iterator[World]:
-    """Join the processes that `torchrun` has started, on a GPU each where there are any; alone without it."""
+def join_world(*, gpu: bool) -> Iterator[World]:
+    """Join the processes that `torchrun` has started; alone without it. `gpu`: on a GPU each, where there are
+    any."""
+    gpu = gpu and torch.cuda.is_available()
     if "WORLD_SIZE" not in os.environ:
-        yield World(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        yield World(device=torch.device("cuda" if gpu else "cpu"))
         return
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
+    device = CPU
+    if gpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
