@@ -1,0 +1,101 @@
+"""Train what docs/results.md shows of translation, over several seeds and in both directions, and write its
+table.
+
+    python benchmarks/translation_results.py DATA [--runs comparisons] [--seeds 3]
+
+DATA: the folder of `regard data multi30k`. The model is chosen on val, and reported once on test_2016_flickr,
+with beams of 5. What is measured is not trained again; the figures of every training go to
+docs/translation-results.json.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tables import DOCS, markdown, spread, write_tables
+from translation import files
+
+from regard.api import TranslationRun, load
+from regard.comparison import compare
+
+MODELS: dict[str, dict[str, Any]] = {
+    "Transformer, tiny": {"model": "transformer"},
+    "recurrent, general score, to the output layer": {"model": "recurrent", "hidden": 256, "lr": 0.002},
+}
+"""Each model's own flags."""
+DIRECTIONS = {"German to English": ("de", "en"), "English to German": ("en", "de")}
+
+Lines = list[dict[str, Any]]
+
+
+def measure(data: Path, runs: Path, seeds: int) -> Lines:
+    """Train all, and test each on the test text."""
+    lines = []
+    for direction, languages in DIRECTIONS.items():
+        parts = files(data)
+        text: dict[str, Any] = {
+            part: pair if languages == ("de", "en") else pair[::-1] for part, pair in parts.items()
+        }
+        for name, flags in MODELS.items():
+            folder = runs / "-".join(languages)
+            comparison = compare(
+                "translation",
+                {flag: [value] for flag, value in flags.items()},
+                seeds=seeds,
+                savepath=folder,
+                **text,
+            )
+            [variant] = comparison.variants
+            for seed in range(seeds):
+                run = load(comparison.folder / variant.name / f"seed-{seed}" / "translation")
+                assert isinstance(run, TranslationRun)
+                report = run.test()
+                validated = max(line["bleu"] for line in run.metrics if "bleu" in line)
+                found = {name: value for name, value in vars(report.quality).items() if name != "signatures"}
+                lines.append(
+                    {
+                        "direction": direction,
+                        "model": name,
+                        "seed": seed,
+                        "val": validated,
+                        "steps": run.step,
+                        **found,
+                        "signature": report.quality.signatures["bleu_lowercase"],
+                    }
+                )
+    return lines
+
+
+def table(lines: Lines) -> str:
+    """Return a row for each direction and model."""
+    body = []
+    for direction in DIRECTIONS:
+        for model in MODELS:
+            rows = [line for line in lines if (line["direction"], line["model"]) == (direction, model)]
+            body.append([direction, model, *(_cell(rows, name) for name in ("val", *QUALITIES))])
+    return markdown(["direction", "model", "val, greedy", *QUALITIES.values()], body)
+
+
+QUALITIES = {"bleu": "test BLEU", "bleu_lowercase": "lowercase", "chrf": "chrF"}
+
+
+def _cell(rows: Sequence[dict[str, Any]], name: str) -> str:
+    return spread([row[name] for row in rows], lambda value: f"{value:.1f}")
+
+
+def main() -> None:
+    """Train what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser.add_argument("--runs", type=Path, default=Path("comparisons"), help="folder of runs")
+    parser.add_argument("--seeds", type=int, default=3)
+    args = parser.parse_args()
+    lines = measure(args.data, args.runs, args.seeds)
+    (DOCS / "translation-results.json").write_text(json.dumps(lines, indent=0) + "\n")
+    write_tables(DOCS / "results.md", {"translation": table(lines)})
+
+
+if __name__ == "__main__":
+    main()
