@@ -10,7 +10,7 @@ Letters: B sources, K prefixes of each, V target vocabulary.
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.decoding.hypothesis import Hypothesis, best_tokens
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
@@ -50,9 +50,10 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max_len + 1):
         logits, state = model.step(prefixes[:, :, -1], state)
-        extended = totals.unsqueeze(-1) + log_probabilities(logits)  # B x K x V
+        found, symbols = best_tokens(logits, 2 * width)
+        extended = totals.unsqueeze(-1) + found  # B x K x N
         penalty = length_penalty(time + 1, alpha)
-        ends, parents, tokens, going_on = _best(extended, width)
+        ends, parents, tokens, going_on = _best(extended, symbols, width)
         for row, parent, total in ends:
             finished[int(active[row])].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         if time == max_len:
@@ -81,21 +82,24 @@ def beam_search(
     return [sorted(each, key=_rank)[:n_best] for each in finished]
 
 
-def _best(extended: Tensor, width: int) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
-    """Split extended prefixes (B, K, V) into those that end and those that go on.
+def _best(
+    extended: Tensor, symbols: Tensor, width: int
+) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
+    """Split extended prefixes (B, K, N), by tokens (B, K, N), into those that end and those that go on.
 
     Returns, of the best `width` extensions, those that end as (row, parent, log-probability); and the best
     `width` that do not: parents, tokens and log-probabilities, (B, K') each, best first.
     """
-    parents, symbols = extended.shape[1:]
+    each = extended.shape[2]
     # At most one extension of each prefix ends, so twice the width holds `width` that go on.
-    totals, flat = extended.flatten(1).topk(min(2 * width, parents * symbols), dim=1)
-    tokens = flat % symbols
+    totals, flat = extended.flatten(1).topk(min(2 * width, extended.shape[1] * each), dim=1)
+    parents, tokens = flat // each, symbols.flatten(1).gather(1, flat)
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
-    ends = zip(rows.tolist(), (flat // symbols)[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
-    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, parents * (symbols - 1))]
-    return list(ends), (flat // symbols).gather(1, order), tokens.gather(1, order), totals.gather(1, order)
+    ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
+    # Those that end come last, and are cut off with what exceeds the width.
+    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, extended.shape[1] * (each - 1))]
+    return list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order)
 
 
 def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
