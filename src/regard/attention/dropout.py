@@ -2,7 +2,7 @@
 
 PyTorch draws a random number for each value, which on a CPU takes a sixth of a Transformer's training step. One
 byte is random enough: it is compared with the rate in 256ths, at a fifth of the cost
-(benchmarks/translation.py).
+(benchmarks/kernels.py).
 """
 
 import torch

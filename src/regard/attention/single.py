@@ -125,7 +125,7 @@ def attend(
 
 def _short(key: Tensor) -> bool:
     """Whether keys (B, G, Tk, any) are so few that the kernel, made for long sequences, takes twice as long, and
-    in bfloat16 seven times (benchmarks/translation.py)."""
+    in bfloat16 seven times (benchmarks/kernels.py)."""
     return key.device.type == "cpu" and key.shape[2] <= SHORT
 
 

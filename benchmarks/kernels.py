@@ -1,0 +1,102 @@
+"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, dropout.
+
+    python benchmarks/kernels.py [--rounds 15]
+
+Forwards and backwards on a CPU, with the shapes of a batch of 4,000 tokens of the tiny Transformer; each
+contestant in turn, medians, milliseconds.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import Dropout, MultiHeadAttention, single
+from regard.training.loss import cross_entropy
+
+WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 8000, 4000, 0.2, 0.1
+LENGTHS = (13, 27, 64, 128, 256)
+
+Work = Callable[[], Tensor]
+
+
+def in_bfloat16(work: Work) -> Work:
+    """Return the work with matrix products in bfloat16."""
+
+    def run() -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return work()
+
+    return run
+
+
+def losses() -> tuple[Work, Work]:
+    """PyTorch's cross-entropy over all logits, and ours in chunks."""
+    states = torch.randn(TOKENS, WIDTH, requires_grad=True)
+    weight = torch.nn.Parameter(torch.randn(SYMBOLS, WIDTH) * 0.1)
+    target = torch.randint(4, SYMBOLS, (TOKENS,))
+    return (
+        lambda: F.cross_entropy(states @ weight.T, target, label_smoothing=SMOOTHING, reduction="sum"),
+        lambda: cross_entropy(states, (weight, None), target, SMOOTHING)[0],
+    )
+
+
+def attentions(length: int) -> tuple[Work, Work]:
+    """A layer through PyTorch's fused kernel, and with weights worked out one after the other."""
+    batch = TOKENS // length
+    layer = MultiHeadAttention(WIDTH, HEADS)
+    states = torch.randn(batch, length, WIDTH, requires_grad=True)
+    mask = (torch.arange(length) < torch.randint(length - 2, length + 1, (batch, 1))).unsqueeze(1)
+
+    def attend(short: int) -> Work:
+        def run() -> Tensor:
+            single.SHORT = short
+            return layer(states, mask=mask).float().sum()
+
+        return run
+
+    return attend(0), attend(length)
+
+
+def dropouts() -> tuple[Work, Work]:
+    """A random number for each value, and a byte."""
+    states = torch.randn(TOKENS, WIDTH, requires_grad=True)
+    ours = Dropout(RATE)
+    return lambda: F.dropout(states, RATE).sum(), lambda: ours(states).sum()
+
+
+def compare(name: str, contestants: tuple[Work, Work], rounds: int) -> None:
+    """Print a line: PyTorch's time, ours, and the ratio."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds + 2):
+        for work, found in zip(contestants, times, strict=True):
+            began = time.perf_counter()
+            work().backward()
+            found.append(time.perf_counter() - began)
+    theirs, mine = (statistics.median(found[2:]) * 1e3 for found in times)
+    print(f"| {name} | {theirs:.2f} | {mine:.2f} | {theirs / mine:.1f} |", flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15, help="times each is run (default: 15)")
+    rounds = parser.parse_args().rounds
+    torch.manual_seed(0)
+    print("| what | PyTorch, ms | Regard, ms | ratio |\n| --- | ---: | ---: | ---: |")
+    theirs, mine = losses()
+    compare(f"cross-entropy over {SYMBOLS:,} symbols, float32", (theirs, mine), rounds)
+    compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
+    for length in LENGTHS:
+        theirs, mine = attentions(length)
+        compare(f"attention layer, {length} steps, float32", (theirs, mine), rounds)
+        compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
+    compare("dropout", dropouts(), rounds)
+
+
+if __name__ == "__main__":
+    main()
