@@ -16,8 +16,8 @@ from regard.attention.recording import Recordable
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
 
-SHORT = 64
-"""Keys up to which weights are computed explicitly on a CPU."""
+SHORT = 128
+"""Keys up to which weights are computed explicitly in bfloat16 on a CPU."""
 
 
 class Attention(Recordable):
@@ -93,8 +93,8 @@ def attend(
 
     `key` (B, G, Tk, any) is what `score.prepare` returned. G groups of heads share keys and values; G divides H.
     `mask` broadcasts to (B, H, Tq, Tk). The scaled dot product takes PyTorch's fused kernel, unless dropout is
-    active, `layer` is recorded as a whole, or sequences are short on a CPU: then the weights are computed
-    explicitly.
+    active, `layer` is recorded as a whole, or sequences are short, in bfloat16, on a CPU: then the weights are
+    computed explicitly.
     """
     if mask is not None and mask.shape[1] not in (1, query.shape[1]):
         raise InputError(
@@ -124,9 +124,9 @@ def attend(
 
 
 def _short(key: Tensor) -> bool:
-    """Whether keys (B, G, Tk, any) are so few that the kernel, made for long sequences, takes twice as long, and
-    in bfloat16 seven times (benchmarks/kernels.py)."""
-    return key.device.type == "cpu" and key.shape[2] <= SHORT
+    """Whether the kernel would be slow over keys (B, G, Tk, any): on a CPU its backward pass in bfloat16 takes
+    up to four times as long as the explicit one (benchmarks/kernels.py)."""
+    return key.device.type == "cpu" and key.dtype == torch.bfloat16 and key.shape[2] <= SHORT
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
