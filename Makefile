@@ -10,12 +10,16 @@
 #   make benchmark  speed on the primer's tasks, beside a plain loop (about 10 minutes)
 #   make benchmark-attention   speed and memory of attention layers, beside those of others
 #   make benchmark-recurrent   speed of recurrent encoder-decoders, beside JoeyNMT and Keras' layers
+#   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
+#                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
+#   make results-translation   train translators over several seeds, and write their table, on DATA
 
 PYTHON ?= python3
+DATA ?= data/multi30k
 BIN := .venv/bin
 
 .PHONY: demo test test-all lint format results results-recurrent benchmark benchmark-attention \
-	benchmark-recurrent clean
+	benchmark-recurrent benchmark-translation results-translation clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -60,6 +64,12 @@ benchmark-attention: .venv/peers
 
 benchmark-recurrent: .venv/peers
 	$(BIN)/python benchmarks/recurrent.py
+
+benchmark-translation: .venv/peers
+	$(BIN)/python benchmarks/translation.py $(DATA)
+
+results-translation: .venv/ready
+	$(BIN)/python benchmarks/translation_results.py $(DATA)
 
 clean:
 	rm -rf .venv build demo .pytest_cache .ruff_cache

@@ -19,7 +19,7 @@ from regard.attention import Dropout, MultiHeadAttention, single
 from regard.training.loss import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 8000, 4000, 0.2, 0.1
-LENGTHS = (13, 27, 64, 128, 256)
+LENGTHS = (13, 27, 64, 128)
 
 Work = Callable[[], Tensor]
 
