@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+import regard
 from regard.comparison import Measured, Variant, compare, grid, make_variants
 from regard.comparison.report import spread
 from regard.errors import InputError
+from tests.conftest import TINY
+from tests.german import write
 
 Command = Callable[..., tuple[int, str, str]]
 SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
@@ -164,3 +167,18 @@ def test_a_comparison_gives_its_values() -> None:
     comparison = grid.Comparison("copy", Path(), [variant], {"a=1": [measured, measured]})
     assert comparison.values(variant, "exact_match") == [0.5, 0.5]
     assert comparison.values(variant, "steps_to_99") == []
+
+
+def test_translation_is_compared_by_bleu(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {**TINY, "steps": 2, "validate_every": 2}
+    found = compare(
+        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
+    )
+    [variant] = found.variants
+    run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
+    assert isinstance(run, regard.TranslationRun)
+    assert found.values(variant, "bleu") == [run.test().quality.bleu]
+    again = compare(
+        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
+    )
+    assert again == found

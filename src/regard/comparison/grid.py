@@ -24,7 +24,7 @@ from regard.errors import InputError, check_range
 from regard.files import write_atomically
 from regard.progress import counting_bar
 from regard.tasks import find_task
-from regard.training import RunFolder, make_config
+from regard.training import RunConfig, RunFolder, make_config
 
 COMPARISONS = "comparisons"
 REACHED = 0.99
@@ -129,12 +129,16 @@ class _Job:
     def file(self) -> Path:
         return self.folder / "measured.json"
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the run's config is to be."""
+        return _plain(make_config(self.task, self.flags).resolved())
+
     def read(self) -> Measured | None:
         """Return what was measured before; raises `InputError` where that was something else."""
         try:
             stored = json.loads(self.file.read_text(encoding="utf-8"))
-            asked = dataclasses.asdict(make_config(self.task, self.flags).resolved())
-            if stored["config"] != asked:
+            if stored["config"] != self.asked:
                 raise InputError(
                     f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
                 )
@@ -143,6 +147,13 @@ class _Job:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{str(self.file)!r} is damaged ({error}): delete it to measure anew") from error
+
+
+def _plain(config: RunConfig) -> dict[str, Any]:
+    """Return a config as JSON has it, without what is learned from the text: that follows from the rest."""
+    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    del found["tokenizer"]
+    return found
 
 
 def _file_name(variant: Variant) -> str:
@@ -180,8 +191,7 @@ def _measure(job: _Job) -> Measured:
     interrupted = RunFolder(job.folder / name).exists()
     if interrupted:
         model = {"model": job.flags["model"]} if "model" in job.flags else {}
-        stored, asked = load(job.folder / name).config, make_config(job.task, job.flags).resolved()
-        if stored != asked:
+        if _plain(load(job.folder / name).config) != job.asked:
             raise InputError(f"{str(job.folder)!r} holds a run with other flags: choose another --savepath")
         run = train(job.task, savepath=job.folder, resume=True, progress=False, **model)
     else:
@@ -216,6 +226,6 @@ def _measure(job: _Job) -> Measured:
         alignment_error=error,
         bleu=bleu,
     )
-    stored_now = {"config": dataclasses.asdict(run.config), "measured": dataclasses.asdict(measured)}
+    stored_now = {"config": _plain(run.config), "measured": dataclasses.asdict(measured)}
     write_atomically(job.file, (json.dumps(stored_now, indent=2) + "\n").encode())
     return measured

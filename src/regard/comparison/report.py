@@ -19,6 +19,7 @@ from regard.files import write_atomically
 from regard.inspection.picture import figure_bytes
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "bleu": ("BLEU", "{:.2f}".format),
     "exact_match": ("exact match", "{:.2%}".format),
     "steps_to_99": ("steps to 99 %", "{:.0f}".format),
     "parameters": ("parameters", "{:,.0f}".format),

@@ -13,6 +13,9 @@ COLOURS = "viridis"
 CELL = 0.24
 """Side of one weight, inches."""
 
+LONG = 4
+"""Characters of a label above which labels stand upright."""
+
 
 def draw(attention: AttentionMap, format: str) -> bytes:
     """Return the picture of a map as the bytes of a file; `format`: png, svg or pdf.
@@ -56,7 +59,9 @@ def figure_bytes(figure: Figure, format: str) -> bytes:
 def _panel(panel, layer: LayerMap, head: int, largest: float):
     image = panel.imshow(layer.weights[head], cmap=COLOURS, vmin=0.0, vmax=largest, aspect="equal")
     panel.set_title(f"{layer.title}\nhead {head}", fontsize=7)
-    panel.set_xticks(range(len(layer.key_labels)), layer.key_labels, fontsize=7)
+    # Words stand upright, so as not to run into each other.
+    rotation = 90 if max(map(len, layer.key_labels)) > LONG else 0
+    panel.set_xticks(range(len(layer.key_labels)), layer.key_labels, fontsize=7, rotation=rotation)
     panel.set_yticks(range(len(layer.query_labels)), layer.query_labels, fontsize=7)
     panel.tick_params(length=0)
     if layer.relevant is not None:
