@@ -97,6 +97,8 @@ def test_help(command: Command) -> None:
         status, out, _ = command("test", *argv)
         assert status == 0
         assert all(flag in out for flag in ("--input", "--sample_len", "--signal", "--plot", "--savepath"))
+    status, out, _ = command("test", "translation", "--help")
+    assert status == 0 and "--length_penalty" in out and "--data" in out
 
 
 def test_a_run_from_sequence_to_sequence(command: Command, translator: regard.PairRun) -> None:

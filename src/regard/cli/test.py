@@ -14,6 +14,7 @@ from regard.errors import InputError
 from regard.files import write_atomically
 from regard.inspection import check_ending
 from regard.inspection.terminal import heatmap
+from regard.tasks import Translation
 
 PROG = "regard test"
 DESCRIPTION = (
@@ -66,6 +67,9 @@ def run(argv: list[str]) -> None:
     if wants_help(argv[:1]):
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
     name, argv = subject(argv, what="run", prog=PROG)
+    if wants_help(argv):
+        flags = TranslationTestFlags() if name == Translation.name else TestFlags()
+        parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
     tested = load(name, savepath=folders[-1] if folders else SAVEPATH)
     if isinstance(tested, TranslationRun):
