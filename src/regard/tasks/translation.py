@@ -61,8 +61,8 @@ class Translation(SequenceTask):
         "model": "transformer",
         "embedding": 128,
         "dropout": 0.2,
-        "lr": 0.004,
-        "steps": 3000,
+        "lr": 0.003,
+        "steps": 6000,
     }
 
     def __init__(self, config: TranslationConfig, source: Vocabulary, target: Vocabulary) -> None:

@@ -119,7 +119,7 @@ class TransformerTraining(SampledTraining):
 class TranslationTraining(TrainingConfig):
     """How to train on parallel text."""
 
-    tokens: int = 4096
+    tokens: int = 2048
     """Tokens in a batch, padding included, of source or target, whichever has more."""
     accumulate: int = 1
     """Batches whose gradients are summed for one step."""
@@ -227,7 +227,7 @@ class RunConfig:
 
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4, "lr": 0.004},
+    "tiny": {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4, "lr": 0.003},
     "small": {"hidden": 256, "heads": 4, "inner": 1024, "enc_layers": 4, "dec_layers": 4, "lr": 0.002},
     "base": {
         "hidden": 512,
