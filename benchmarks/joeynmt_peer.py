@@ -1,10 +1,13 @@
-"""JoeyNMT 2.3's side of recurrent.py and translation.py, run by the Python of its own virtual environment.
+"""JoeyNMT 2.3's side of recurrent.py, translation.py and translation_quality.py, run by the Python of its own
+virtual environment.
 
     python joeynmt_peer.py FOLDER
 
 FOLDER holds config.json (JoeyNMT's configuration) and the text files that it names. Trains, then translates the
 test set, greedily and with beams of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens
-a second of each logging interval, and seconds of each search.
+a second of each logging interval, and seconds of each search. Each validation adds a line of JSON to
+validations.jsonl: updates and target tokens so far, and seconds, of the clock and of the processor, that they took
+without validations. Training ends after `minutes` of the clock, if config.json has them.
 """
 
 import json
@@ -18,6 +21,7 @@ def main() -> None:
     """Train and translate."""
     import numpy as np
     import torch
+    from joeynmt import builders
     from joeynmt.config import parse_global_args
     from joeynmt.data import load_data
     from joeynmt.helpers import load_checkpoint
@@ -36,6 +40,9 @@ def main() -> None:
 
     TrainManager._log_scores = log
     torch.load = _trusting(torch.load)  # its checkpoints hold more than tensors, and torch has become careful
+    plateau = builders.ReduceLROnPlateau  # PyTorch's has lost an argument
+    builders.ReduceLROnPlateau = lambda *args, verbose, **kwargs: plateau(*args, **kwargs)
+    TrainManager._validate = _timed(TrainManager._validate, folder, config.get("minutes"))
     (folder / "model").mkdir()
     train(rank=0, world_size=None, cfg=config, skip_test=True)
 
@@ -57,6 +64,26 @@ def main() -> None:
         right[beam] = float(np.mean([one == other for one, other in zip(references, found, strict=True)]))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(json.dumps({"train": speeds, "seconds": seconds, "exact": right, "parameters": parameters}))
+
+
+def _timed(validate, folder, minutes):
+    """Return `validate` that tells how long the training before it took, and ends it in time."""
+    begun, used = time.perf_counter(), time.process_time()
+
+    def timed(manager, data):
+        nonlocal begun, used
+        now, now_used = time.perf_counter(), time.process_time()
+        line = {"updates": manager.stats.steps, "tokens": int(manager.stats.total_tokens)}
+        line |= {"seconds": now - begun, "processor_seconds": now_used - used}
+        validate(manager, data)
+        with (folder / "validations.jsonl").open("a") as file:
+            file.write(f"{json.dumps(line)}\n")
+        begun += time.perf_counter() - now
+        used += time.process_time() - now_used
+        if minutes is not None and line["seconds"] >= 60 * minutes:
+            manager.stats.is_max_update = True
+
+    return timed
 
 
 def _trusting(load):

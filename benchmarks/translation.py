@@ -195,66 +195,79 @@ def joeynmt(python: Path, data: Path, steps: int, folder: Path, threads: int) ->
 
     trained = load("translation", savepath=folder)
     assert isinstance(trained, SequenceRun)
-    vocabulary = trained.task.source_vocabulary
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        for split, part in (("train", "train"), ("dev", "valid"), ("test", "test")):
-            pairs = texts(data, part)[: 64 if part == "valid" else None]
-            for side, ending in enumerate(("src", "trg")):
-                cut = (" ".join(vocabulary.labels(vocabulary.encode(pair[side]))) for pair in pairs)
-                (here / f"{split}.{ending}").write_text("".join(f"{line}\n" for line in cut))
-        symbols = ["<unk>", "<pad>", "<s>", "</s>", *vocabulary.symbols[4:]]
-        (here / "symbols.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
-        side_config = {"level": "word", "max_length": 256, "voc_file": str(here / "symbols.txt")}
-        layer = {"type": "transformer", "hidden_size": SIZES["hidden"], "ff_size": SIZES["inner"]}
-        layer |= {"num_heads": SIZES["heads"], "dropout": SIZES["dropout"], "layer_norm": "pre"}
-        embeddings = {"embeddings": {"embedding_dim": SIZES["hidden"], "scale": True, "dropout": 0.0}}
-        config = {
-            "name": "multi30k",
-            "threads": threads,
-            "joeynmt_version": "2.3.0",
-            "model_dir": str(here / "model"),
-            "use_cuda": False,
-            "random_seed": 0,
-            "data": {
-                **{split: str(here / split) for split in ("train", "dev", "test")},
-                "dataset_type": "plain",
-                "src": {"lang": "src", **side_config},
-                "trg": {"lang": "trg", **side_config},
-            },
-            "testing": {"batch_size": BATCH, "max_output_length": 100, "eval_metrics": []},
-            "training": {
-                "learning_rate": RATE / 4,
-                "scheduling": "exponential",
-                "loss": "crossentropy",
-                "label_smoothing": SMOOTHING,
-                "clip_grad_norm": 1.0,
-                "batch_size": TOKENS,
-                "batch_type": "token",
-                "normalization": "tokens",
-                "updates": steps,
-                "epochs": 1000,
-                "logging_freq": EVERY,
-                "validation_freq": steps,
-                "early_stopping_metric": "loss",
-                "print_valid_sents": [],
-            },
-            "model": {
-                "initializer": "xavier_uniform",
-                "tied_embeddings": True,
-                "tied_softmax": True,
-                "encoder": {**layer, "num_layers": SIZES["enc_layers"], **embeddings},
-                "decoder": {**layer, "num_layers": SIZES["dec_layers"], **embeddings},
-            },
+        config = joeynmt_files(here, data, trained.task.source_vocabulary, threads, validated=64)
+        config["training"] |= {
+            "learning_rate": RATE / 4,
+            "scheduling": "exponential",
+            "clip_grad_norm": 1.0,
+            "updates": steps,
+            "logging_freq": EVERY,
+            "validation_freq": steps,
+            "early_stopping_metric": "loss",
         }
         (here / "config.json").write_text(json.dumps(config))
         found = run([str(python), str(HERE / "joeynmt_peer.py"), str(here)], threads)
         pairs = texts(data, "test")
-        bleu = {}
-        for beam in BEAMS:
-            lines = (here / f"found-{beam}.txt").read_text().splitlines()
-            bleu[str(beam)] = _bleu([line.replace(" ", "").replace("▁", " ").strip() for line in lines], pairs)
+        bleu = {str(beam): _bleu(joined(here / f"found-{beam}.txt"), pairs) for beam in BEAMS}
         return {**found, "bleu": bleu}
+
+
+def joeynmt_files(
+    here: Path, data: Path, vocabulary: Any, threads: int, *, validated: int | None = None
+) -> dict[str, Any]:
+    """Write the text, cut into subwords, and return a configuration to be completed by a schedule.
+
+    `validated`: pairs of the validation text that are kept.
+    """
+    for split, part in (("train", "train"), ("dev", "valid"), ("test", "test")):
+        pairs = texts(data, part)[: validated if part == "valid" else None]
+        for side, ending in enumerate(("src", "trg")):
+            cut = (" ".join(vocabulary.labels(vocabulary.encode(pair[side]))) for pair in pairs)
+            (here / f"{split}.{ending}").write_text("".join(f"{line}\n" for line in cut))
+    symbols = ["<unk>", "<pad>", "<s>", "</s>", *vocabulary.symbols[4:]]
+    (here / "symbols.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
+    side_config = {"level": "word", "max_length": 256, "voc_file": str(here / "symbols.txt")}
+    layer = {"type": "transformer", "hidden_size": SIZES["hidden"], "ff_size": SIZES["inner"]}
+    layer |= {"num_heads": SIZES["heads"], "dropout": SIZES["dropout"], "layer_norm": "pre"}
+    embeddings = {"embeddings": {"embedding_dim": SIZES["hidden"], "scale": True, "dropout": 0.0}}
+    return {
+        "name": "multi30k",
+        "threads": threads,
+        "joeynmt_version": "2.3.0",
+        "model_dir": str(here / "model"),
+        "use_cuda": False,
+        "random_seed": 0,
+        "data": {
+            **{split: str(here / split) for split in ("train", "dev", "test")},
+            "dataset_type": "plain",
+            "src": {"lang": "src", **side_config},
+            "trg": {"lang": "trg", **side_config},
+        },
+        "testing": {"batch_size": BATCH, "max_output_length": 100, "eval_metrics": []},
+        "training": {
+            "loss": "crossentropy",
+            "label_smoothing": SMOOTHING,
+            "batch_size": TOKENS,
+            "batch_type": "token",
+            "normalization": "tokens",
+            "epochs": 1000,
+            "print_valid_sents": [],
+        },
+        "model": {
+            "initializer": "xavier_uniform",
+            "tied_embeddings": True,
+            "tied_softmax": True,
+            "encoder": {**layer, "num_layers": SIZES["enc_layers"], **embeddings},
+            "decoder": {**layer, "num_layers": SIZES["dec_layers"], **embeddings},
+        },
+    }
+
+
+def joined(path: Path) -> list[str]:
+    """Return the lines of a file of subwords as text."""
+    return [line.replace(" ", "").replace("▁", " ").strip() for line in path.read_text().splitlines()]
 
 
 CONTESTANTS = {"Regard": ours, "Hugging Face MarianMT": hugging_face, "CTranslate2": ctranslate2}

@@ -50,7 +50,7 @@ def test_lines_of_standard_input_and_of_a_file(
 def test_order_is_kept_over_batches_and_chunks(
     piped: Command, translator: regard.PairRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.cli.translate.LINES", 5)
+    monkeypatch.setattr("regard.cli.lines.LINES", 5)
     texts = [TEXTS[index % 4] for index in range(17)]
     _, out, _ = piped("\n".join(texts).encode(), "translate", translator.folder, "--batchsize", "3")
     assert out.splitlines() == translator.translate(texts)

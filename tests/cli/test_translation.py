@@ -98,3 +98,15 @@ def test_scores(german: regard.TranslationRun, command: Command, monkeypatch: py
 def test_help_names_the_presets_values(command: Command) -> None:
     status, out, _ = command("train", "translation", "--preset", "base", "--help")
     assert status == 0 and "(default: 512)" in out and "--label_smoothing" in out
+
+
+def test_what_was_drawn_is_what_is_looked_at(
+    german: regard.TranslationRun, command: Command, tmp_path: Path
+) -> None:
+    """A drawn answer is not looked for a second time: the picture is of the answer that was written."""
+    source = sentences()[0][0]
+    for seed in range(3):
+        picture = tmp_path / f"{seed}.html"
+        words = ("--temperature", "3", "--seed", str(seed), "--plot", picture)
+        status, out, _ = command("translate", german.folder, source, *words)
+        assert status == 0 and out.splitlines()[0] in picture.read_text(encoding="utf-8")

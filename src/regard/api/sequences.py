@@ -77,7 +77,11 @@ class SequenceRun(Run):
     def attend_to(self, input: str, *, beam: int = 1, length_penalty: float = 0.0) -> AttentionMap:
         """Answer one input and keep what each symbol of the answer attended to; the rest is as in `search`."""
         [[best, *_]] = self.search([input], beam=beam, length_penalty=length_penalty)
-        return attend_pair(self.model, self.task, input, best.tokens)
+        return self.look_back(input, best)
+
+    def look_back(self, input: str, answer: Translation) -> AttentionMap:
+        """Return what each symbol of an answer that was found attended to."""
+        return attend_pair(self.model, self.task, input, answer.tokens)
 
     def _check(self, texts: list[str]) -> None:
         for index, text in enumerate(texts):

@@ -3,10 +3,14 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from regard.errors import InputError
+
+LINES = 512
+"""Lines that are read before they are answered: those of like length go through the model together."""
 
 
 @contextmanager
@@ -22,6 +26,15 @@ def open_lines(path: Path | None) -> Iterator[BinaryIO]:
         if isinstance(error, BrokenPipeError):
             raise
         raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield lines with their numbers, from 1, as many at once as are answered together; what is typed, one by
+    one."""
+    size = 1 if file.isatty() else LINES
+    numbered = enumerate(file, start=1)
+    while lines := list(islice(numbered, size)):
+        yield lines
 
 
 def read_line(line: bytes, number: int) -> str:

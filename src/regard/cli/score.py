@@ -2,14 +2,11 @@
 
 import math
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 from regard.api import SAVEPATH, SequenceRun, load
-from regard.cli.lines import open_lines, read_line, warn
+from regard.cli.lines import numbered_chunks, open_lines, read_line, warn
 from regard.cli.parsing import parse, subject, wants_help
 from regard.errors import InputError
 
@@ -19,8 +16,6 @@ DESCRIPTION = (
     "tokens, one line for each line, in order. The pairs are the lines of --input, or else of standard input: "
     "source, tab, target. A line that cannot be scored gives nan, and is told on standard error."
 )
-LINES = 512
-"""Lines that are read before they are scored: those of like length go through the model together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +40,7 @@ def run(argv: list[str]) -> None:
     if not isinstance(run, SequenceRun):
         raise InputError(f"run {name!r} answers with numbers: scores are for runs from sequence to sequence")
     with open_lines(flags.input) as file:
-        for chunk in _chunks(file):
+        for chunk in numbered_chunks(file):
             pairs = [_read(run, line, number) for number, line in chunk]
             scores = iter(run.score([pair for pair in pairs if pair is not None], batchsize=flags.batchsize))
             for pair in pairs:
@@ -53,12 +48,6 @@ def run(argv: list[str]) -> None:
                 total, mean = (math.nan, math.nan) if found is None else (found.log_probability, found.per_token)
                 sys.stdout.write(f"{total:.4f}\t{mean:.4f}\n")
             sys.stdout.flush()
-
-
-def _chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
-    numbered = enumerate(file, start=1)
-    while lines := list(islice(numbered, LINES)):
-        yield lines
 
 
 def _read(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:

@@ -1,16 +1,14 @@
 """`regard translate RUN`: one answer a line, to lines from standard input, a file, or the command line."""
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rich.console import Console
 
 from regard.api import SAVEPATH, SequenceRun, load
-from regard.cli.lines import open_lines, read_line, warn
+from regard.cli.lines import numbered_chunks, open_lines, read_line, warn
 from regard.cli.parsing import parse, subject, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.decoding import Translation
@@ -26,8 +24,6 @@ DESCRIPTION = (
     "character; and a line that is too long is answered by an empty line. Each of the last three is told on "
     "standard error, with the number of the line."
 )
-LINES = 512
-"""Lines that are read before they are answered: those of like length go through the model together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +74,10 @@ def run(argv: list[str]) -> None:
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
         if plot is not None:
             check_ending(plot)
-        _write(run.search([text], **_search(flags)), flags)
+        answers = run.search([text], **_search(flags))
+        _write(answers, flags)
         if plot is not None:
-            drawn = run.attend_to(text, beam=flags.beam, length_penalty=flags.length_penalty)
+            drawn = run.look_back(text, answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
         return
     if flags.plot is not None:
@@ -102,17 +99,10 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
 
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer every line of `file` as it comes, in order."""
-    number = 0
-    for lines in _chunks(file, 1 if file.isatty() else LINES):
-        texts = [_read(run, line, number + index) for index, line in enumerate(lines, start=1)]
+    for lines in numbered_chunks(file):
+        texts = [_read(run, line, number) for number, line in lines]
         answers = iter(run.search([text for text in texts if text is not None], **_search(flags)))
         _write([next(answers) if text is not None else None for text in texts], flags)
-        number += len(lines)
-
-
-def _chunks(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
-    while lines := list(islice(file, size)):
-        yield lines
 
 
 def _read(run: SequenceRun, line: bytes, number: int) -> str | None:

@@ -146,6 +146,7 @@ def _step(
 
 def _products(settings: TrainingConfig, device: torch.device) -> AbstractContextManager[Any]:
     """Multiply matrices in the precision asked for."""
-    if not isinstance(settings, TranslationTraining) or dtype_of(settings.precision, device) == torch.float32:
+    if not isinstance(settings, TranslationTraining):
         return nullcontext()
-    return torch.autocast(device.type, dtype_of(settings.precision, device))
+    dtype = dtype_of(settings.precision, device)
+    return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype)

@@ -1,0 +1,134 @@
+"""BLEU for time on Multi30k, German to English in lower case: Regard beside JoeyNMT 2.3 with JoeyNMT's own recipe.
+
+    python benchmarks/translation_quality.py DATA [--steps 6000] [--folder comparisons/joeynmt] [--threads 2]
+
+DATA: the folder of `regard data multi30k`. The same subwords and sizes for both. Regard trains for `--steps` of
+its defaults; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has not
+risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy search, are
+not counted as time. What is in `--folder` already is not trained again, so that a table can be printed while
+JoeyNMT is at work. JoeyNMT is set up as in recurrent.py.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from recurrent import HERE, joeynmt_python, run
+from tables import markdown
+from translation import files, joeynmt_files, joined, texts
+
+EVERY = 250
+"""Updates of JoeyNMT between two validations."""
+
+
+def train_ours(data: Path, steps: int, folder: Path) -> None:
+    """Train with Regard, validating at the end only; to be run in a process of its own."""
+    import regard
+
+    begun, used = time.perf_counter(), time.process_time()
+    trained = regard.train(
+        "translation",
+        **files(data),
+        lowercase=True,
+        steps=steps,
+        validate_every=steps,
+        savepath=folder,
+        overwrite=True,
+        progress=False,
+    )
+    line = {
+        "updates": steps,
+        "seconds": time.perf_counter() - begun,
+        "processor_seconds": time.process_time() - used,
+    }
+    line["bleu"] = max(each["bleu"] for each in trained.metrics if "bleu" in each)
+    (folder / "ours.json").write_text(json.dumps(line) + "\n")
+
+
+def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, threads: int) -> None:
+    """Train with JoeyNMT, with the subwords of Regard's run in `folder`."""
+    from regard.api import SequenceRun, load
+
+    trained = load("translation", savepath=folder)
+    assert isinstance(trained, SequenceRun)
+    here = folder / "joeynmt"
+    here.mkdir()
+    config = joeynmt_files(here, data, trained.task.source_vocabulary, threads)
+    config["minutes"] = minutes
+    config["testing"] |= {"eval_metrics": ["bleu"], "beam_size": 1}
+    config["training"] |= {
+        "optimizer": "adam",
+        "adam_betas": [0.9, 0.999],
+        "scheduling": "plateau",
+        "patience": 5,
+        "decrease_factor": 0.7,
+        "learning_rate": 0.0003,
+        "learning_rate_min": 1e-8,
+        "validation_freq": EVERY,
+        "logging_freq": EVERY,
+        "early_stopping_metric": "bleu",
+    }
+    for side in ("encoder", "decoder"):
+        config["model"][side]["dropout"] = 0.3
+    (here / "config.json").write_text(json.dumps(config))
+    run([str(python), str(HERE / "joeynmt_peer.py"), str(here)], threads)
+
+
+def rows(data: Path, folder: Path) -> list[list[str]]:
+    """Return what is known so far: Regard's line, and one for each of JoeyNMT's validations."""
+    from regard.evaluation import bleu
+
+    mine = json.loads((folder / "ours.json").read_text())
+    lines = [("Regard", mine)]
+    references = [target.lower() for _, target in texts(data, "valid")]
+    validations = folder / "joeynmt" / "validations.jsonl"
+    for text in validations.read_text().splitlines() if validations.exists() else ():
+        line: dict[str, Any] = json.loads(text)
+        found = joined(folder / "joeynmt" / "model" / f"{line['updates']}.hyps")
+        lines.append(("JoeyNMT", {**line, "bleu": bleu(found, references)}))
+    return [
+        [
+            name,
+            f"{line['updates']:,}",
+            f"{line['seconds'] / 60:.1f}",
+            f"{line['processor_seconds'] / 60:.1f}",
+            f"{line['seconds'] / mine['seconds']:.2f}",
+            f"{line['bleu']:.1f}",
+        ]
+        for name, line in lines
+    ]
+
+
+def main() -> None:
+    """Train what is missing, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser.add_argument("--steps", type=int, default=6000, help="training steps of Regard (default: 6000)")
+    parser.add_argument("--minutes", type=float, help="of JoeyNMT's training (default: 8 times Regard's)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each (default: all cores)")
+    parser.add_argument("--folder", type=Path, default=Path("comparisons/joeynmt"), help="where runs are kept")
+    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        train_ours(args.data, args.steps, args.folder)
+        print("{}")
+        return
+    if not (args.folder / "ours.json").exists():
+        args.folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, __file__, str(args.data), "--steps", str(args.steps)]
+        run([*command, "--folder", str(args.folder), "--worker"], args.threads)
+    if not (args.folder / "joeynmt").exists():
+        seconds = json.loads((args.folder / "ours.json").read_text())["seconds"]
+        minutes = args.minutes or 8 * seconds / 60
+        train_joeynmt(joeynmt_python(args.joeynmt), args.data, args.folder, minutes, args.threads)
+    head = ["program", "updates", "minutes", "processor's", "Regard's times", "val BLEU, greedy"]
+    print(markdown(head, rows(args.data, args.folder)))
+
+
+if __name__ == "__main__":
+    main()
