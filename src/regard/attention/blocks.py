@@ -146,6 +146,7 @@ class DecoderLayer(nn.Module):
         over all steps.
         """
         seen: list[KeyValues] = []
+        self.self_attention.step = self.cross.step = None if past is None else past.keys.shape[2]
 
         def look_back(each: Tensor) -> Tensor:
             seen.append(self.self_attention.project(each, past=past))

@@ -10,7 +10,7 @@ they take the fused kernel for the output and compute just those rows beside it.
 changes. Layers of PyTorch's own are recorded too: see `foreign`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -83,11 +83,39 @@ def _check_indices(what: str, indices: Sequence[int], size: int) -> None:
             raise InputError(f"{what} {index} is out of range: choose from 0 to {size - 1}")
 
 
+Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
+"""What makes other weights (B, H, Tq, Tk) of weights, their mask and `Recordable.step`."""
+
+
 class Recordable(nn.Module):
-    """An attention layer whose weights can be recorded; `record` sets `recorder` for its duration."""
+    """An attention layer whose weights can be recorded and changed: `record` and `intervene` set these for their
+    duration."""
 
     recorder: Recorder | None = None
     record_name: str = ""
+    interventions: tuple[Change, ...] = ()
+    step: int | None = None
+    """Step at which all queries of a call stand, where a model takes steps one by one; None where they are all
+    steps from the first on."""
+
+
+def find_layer(model: nn.Module, name: str) -> Recordable:
+    """Return an attention layer of Regard's by its dotted name, in which `.layers` may be left out.
+
+    Raises `InputError` where the model has no such layer.
+    """
+    found = {each: layer for each, layer in model.named_modules() if isinstance(layer, Recordable)}
+    for each, layer in found.items():
+        if name in (each, short_name(each)):
+            return layer
+    known = ", ".join(map(short_name, found))
+    raise InputError(f"layer {name!r} is not in the model: choose {known or 'none, for it has no attention'}")
+
+
+def short_name(name: str) -> str:
+    """Return a layer's name without what every stack calls its layers: `decoder.layers.0.cross` becomes
+    `decoder.0.cross`."""
+    return name.replace(".layers.", ".")
 
 
 @contextmanager
@@ -114,10 +142,10 @@ def record(
         foreign = stack.enter_context(recording_foreign(model, recorder, layers, mixed=bool(found)))
         known = [*found, *foreign]
         for name in layers or ():
-            if name.split("#")[0] not in known:
+            if name.split("#")[0] not in (*known, *map(short_name, found)):
                 raise InputError(f"layer {name!r} is not in the model: choose {', '.join(known) or 'none'}")
         for name, layer in found.items():
-            if layers is None or name in layers:
+            if layers is None or name in layers or short_name(name) in layers:
                 stack.callback(_set, layer, layer.recorder, layer.record_name)
                 _set(layer, recorder, name)
         yield recorder.records

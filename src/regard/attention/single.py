@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.intervening import changed
 from regard.attention.masks import as_weights_mask, causal_mask, masked_softmax
 from regard.attention.recording import Recordable
 from regard.attention.scores import ScaledDot, Score
@@ -93,8 +94,8 @@ def attend(
 
     `key` (B, G, Tk, any) is what `score.prepare` returned. G groups of heads share keys and values; G divides H.
     `mask` broadcasts to (B, H, Tq, Tk). The scaled dot product takes PyTorch's fused kernel, unless dropout is
-    active, `layer` is recorded as a whole, or sequences are short, in bfloat16, on a CPU: then the weights are
-    computed explicitly.
+    active, `layer` is recorded as a whole or intervened in, or sequences are short, in bfloat16, on a CPU: then
+    the weights are computed explicitly.
     """
     if mask is not None and mask.shape[1] not in (1, query.shape[1]):
         raise InputError(
@@ -102,7 +103,7 @@ def attend(
         )
     causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
     recorder, dropout = layer.recorder, dropout if layer.training else 0.0
-    fused = type(score) is ScaledDot and not dropout and not _short(key)
+    fused = type(score) is ScaledDot and not dropout and not layer.interventions and not _short(key)
     if fused and recorder is not None and recorder.partial:
         with torch.no_grad():
             rows = range(query.shape[2]) if recorder.rows is None else recorder.rows
@@ -116,7 +117,7 @@ def attend(
         future = causal_mask(query.shape[2], key.shape[2], query.device)
         mask = future if mask is None else mask & future
     key, value = _each_head(key, query.shape[1]), _each_head(value, query.shape[1])
-    weights = F.dropout(masked_softmax(score(query, key), mask), dropout)
+    weights = F.dropout(changed(layer, masked_softmax(score(query, key), mask), mask), dropout)
     if recorder is not None:
         shown = mask if mask is None else recorder.select(mask.expand_as(weights))
         recorder.keep(layer.record_name, recorder.select(weights), shown)

@@ -59,6 +59,8 @@ class RecurrentState(NamedTuple):
     fed: Tensor | None
     """(B, K, D) o of the last step, which input feeding gives to the next."""
     memory: Memory
+    time: int = 0
+    """Steps behind it."""
 
     def choose(self, hypotheses: Tensor) -> "RecurrentState":
         """Return the state of some hypotheses of each source, (B, K') int64."""
@@ -67,13 +69,13 @@ class RecurrentState(NamedTuple):
             return states.gather(1, hypotheses.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
         fed = None if self.fed is None else pick(self.fed)
-        return RecurrentState(tuple(map(pick, self.cell)), fed, self.memory)
+        return RecurrentState(tuple(map(pick, self.cell)), fed, self.memory, self.time)
 
     def keep(self, sources: Tensor) -> "RecurrentState":
         """Return the state of some of the sources, (B',) int64."""
         fed = None if self.fed is None else self.fed[sources]
         memory = Memory(*(part[sources] for part in self.memory))
-        return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory)
+        return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory, self.time)
 
 
 class _Steps(Recorder):
@@ -150,7 +152,7 @@ class RecurrentDecoder(nn.Module):
         states, _ = self.rnn(embedded, begin if len(begin) == 2 else begin[0])
         if self.cross is None:
             return states
-        queries = states
+        self.cross.step, queries = None, states
         if self.query == "previous":
             queries = torch.cat([state.cell[0], states[:, :-1]], dim=1)
         return self._join(self._context(queries, memory), states)
@@ -192,6 +194,8 @@ class RecurrentDecoder(nn.Module):
     ) -> tuple[Tensor, RecurrentState]:
         """Take one step, given the embeddings' part of the gates (B, K, any)."""
         before, extra = state.cell[0], state.fed
+        if self.cross is not None:
+            self.cross.step = state.time
         context = None
         if self.query == "previous" and self.cross is not None:
             context = self._context(before, state.memory)
@@ -202,7 +206,8 @@ class RecurrentDecoder(nn.Module):
         if self.context in ("output", "both"):
             context = self._context(output, state.memory) if context is None else context
             output = self._join(context, output)
-        return output, RecurrentState(cell, output if self.input_feeding else None, state.memory)
+        fed = output if self.input_feeding else None
+        return output, RecurrentState(cell, fed, state.memory, state.time + 1)
 
     def _context(self, queries: Tensor, memory: Memory) -> Tensor:
         assert self.cross is not None

@@ -90,14 +90,12 @@ class TransformerMemory(NamedTuple):
 class TransformerState(NamedTuple):
     """Between two steps, for B sources with K hypotheses each."""
 
-    past: tuple[KeyValues, ...] | None
-    """Keys and values of all steps so far for each decoder layer, (B K, H, T, d) each; None before the first."""
+    past: tuple[KeyValues, ...]
+    """Keys and values of all steps so far for each decoder layer, (B K, H, T, d) each."""
     memory: TransformerMemory
 
     def choose(self, hypotheses: Tensor) -> "TransformerState":
         """Return the state of some hypotheses of each source, (B, K') int64."""
-        if self.past is None:
-            return self
         sources = len(self.memory.mask)
         count = len(self.past[0].keys) // sources
         begin = torch.arange(sources, device=hypotheses.device).unsqueeze(1) * count
@@ -106,8 +104,6 @@ class TransformerState(NamedTuple):
     def keep(self, sources: Tensor) -> "TransformerState":
         """Return the state of some of the sources, (B',) int64."""
         memory = TransformerMemory(_take(self.memory.layers, sources), self.memory.mask[sources])
-        if self.past is None:
-            return TransformerState(None, memory)
         count = len(self.past[0].keys) // len(self.memory.mask)
         rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
         return TransformerState(_take(self.past, rows.flatten()), memory)
@@ -187,11 +183,13 @@ class Transformer(Seq2Seq):
 
     def start(self, memory: TransformerMemory) -> TransformerState:
         """Return the state before the first step, with one hypothesis for each source."""
-        return TransformerState(None, memory)
+        return TransformerState(
+            tuple(KeyValues(*(each[:, :, :0] for each in kv)) for kv in memory.layers), memory
+        )
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Feed one token to each hypothesis, (B, K): returns logits (B, K, V) and the state after it."""
-        time = 0 if state.past is None else state.past[0].keys.shape[2]
+        time = state.past[0].keys.shape[2]
         states = self._embed(tokens.reshape(-1, 1), time)
         states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
         return self.logits(states).view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)

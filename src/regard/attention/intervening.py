@@ -1,0 +1,140 @@
+"""Intervening: change what a head attends to while a model runs, and see what becomes of its answer.
+
+    with intervene(model, "decoder.0.cross", heads=[2], to="uniform"):
+        model(inputs)
+
+Where recording asks what a model attends to, an intervention asks whether that matters: a head is switched off
+(Michel et al. 2019, section 2.3), made to attend to everything alike, or one of its weights is set by hand. The
+weights are changed after the softmax, so records show the changed ones. Interventions nest, and apply in the
+order in which they were made.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.recording import Recordable, find_layer
+from regard.errors import InputError
+
+To = Literal["off", "uniform"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervention:
+    """What happens to the weights of some heads of a layer."""
+
+    heads: tuple[int, ...] | None = None
+    """None: every head."""
+    to: To | float = "off"
+    """off: no weight at all, so that the heads add nothing. uniform: the same weight on all that may be attended.
+    A number from 0 to 1: the weight of `query` on `key`; its other weights keep their proportions."""
+    query: int | None = None
+    """Step of the query whose weight is set; with a number only."""
+    key: int | None = None
+    """Step of the key."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` where parts do not go together."""
+        placed = self.query is not None and self.key is not None
+        if isinstance(self.to, str):
+            if self.to not in ("off", "uniform"):
+                raise InputError(f"to {self.to!r} is unknown: choose off, uniform, or a weight from 0 to 1")
+            if self.query is not None or self.key is not None:
+                raise InputError(f"to {self.to!r} changes whole heads: leave out query and key")
+        elif not placed:
+            raise InputError(f"to {self.to} is the weight of one query on one key: give both")
+        elif not (math.isfinite(self.to) and 0 <= self.to <= 1):
+            raise InputError(f"to {self.to} is out of range: a weight is from 0 to 1")
+
+    def apply(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        """Return changed weights (B, H, Tq, Tk); `mask` broadcasts to them; `step` is that of all queries, or None
+        where they are all steps from the first on.
+
+        Raises `InputError` for a head or key that is not there, or a key that may not be attended.
+        """
+        heads = range(weights.shape[1]) if self.heads is None else self.heads
+        for head in heads:
+            _check("head", head, weights.shape[1])
+        chosen = torch.zeros(weights.shape[1], 1, 1, dtype=torch.bool, device=weights.device)
+        chosen[list(heads)] = True
+        if self.to == "off":
+            return weights.masked_fill(chosen, 0.0)
+        if self.to == "uniform":
+            return torch.where(chosen, _uniform(weights, mask), weights)
+        assert self.query is not None and self.key is not None and not isinstance(self.to, str)
+        _check("key", self.key, weights.shape[3])
+        if step is None:
+            _check("query", self.query, weights.shape[2])
+            rows = torch.arange(weights.shape[2], device=weights.device) == self.query
+        elif step == self.query:
+            rows = torch.ones(weights.shape[2], dtype=torch.bool, device=weights.device)
+        else:
+            return weights  # another step's turn
+        return torch.where(chosen & rows.unsqueeze(-1), _with(weights, mask, self.key, self.to), weights)
+
+
+def _uniform(weights: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return torch.full_like(weights, 1 / weights.shape[-1])
+    allowed = mask.expand_as(weights).to(weights.dtype)
+    return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
+
+
+def _with(weights: Tensor, mask: Tensor | None, key: int, value: float) -> Tensor:
+    """Return rows whose weight on `key` is `value`, and whose other weights keep their proportions."""
+    here = torch.arange(weights.shape[-1], device=weights.device) == key
+    others = weights.masked_fill(here, 0.0)
+    total = others.sum(-1, keepdim=True)
+    # Where nothing else had any weight, there is nothing to keep in proportion: all others get the same.
+    even = _uniform(weights, ~here if mask is None else mask & ~here)
+    shares = torch.where(total > 0, others / total.clamp(min=torch.finfo(weights.dtype).tiny), even)
+    rows = torch.where(here, value, shares * (1 - value))
+    if mask is None:
+        return rows
+    # What may not be attended stays so, and with it its whole row.
+    return torch.where(mask.expand_as(weights)[..., key : key + 1], rows, weights)
+
+
+def _check(what: str, index: int, size: int) -> None:
+    if not 0 <= index < size:
+        raise InputError(f"{what} {index} is out of range: choose from 0 to {size - 1}")
+
+
+@contextmanager
+def intervene(
+    model: nn.Module,
+    layer: str,
+    *,
+    heads: Sequence[int] | None = None,
+    to: To | float = "off",
+    query: int | None = None,
+    key: int | None = None,
+) -> Iterator[None]:
+    """Change what some `heads` of a layer attend to while the block runs (None: all of them).
+
+    `layer`: its name in the model, as in records; `.layers` may be left out. `to`: "off", "uniform", or, with
+    `query` and `key`, the weight (0 to 1) of that query on that key, the others keeping their proportions.
+    It holds for every input of a batch, and for every hypothesis of a search. Gradients flow as usual. Raises
+    `InputError` where the layer is not one of Regard's, and, as the model runs, for a head or step that is not
+    there.
+    """
+    found = find_layer(model, layer)
+    change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
+    before = found.interventions
+    found.interventions = (*before, change.apply)
+    try:
+        yield
+    finally:
+        found.interventions = before
+
+
+def changed(layer: Recordable, weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the weights of a layer as its interventions leave them."""
+    for each in layer.interventions:
+        weights = each(weights, mask, layer.step)
+    return weights
