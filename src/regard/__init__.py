@@ -26,8 +26,9 @@ if TYPE_CHECKING:
         plot_positions,
         train,
     )
-    from regard.attention import record
+    from regard.attention import intervene
     from regard.comparison import compare
+    from regard.inspection import record
 
 _HOMES = {
     "AnswerRun": "regard.api",
@@ -38,9 +39,10 @@ _HOMES = {
     "TranslationReport": "regard.api",
     "TranslationRun": "regard.api",
     "compare": "regard.comparison",
+    "intervene": "regard.attention",
     "load": "regard.api",
     "plot_positions": "regard.api",
-    "record": "regard.attention",
+    "record": "regard.inspection",
     "train": "regard.api",
 }
 
@@ -57,6 +59,7 @@ __all__ = [
     "TranslationRun",
     "__version__",
     "compare",
+    "intervene",
     "load",
     "plot_positions",
     "record",

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.api.playback import Playback, play_back
 from regard.api.run import Run
 from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
@@ -92,12 +93,28 @@ class AnswerRun(Run):
         Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. Raises
         `InputError` where the input does not fit the task.
         """
+        return attend(self.model, self.task, self._inputs(input, sample_len, signal, seed))
+
+    def playback(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> Playback:
+        """Return how attention on one input formed during training; the rest is as in `attend`.
+
+        Raises `InputError` where the run has kept no snapshots.
+        """
+        inputs = self._inputs(input, sample_len, signal, seed)
+        return play_back(self.folder, self.model, lambda model: attend(model, self.task, inputs))
+
+    def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
+        """Return one input (1, T): the one that is given, or a drawn one."""
         if input is None:
-            inputs: Tensor = self.task.sample(
-                1, generator_of(seed, "sample"), sample_len=sample_len, signal=signal
-            ).inputs
-        elif sample_len is not None or signal is not None:
+            generator = generator_of(seed, "sample")
+            return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
+        if sample_len is not None or signal is not None:
             raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")
-        else:
-            inputs = self.task.parse(input)
-        return attend(self.model, self.task, inputs)
+        return self.task.parse(input)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from regard.api.playback import Playback, play_back
 from regard.api.run import Run
 from regard.decoding import Search, Translation, translate
 from regard.errors import InputError, check_range
@@ -82,6 +83,20 @@ class SequenceRun(Run):
     def look_back(self, input: str, answer: Translation) -> AttentionMap:
         """Return what each symbol of an answer that was found attended to."""
         return attend_pair(self.model, self.task, input, answer.tokens)
+
+    def playback(self, input: str) -> Playback:
+        """Return how attention on one input formed during training.
+
+        The models of all snapshots are given the answer of the last one, symbol by symbol, so that their weights
+        can be compared; their predictions are what they would write after each. Raises `InputError` where the
+        run has kept no snapshots.
+        """
+        [[best, *_]] = self.search([input])
+        return play_back(
+            self.folder,
+            self.model,
+            lambda model: attend_pair(model, self.task, input, best.tokens, forced=True),
+        )
 
     def _check(self, texts: list[str]) -> None:
         for index, text in enumerate(texts):

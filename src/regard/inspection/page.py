@@ -1,42 +1,104 @@
-"""Attention maps as one HTML page: data, drawing code and style in a file that opens offline."""
+"""Attention maps as one HTML page: data, drawing code and style in a file that opens offline.
 
+The weights of a layer are kept as whole numbers from 0 to 65535, which stands for the largest weight of the layer,
+compressed (zlib) and written in base64. What is shown so differs from what was computed by less than 0.000008
+times that weight.
+"""
+
+import base64
+import hashlib
 import json
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from regard.inspection.maps import AttentionMap
+import numpy as np
 
-DECIMALS = 5
-"""Digits of the weights in a page: what is drawn differs by less than 0.00001 from what was computed."""
+from regard.files import write_atomically
+from regard.inspection.maps import AttentionMap, LayerMap
+from regard.inspection.words import word_pieces
+
+LEVELS = 65535
+"""Whole numbers above 0 that a weight is rounded to."""
 
 
-def page(maps: Sequence[AttentionMap]) -> str:
-    """Return a page that shows `maps`, with a choice of input, layer and head."""
+def page(maps: Sequence[AttentionMap], **more: Any) -> str:
+    """Return a page that shows `maps`, with a choice of input, layer and head; `more` as in `as_data`."""
     view = files("regard.inspection") / "view"
     # "<" cannot be followed into a tag, so no text of an input can end the script element.
-    data = json.dumps([as_json(each) for each in maps], ensure_ascii=False).replace("<", "\\u003c")
-    code = (view / "attention-view.js").read_text(encoding="utf-8")
+    data = as_data(maps, packed=True, **more).replace("<", "\\u003c")
     template = (view / "page.html").read_text(encoding="utf-8")
-    return template.replace("/*VIEW*/", code).replace("/*MAPS*/", data)
+    code = (view / "attention-view.js").read_text(encoding="utf-8")
+    script = template.partition("<script type=\"module\">")[2].partition("</script>")[0].replace("/*VIEW*/", code)
+    # The page may run this one script and nothing else, and ask nothing of any network.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return template.replace("/*VIEW*/", code).replace("/*DIGEST*/", digest).replace("/*DATA*/", data)
 
 
-def as_json(attention: AttentionMap) -> dict[str, Any]:
-    """Return a map as the plain values that `attention-view.js` reads."""
+def write_page(path: str | Path, maps: Sequence[AttentionMap], **more: Any) -> Path:
+    """Write the page of `maps` to a file; raises `MachineError` where that cannot be."""
+    write_atomically(Path(path), page(maps, **more).encode())
+    return Path(path)
+
+
+def as_data(
+    maps: Sequence[AttentionMap],
+    *,
+    packed: bool,
+    original: AttentionMap | None = None,
+    importance: Mapping[str, Sequence[float]] | None = None,
+    playback: Mapping[str, Any] | None = None,
+) -> str:
+    """Return what `attention-view.js` shows, as JSON; what each part is, its first lines say."""
+    data: dict[str, Any] = {"maps": [as_json(each, packed=packed) for each in maps]}
+    if original is not None:
+        data["original"] = as_json(original, packed=packed)
+    if importance is not None:
+        data["importance"] = importance
+    if playback is not None:
+        frames = [as_json(each, packed=packed) for each in playback["frames"]]
+        data["playback"] = {**playback, "frames": frames}
+    return json.dumps(data, ensure_ascii=False)
+
+
+def as_json(attention: AttentionMap, *, packed: bool = False) -> dict[str, Any]:
+    """Return a map as plain values; `packed`: with weights as in the page, else as they are."""
     return {
         "task": attention.task,
         "input": attention.input,
         "prediction": attention.prediction,
         "truth": attention.truth,
-        "layers": [
-            {
-                "name": layer.name,
-                "title": layer.title,
-                "queries": layer.query_labels,
-                "keys": layer.key_labels,
-                "weights": layer.weights.astype(float).round(DECIMALS).tolist(),
-                "relevant": None if layer.relevant is None else layer.relevant.tolist(),
-            }
-            for layer in attention.layers.values()
-        ],
+        "outputs": attention.outputs,
+        "probabilities": [round(each, 6) for each in attention.probabilities],
+        "layers": [_layer(layer, packed) for layer in attention.layers.values()],
     }
+
+
+def _layer(layer: LayerMap, packed: bool) -> dict[str, Any]:
+    return {
+        "name": layer.name,
+        "title": layer.title,
+        "kind": layer.kind,
+        "queries": layer.query_labels,
+        "keys": layer.key_labels,
+        "query_words": word_pieces(layer.query_labels),
+        "key_words": word_pieces(layer.key_labels),
+        "weights": pack(layer.weights) if packed else layer.weights.tolist(),
+        "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
+    }
+
+
+def pack(weights: np.ndarray) -> dict[str, Any]:
+    """Return weights (H, Tq, Tk) from 0 to 1 as the page keeps them: see the module's docstring."""
+    largest = max(float(weights.max(initial=0.0)), 1e-9)
+    whole = np.rint(weights / largest * LEVELS).astype("<u2")
+    packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
+    return {"packed": packed, "largest": largest, "heads": len(weights)}
+
+
+def unpack(packed: Mapping[str, Any], queries: int, keys: int) -> np.ndarray:
+    """Return the weights (H, Tq, Tk) float32 that `pack` was given, but for rounding."""
+    whole = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<u2")
+    return (whole.reshape(packed["heads"], queries, keys) / LEVELS * packed["largest"]).astype(np.float32)

@@ -23,7 +23,7 @@ def draw(attention: AttentionMap, format: str) -> bytes:
     All panels share one colour scale, from 0 to the largest weight. A white dot marks an input that the
     output step depends on.
     """
-    layers = list(attention.layers.values())
+    layers = attention.drawn
     columns = max(len(layer.weights) for layer in layers)
     widths = max(len(layer.key_labels) for layer in layers) * CELL + 1.1
     heights = [len(layer.query_labels) * CELL + 0.8 for layer in layers]
@@ -40,11 +40,9 @@ def draw(attention: AttentionMap, format: str) -> bytes:
                 panel.set_visible(False)
     assert image is not None
     figure.colorbar(image, ax=axes, label="weight", shrink=0.6, aspect=30)
-    figure.suptitle(
-        f"{attention.task}: {attention.input!r}    "
-        f"prediction {_said(attention.prediction)}, truth {_said(attention.truth)}",
-        fontsize=10,
-    )
+    if attention.prediction is not None:
+        said = f"prediction {_said(attention.prediction)}, truth {_said(attention.truth)}"
+        figure.suptitle(f"{attention.task}: {attention.input!r}    {said}", fontsize=10)
     return figure_bytes(figure, format)
 
 

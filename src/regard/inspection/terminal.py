@@ -24,7 +24,7 @@ def describe(attention: AttentionMap) -> str:
     if isinstance(attention.prediction, str):
         return "\n".join(lines)  # the heatmap says the rest, at a fraction of the length
     for layer in attention.layers.values():
-        if not layer.name.startswith("encoder."):
+        if layer.kind != "encoder":
             lines += ["", *_describe_layer(layer, "Input" if layer.name == CROSS else "Output")]
     if attention.position_norms is not None:
         lines += ["", "L2-Norm of Input Positional Encoding:", decimals(attention.position_norms)]
@@ -54,7 +54,7 @@ def decimals(values: "np.ndarray | list[float]") -> str:
 
 def heatmap(attention: AttentionMap) -> RenderableType:
     """Draw what each output attended to: a row for each output step and head, a column for each key."""
-    layers = [layer for layer in attention.layers.values() if not layer.name.startswith("encoder.")]
+    layers = [layer for layer in attention.drawn if layer.kind != "encoder"]
     if not layers:
         return Text("This model has no attention to show.")
     largest = max(float(layer.weights.max()) for layer in layers)

@@ -32,6 +32,11 @@ def merge_words(layer: LayerMap) -> LayerMap:
     )
 
 
+def word_pieces(labels: list[str]) -> list[list[int]] | None:
+    """Return the pieces of each word; None where labels are no pieces of words."""
+    return _words(labels) if any(label.startswith(BLANK) for label in labels) else None
+
+
 def _words(labels: list[str]) -> list[list[int]]:
     """Return the pieces of each word."""
     if not any(label.startswith(BLANK) for label in labels):

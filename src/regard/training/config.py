@@ -29,10 +29,16 @@ class TrainingConfig:
     Transformers 0.002."""
     seed: int = 0
     """Random seed of initialisation and samples (0 or more)."""
+    snapshots: int = 0
+    """Small copies of the parameters to keep, from step 0 to the last, closer together at first, for watching how
+    attention forms; 0: none."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""
         check_range("steps", self.steps, 1, 10**9)
+        check_range("snapshots", self.snapshots, 0, 10_000)
+        if self.snapshots == 1:
+            raise InputError("snapshots 1 shows nothing form: keep at least 2, or 0 for none")
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise InputError(f"lr {self.lr} is out of range: a finite number above 0")
@@ -41,6 +47,14 @@ class TrainingConfig:
     def how(self) -> Recipe:
         """The recipe: how parameters start, and how the optimizer moves them."""
         return RECURRENT
+
+    @property
+    def snapshot_steps(self) -> list[int]:
+        """Steps after which a snapshot is kept: 0, and then each the same factor after the one before."""
+        if not self.snapshots:
+            return []
+        factor = self.steps ** (1 / max(self.snapshots - 2, 1))
+        return sorted({0, self.steps, *(round(factor**power) for power in range(self.snapshots - 1))})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +175,8 @@ class TranslationTraining(TrainingConfig):
             check_share(name, getattr(self, name), below=True)
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: a number above 0")
+        if self.sharded and self.snapshots:
+            raise InputError("snapshots are of whole models: leave them out with sharded")
 
     @property
     def how(self) -> Recipe:

@@ -59,13 +59,18 @@ def train_steps(
     learner = _learner(state.objective, settings, world)
     state.model.train()
     drops = getattr(config.model, "dropout", 0.0) > 0
+    kept = frozenset(settings.snapshot_steps)
     with stopping() as stopped, torch.random.fork_rng(devices=[]):
+        if state.step == 0 and kept and world.first:
+            folder.write_snapshot(0, state.in_use())
         while state.step < settings.steps and not _given_up(state, settings):
             if drops:  # what a step drops depends on the seed and its number alone, so resuming is exact
                 torch.manual_seed(seed_of(settings.seed, f"dropout/{state.step}/{world.rank}"))
             lr = settings.lr * recipe.schedule(state.step, settings.steps)
             loss, right = _step(state, learner, batches, settings, lr, world)
             state.progress.place = tuple(batches.place)
+            if state.step in kept and world.first:
+                folder.write_snapshot(state.step, state.in_use())
             last = state.step == settings.steps
             better = validate is None
             metrics: Metrics = {"step": state.step, "loss": loss}

@@ -2,8 +2,9 @@
 
     config.json                   what was asked for
     model.safetensors             the parameters to use, and the step they belong to
-    trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in the
-    data metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
+    trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in the data
+    metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
+    snapshots/step-N.safetensors  the parameters as they were, in half precision, where snapshots are kept
     tokenizer/                    vocabularies learned from text, where there are any
 
 A checkpoint first writes its trainer file, then replaces the model, then removes older trainer files; each file
@@ -16,7 +17,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +25,18 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from regard.errors import InputError
 from regard.files import cannot_write, write_atomically
 from regard.training.config import RunConfig, config_from_json
 
-FORMAT = "regard-run/3"
+FORMAT = "regard-run/4"
+
+
+def _by_step(files: Iterable[Path]) -> list[Path]:
+    return sorted(files, key=lambda path: int(path.stem.removeprefix("step-")))
 
 
 def digest(vocabularies: dict[str, str]) -> str:
@@ -112,10 +118,29 @@ class RunFolder:
         for older in self._trainer_files()[:-1]:
             older.unlink(missing_ok=True)
 
+    def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
+        """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
+        path = self.path / "snapshots" / f"step-{step}.safetensors"
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(path.parent, error) from error
+        small = {name: value.half() if value.is_floating_point() else value for name, value in parameters.items()}
+        write_atomically(path, safetensors.torch.save(small, {"step": str(step)}))
+
+    @property
+    def snapshots(self) -> list[Path]:
+        """The snapshots, oldest first."""
+        return _by_step(self.path.glob("snapshots/step-*.safetensors"))
+
+    def read_snapshot(self, path: Path) -> tuple[dict[str, Tensor], int]:
+        """Read the parameters of a snapshot and its step; raises `InputError` where it is damaged."""
+        tensors, step = self._read_tensors(path)
+        return {name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()}, step
+
     def _trainer_files(self) -> list[Path]:
         """Return the states of the training, oldest first."""
-        found = self.path.glob("trainer/step-*.safetensors")
-        return sorted(found, key=lambda path: int(path.stem.removeprefix("step-")))
+        return _by_step(self.path.glob("trainer/step-*.safetensors"))
 
     def write_vocabularies(self, files: dict[str, str]) -> None:
         """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""

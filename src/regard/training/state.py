@@ -77,6 +77,10 @@ class TrainingState:
                 parameters[name].data = value
             self.model.train(training)
 
+    def in_use(self) -> dict[str, Tensor]:
+        """Return the parameters that are used outside of training: averages, where they are kept."""
+        return self.model.state_dict() | self.average
+
     def trainer_tensors(self) -> dict[str, Tensor]:
         """Return all as named tensors."""
         tensors = {"generator": self.generator.get_state()}
@@ -114,7 +118,7 @@ class TrainingState:
         if world.first:
             folder.write_trainer(self.step, self.trainer_tensors())
             if use:
-                folder.write_model(self.step, self.model.state_dict() | self.average)
+                folder.write_model(self.step, self.in_use())
 
     def restore(self, folder: RunFolder) -> None:
         """Take up what `save` wrote last; raises `InputError` where it is missing, damaged, or does not fit."""
