@@ -4,13 +4,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.api.playback import Playback, play_back
 from regard.api.run import Run
 from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
-from regard.inspection import AttentionMap, RelevanceShare, attend, relevance_share
+from regard.inspection import (
+    CROSS,
+    AttentionMap,
+    Examination,
+    HeadImportance,
+    RelevanceShare,
+    attend,
+    examine,
+    head_importance,
+    probe,
+    relevance_share,
+)
 from regard.models import PoolingModel, QueryModel
 from regard.tasks import Task
 from regard.training import generator_of
@@ -94,6 +106,43 @@ class AnswerRun(Run):
         `InputError` where the input does not fit the task.
         """
         return attend(self.model, self.task, self._inputs(input, sample_len, signal, seed))
+
+    def importance(self, *, samples: int = 1000, seed: int = 0) -> HeadImportance:
+        """Return by how much the loss rises when each head is off, over unseen samples of full length.
+
+        Raises `InputError` for a model without attention.
+        """
+        check_range("samples", samples, 1, 10**7)
+        batches = list(fresh_batches(self.task, samples, generator_of(seed, "importance")))
+
+        def loss() -> float:
+            losses = [
+                F.cross_entropy(self.model(inputs, mask).flatten(0, 1), targets.flatten(), reduction="sum")
+                for inputs, targets, mask in batches
+            ]
+            return sum(losses).item() / (samples * self.task.outputs)  # type: ignore[union-attr]
+
+        return head_importance(self.model, loss, samples)
+
+    def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
+        """Ask what the attention to the inputs means, over unseen samples: see `regard.inspection.examination`.
+
+        Raises `InputError` for a model without attention.
+        """
+        check_range("samples", samples, 2, 10**5)
+        importance = self.importance(seed=seed)
+        probes, relevance = [], []
+        for inputs in self.task.sample(samples, generator_of(seed, "examine")).inputs:
+            probes.append(
+                probe(
+                    self.model,
+                    self.model.embedding,
+                    lambda count, inputs=inputs: self.model(inputs.expand(count, -1)),
+                    [CROSS],
+                )
+            )
+            relevance.append(self.task.relevance(inputs.unsqueeze(0))[0].numpy())
+        return examine(probes, relevance, importance, task=self.task.name, seed=seed)
 
     def playback(
         self,

@@ -44,6 +44,8 @@ def export_ctranslate2(run: SequenceRun, folder: str | Path) -> Path:
             f"CTranslate2 knows positions sinusoidal and learned, and score scaled_dot; not positions "
             f"{config.positions} with score {config.score}"
         )
+    if run.config.kept_heads:
+        raise InputError(f"run {str(run.folder)!r} is pruned: CTranslate2 wants as many heads in every layer")
     if folder.exists():
         raise InputError(f"{str(folder)!r} exists: choose another --output")
     spec = TransformerSpec.from_config(

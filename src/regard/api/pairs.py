@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from regard.api.sequences import SequenceRun
+from regard.attention import short_name
 from regard.errors import InputError, check_range
 from regard.evaluation import Alignment, alignment
 from regard.inspection import AttentionMap
@@ -57,6 +58,16 @@ class PairRun(SequenceRun):
             exact_match=sum(right) / len(right),
             alignments=alignment(self.model, self.task, chunks),
         )
+
+    def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
+        """Return pairs that are drawn apart from those of training."""
+        pairs = self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
+        return [(pair.source, pair.target) for pair in pairs]
+
+    def _alignment_error(self, samples: int, seed: int) -> dict[str, float]:
+        """Return the alignment error rate of each layer."""
+        pairs = self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
+        return {short_name(name): each.error_rate for name, each in alignment(self.model, self.task, [pairs]).items()}
 
     def attend(
         self,

@@ -17,6 +17,11 @@ class Run:
     step: int
     """Training steps behind the model."""
 
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether there is something to play back."""
+        return bool(RunFolder(self.folder).snapshots)
+
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """Loss and exact match of the training batch, every 10 steps, as in metrics.jsonl."""

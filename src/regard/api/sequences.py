@@ -1,16 +1,29 @@
 """A run from sequence to sequence: translate with it, and see what it attends to."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import Tensor
 
 from regard.api.playback import Playback, play_back
 from regard.api.run import Run
+from regard.attention import short_name
 from regard.decoding import Search, Translation, translate
 from regard.errors import InputError, check_range
 from regard.evaluation import Scored, score_pairs
-from regard.inspection import AttentionMap, attend_pair
+from regard.inspection import (
+    AttentionMap,
+    Examination,
+    HeadImportance,
+    attend_pair,
+    examine,
+    head_importance,
+    probe,
+)
 from regard.models import Seq2Seq
-from regard.tasks import SequenceTask
+from regard.tasks import SequenceTask, links
+from regard.text import Pairs, collate
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,59 @@ class SequenceRun(Run):
         """Return what each symbol of an answer that was found attended to."""
         return attend_pair(self.model, self.task, input, answer.tokens)
 
+    def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
+        """Return at most so many pairs that training has not seen.
+
+        Raises `InputError` where there are none.
+        """
+        raise NotImplementedError
+
+    def importance(self, *, samples: int = 500, seed: int = 0) -> HeadImportance:
+        """Return by how much the loss of each token rises when each head is off, over unseen pairs.
+
+        Raises `InputError` for a model without attention, or where there are no such pairs.
+        """
+        check_range("samples", samples, 1, 10**7)
+        pairs = self.unseen(samples, seed)
+
+        def loss() -> float:
+            found = self.score(pairs)
+            return -sum(each.log_probability for each in found) / sum(each.tokens for each in found)
+
+        return head_importance(self.model, loss, len(pairs))
+
+    def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
+        """Ask what the attention to the source means, over unseen pairs: see `regard.inspection.examination`.
+
+        The decoder is fed the true targets. Raises `InputError` for a model without attention, or where there
+        are no such pairs.
+        """
+        check_range("samples", samples, 2, 10**5)
+        pairs, layers = self.unseen(samples, seed), list(self.model.cross_layers)
+        importance = self.importance(seed=seed)
+        probes, relevance = [], []
+        for source, target in pairs:
+            tokens = collate([self.task.target_vocabulary.encode(target)])
+            batch = Pairs(collate([self.task.source_vocabulary.encode(source)]), tokens)
+            found = probe(self.model, self.model.input_embedding, partial(_copies, self.model, batch), layers)
+            probes.append(replace(found, weights={short_name(name): each for name, each in found.weights.items()}))
+            known = self.task.known(source)
+            if known is not None:
+                relevance.append(links([known], batch.source.shape[1], tokens.shape[1])[0].numpy())
+        return examine(
+            probes,
+            relevance if len(relevance) == len(probes) else None,
+            importance,
+            task=self.task.name,
+            seed=seed,
+            alignment_error=self._alignment_error(samples, seed),
+        )
+
+    def _alignment_error(self, samples: int, seed: int) -> dict[str, float]:
+        """Return the alignment error rate of each layer, where the alignment is known."""
+        del samples, seed
+        return {}
+
     def playback(self, input: str) -> Playback:
         """Return how attention on one input formed during training.
 
@@ -110,3 +176,9 @@ class SequenceRun(Run):
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
         return f"has {length} {vocabulary.unit}, at most {most} are taken"
+
+
+def _copies(model: Seq2Seq, batch: Pairs, count: int) -> Tensor:
+    """Feed copies of one pair to a model: logits (count, Tt, V)."""
+    source, target_in = (part.expand(count, -1) for part in (batch.source, batch.target_in))
+    return model(source, batch.source_mask.expand(count, -1), target_in)

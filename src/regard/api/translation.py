@@ -70,6 +70,18 @@ class TranslationRun(SequenceRun):
             translations=found, quality=quality(found, [target for _, target in pairs]), seconds=seconds
         )
 
+    def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
+        """Return the first pairs of the validation text, or else of the test text; `seed` is of no use here.
+
+        Raises `InputError` where the run has neither.
+        """
+        del seed
+        text = text_of(self.task.config, "valid") or text_of(self.task.config, "test")
+        if text is None:
+            raise InputError(f"run {str(self.folder)!r} has no text but that of its training: train with --valid")
+        pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
+        return pairs[:samples]
+
     def attend(self, input: str, *, beam: int = 5, length_penalty: float = 1.0) -> AttentionMap:
         """Translate one sentence, and keep what each token of the translation attended to, in every layer."""
         return self.attend_to(input, beam=beam, length_penalty=length_penalty)

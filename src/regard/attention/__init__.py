@@ -6,6 +6,7 @@ from regard.attention.intervening import Intervention, intervene
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask, masked_softmax
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
+from regard.attention.pruning import keep_heads
 from regard.attention.recording import Record, Recordable, find_layer, record, short_name
 from regard.attention.scores import (
     SCORES,
@@ -49,6 +50,7 @@ __all__ = [
     "find_layer",
     "find_score",
     "intervene",
+    "keep_heads",
     "length_mask",
     "masked_softmax",
     "record",

@@ -86,6 +86,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.output = nn.Linear(config.hidden, target_symbols)
         self.cross_layers = () if self.decoder.cross is None else ("decoder.cross",)
 
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The module that embeds the source."""
+        return self.source_embedding
+
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
         states, last = self.encoder(self.dropout(self.source_embedding(source)), source_mask)

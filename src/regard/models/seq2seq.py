@@ -35,6 +35,11 @@ class Seq2Seq(nn.Module):
     cross_layers: tuple[str, ...] = ()
     """Names of the layers in which target steps attend to source steps."""
 
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The module that embeds the source; where it embeds the target too, the source comes first."""
+        raise NotImplementedError
+
     def forward(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
         """Return logits (B, Tt, V) of sources (B, Ts) with mask (B, Ts), fed target_in (B, Tt)."""
         return self.decode(target_in, self.encode(source, source_mask))

@@ -162,10 +162,14 @@ class Transformer(Seq2Seq):
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / self.scale)
 
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The module that embeds the source, and the target too where they share a vocabulary."""
+        return self.source_embedding or self.target_embedding
+
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        embedding = self.source_embedding or self.target_embedding
-        states = self.dropout(self._at(self.source_positions, embedding(source) * self.scale))
+        states = self.dropout(self._at(self.source_positions, self.input_embedding(source) * self.scale))
         # Three dimensions, for two could as well be (Tq, Tk).
         mask = source_mask.unsqueeze(1)
         return TransformerMemory(tuple(self.decoder.project(self.encoder(states, mask))), mask)

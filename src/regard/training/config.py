@@ -4,7 +4,7 @@ The command line is generated from these classes, so the docstring under a field
 """
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -216,6 +216,8 @@ class RunConfig:
     """The training: the second one."""
     tokenizer: str | None = None
     """Digest of the vocabularies that were learned from text; None where there are none."""
+    kept_heads: dict[str, list[int]] = field(default_factory=dict)
+    """By layer: the heads that pruning has left in it, in ascending order."""
 
     @property
     def name(self) -> str:
@@ -318,18 +320,19 @@ def config_from_json(stored: Any) -> RunConfig:
     """Rebuild a config from what `dataclasses.asdict` made of it; raises `InputError` where it is off."""
     if (
         not isinstance(stored, dict)
-        or set(stored) != {"task", "kind", "tokenizer", *PARTS}
+        or set(stored) != {"task", "kind", "tokenizer", "kept_heads", *PARTS}
         or not isinstance(stored["task"], str)
         or stored["kind"] not in MODELS
     ):
-        raise InputError(f"config needs exactly task, kind, tokenizer, {', '.join(PARTS)}")
+        raise InputError(f"config needs exactly task, kind, tokenizer, kept_heads, {', '.join(PARTS)}")
     parts = {}
     for part, concept in concepts(find_task(stored["task"]), stored["kind"]).items():
         names = {each.name for each in dataclasses.fields(concept)}
         if not isinstance(stored[part], dict) or set(stored[part]) != names:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(names))}")
         parts[part] = _structure(concept, stored[part])
-    return RunConfig(task=stored["task"], kind=stored["kind"], tokenizer=stored["tokenizer"], **parts)
+    others = {name: stored[name] for name in ("task", "kind", "tokenizer", "kept_heads")}
+    return RunConfig(**others, **parts)
 
 
 def _structure(concept: type, values: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
 from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq, Transformer
 from regard.tasks import AnyTask, SequenceTask, Task
@@ -133,7 +134,15 @@ class TrainingState:
 
 
 def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
-    """Return the model of a run, drawn from its seed; the global random state is left as it was."""
+    """Return the model of a run, drawn from its seed, without the heads that were taken out of it; the global
+    random state is left as it was. Raises `InputError` where these are not its heads."""
+    model = _whole_model(config, task)
+    for layer, heads in config.kept_heads.items():
+        keep_heads(find_layer(model, layer), heads)
+    return model
+
+
+def _whole_model(config: RunConfig, task: AnyTask) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
         if isinstance(task, SequenceTask):

@@ -155,6 +155,7 @@ class View {
       const matrix = await this.matrix(layer);
       const before = this.originalOf(layer);
       if (before) await this.matrix(before);
+      for (const each of this.inAllFrames(layer)) await this.matrix(each);
       if (state.mode === "overview") for (const each of map.layers) await this.matrix(each);
       if (ticket !== this.ticket) return; // something else was chosen meanwhile
       if (state.head !== null && state.head >= matrix.heads) state.head = null;
@@ -168,6 +169,12 @@ class View {
   }
 
   originalOf(layer) { return this.data.original?.layers.find((each) => each.name === layer.name); }
+
+  /** A layer as it was after each snapshot, so that one scale holds for all of the training. */
+  inAllFrames(layer) {
+    const { playback } = this.data;
+    return (playback?.frames ?? []).map((frame) => frame.layers.find((each) => each.name === layer.name));
+  }
 
   /** The weights of a layer as they came, unpacked once. */
   async matrix(layer) {
@@ -346,7 +353,7 @@ class View {
   /** The largest weight of the layer, or of all that are drawn; or the largest difference. */
   scale() {
     if (this.changing()) return { largest: Math.max(...this.changes(this.layer).map((each) => greatest(each.values, true)), 1e-9) };
-    const layers = this.state.mode === "overview" ? this.map.layers : [this.layer];
+    const layers = this.state.mode === "overview" ? this.map.layers : [this.layer, ...this.inAllFrames(this.layer)];
     return { largest: Math.max(...layers.map((each) => this.shown(each).largest), 1e-9) };
   }
 

@@ -1,0 +1,116 @@
+"""Pruning a run: leave out the heads that matter least, and save what is left as a smaller run."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from regard.api.answers import AnswerRun
+from regard.api.loading import load
+from regard.api.sequences import SequenceRun
+from regard.attention import MultiHeadAttention, find_layer, keep_heads
+from regard.errors import InputError, check_range
+from regard.training import RunFolder, new_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneReport:
+    """What pruning took away, and what it cost."""
+
+    run: AnswerRun | SequenceRun
+    """What is left."""
+    removed: list[tuple[str, int]]
+    """Layer and head, in the order in which they went: the least important first."""
+    samples: int
+    """Unseen samples that the losses are of."""
+    loss_before: float
+    """Mean cross-entropy of all output steps, in nats."""
+    loss_after: float
+    parameters_before: int
+    parameters_after: int
+
+    def table(self) -> Table:
+        """Return the figures as a table."""
+        table = Table("", "before", "after", box=None, pad_edge=False)
+        table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
+        table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")
+        table.add_row(f"loss, {self.samples:,} samples", f"{self.loss_before:.4f}", f"{self.loss_after:.4f}")
+        return table
+
+
+def prune(
+    run: AnswerRun | SequenceRun,
+    heads: int,
+    output: str | Path,
+    *,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> PruneReport:
+    """Take the `heads` least important heads out of a run's model, and save what is left as a run at `output`.
+
+    One head goes at a time, and what the others are worth is asked anew after each, for two heads that do the same
+    both look as if they were of no use. Every layer keeps one head at least. Raises `InputError` where there are
+    not so many heads to take away.
+    """
+    spare = {
+        name: layer.heads - 1 for name, layer in _layers(run).items() if layer.groups == layer.heads
+    }
+    check_range("heads", heads, 1, max(sum(spare.values()), 1))
+    if not any(spare.values()):
+        raise InputError(f"run {str(run.folder)!r} has no layer with two heads or more: there is nothing to prune")
+    parameters_before = _count(run)
+    pruned = load(run.folder)  # apart from the run that was given, which stays as it is
+    assert isinstance(pruned, AnswerRun | SequenceRun)
+    before = found = pruned.importance(seed=seed)
+    kept = {name: list(range(layer.heads)) for name, layer in _layers(pruned).items()}
+    original = {name: list(run.config.kept_heads.get(name, heads_)) for name, heads_ in kept.items()}
+    removed = []
+    for _ in range(heads):
+        layer, place = next(
+            (layer, place) for _, layer, place in found.ranked() if len(kept.get(layer, ())) > 1 and layer in spare
+        )
+        removed.append((layer, kept[layer].pop(place)))
+        left = [each for each in range(len(kept[layer]) + 1) if each != place]
+        keep_heads(find_layer(pruned.model, layer), left)
+        found = pruned.importance(seed=seed)
+    heads_left = {
+        name: [original[name][head] for head in stays]
+        for name, stays in kept.items()
+        if name in run.config.kept_heads or len(stays) < len(original[name])
+    }
+    config = dataclasses.replace(run.config, kept_heads=heads_left)
+    with new_run(Path(output), config, overwrite=overwrite) as folder:
+        source = RunFolder(run.folder)
+        if config.tokenizer is not None:
+            files = source.read_vocabularies(config.tokenizer)
+            folder.write_vocabularies(dict(zip(("source", "target"), files, strict=True)))
+        for line in source.read_metrics():
+            folder.append_metrics(line)
+        folder.write_model(run.step, pruned.model.state_dict())
+    left_run = load(output)
+    assert isinstance(left_run, AnswerRun | SequenceRun)
+    return PruneReport(
+        run=left_run,
+        removed=removed,
+        samples=before.samples,
+        loss_before=before.loss,
+        loss_after=found.loss,
+        parameters_before=parameters_before,
+        parameters_after=_count(left_run),
+    )
+
+
+def _layers(run: AnswerRun | SequenceRun) -> dict[str, MultiHeadAttention]:
+    """Return the layers with several heads, by the names that importance calls them."""
+    from regard.attention import short_name
+
+    return {
+        short_name(name): layer
+        for name, layer in run.model.named_modules()
+        if isinstance(layer, MultiHeadAttention)
+    }
+
+
+def _count(run: AnswerRun | SequenceRun) -> int:
+    return sum(parameter.numel() for parameter in run.model.parameters())

@@ -1,0 +1,46 @@
+"""`regard examine RUN`: ask whether a run's attention means anything."""
+
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.api import SAVEPATH, load
+from regard.cli.parsing import parse, subject, wants_help
+
+PROG = "regard examine"
+DESCRIPTION = (
+    "Ask whether the attention of a run means anything: is it on what the answer depends on, does it rank the inputs "
+    "as gradients and ablation do, and does the model need it? Prints tables and words, and saves all as "
+    "examined.json in the run's folder. RUN: a task's name, or a run's folder."
+)
+WIDTH = 110
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamineFlags:
+    """All flags of the command."""
+
+    samples: int = 200
+    """Unseen samples to ask about (2 or more)."""
+    seed: int = 0
+    """Random seed of the samples (0 or more)."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
+def run(argv: list[str]) -> None:
+    """Examine as `argv` asks, print and save what is found."""
+    if wants_help(argv):
+        parse(ExamineFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
+    name, argv = subject(argv, what="run", prog=PROG)
+    flags = parse(ExamineFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    run = load(name, savepath=flags.savepath)
+    found = run.examine(samples=flags.samples, seed=flags.seed)
+    Console(width=WIDTH).print(found.table())
+    sys.stdout.write("\n")
+    for each in found.words:
+        sys.stdout.write(textwrap.fill(each, WIDTH, subsequent_indent="  ") + "\n")
+    sys.stdout.write(f"\nSaved {found.save(run.folder / 'examined.json')}\n")

@@ -1,0 +1,46 @@
+"""`regard prune RUN`: a smaller run without the heads that matter least."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.api import SAVEPATH, load
+from regard.api.pruning import prune
+from regard.cli.parsing import parse, subject, wants_help
+
+PROG = "regard prune"
+DESCRIPTION = (
+    "Take the least important heads out of a run, say what that costs, and save what is left as a run of its own. "
+    "RUN: a task's name, or a run's folder."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneFlags:
+    """All flags of the command."""
+
+    heads: int = 1
+    """Heads to take out, one after the other; every layer keeps one at least."""
+    output: Path | None = None
+    """Folder of the smaller run. None: that of the run, with -pruned at its end."""
+    overwrite: bool = False
+    """Replace the run that is there."""
+    seed: int = 0
+    """Random seed of the unseen samples (0 or more)."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
+def run(argv: list[str]) -> None:
+    """Prune as `argv` asks, and say what it cost."""
+    if wants_help(argv):
+        parse(PruneFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
+    name, argv = subject(argv, what="run", prog=PROG)
+    flags = parse(PruneFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    whole = load(name, savepath=flags.savepath)
+    output = flags.output or whole.folder.with_name(f"{whole.folder.name}-pruned")
+    found = prune(whole, flags.heads, output, seed=flags.seed, overwrite=flags.overwrite)
+    Console(width=110).print(found.table())
+    sys.stdout.write(f"The smaller run is in {found.run.folder}\n")
