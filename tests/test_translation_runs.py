@@ -173,7 +173,12 @@ def test_scores_are_what_search_and_teacher_forcing_say(german: regard.Translati
 
 def test_attention_is_kept_for_every_layer_with_subwords_for_labels(german: regard.TranslationRun) -> None:
     attention = german.attend("Heute läuft der alte ☃.")
-    assert set(attention.layers) == {"encoder.0.self_attention", "encoder.1.self_attention", "decoder.0.self_attention", "decoder.0.cross"}
+    assert set(attention.layers) == {
+        "encoder.0.self_attention",
+        "encoder.1.self_attention",
+        "decoder.0.self_attention",
+        "decoder.0.cross",
+    }
     layer = attention.cross
     assert "".join(layer.key_labels).startswith("▁Heute") and "☃" in "".join(layer.key_labels)
     assert layer.key_labels[-1] == layer.query_labels[-1] == "</s>"

@@ -1,5 +1,7 @@
 """Interventions: what becomes of the weights, and of the answers made from them."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -134,8 +136,8 @@ def test_gradients_flow(layer: MultiHeadAttention, states: Tensor) -> None:
 
 def _models() -> dict[str, Seq2Seq]:
     torch.manual_seed(0)
-    sizes = {"source_symbols": 9, "target_symbols": 9}
-    recurrent = {"hidden": 8, "embedding": 6}
+    sizes: dict[str, Any] = {"source_symbols": 9, "target_symbols": 9}
+    recurrent: dict[str, Any] = {"hidden": 8, "embedding": 6}
     return {
         "transformer": Transformer(TransformerConfig(hidden=8, heads=2, inner=16), longest=12, **sizes),
         "luong": RecurrentSeq2Seq(RecurrentConfig(**recurrent), **sizes),
@@ -201,7 +203,7 @@ def test_what_is_not_there(layer: MultiHeadAttention, states: Tensor) -> None:
     with pytest.raises(InputError, match="head 3 is out of range: choose from 0 to 2"):
         with intervene(model, "cross", heads=[3]):
             layer(states)
-    for place in ({"query": 5, "key": 0}, {"query": 0, "key": 5}):
+    for query, key in ((5, 0), (0, 5)):
         with pytest.raises(InputError, match="5 is out of range: choose from 0 to 4"):
-            with intervene(model, "cross", to=0.5, **place):
+            with intervene(model, "cross", to=0.5, query=query, key=key):
                 layer(states)

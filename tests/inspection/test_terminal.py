@@ -25,6 +25,8 @@ def example() -> AttentionMap:
         prediction=[2],
         truth=[3],
         layers={"cross": cross},
+        outputs=["count A"],
+        probabilities=[0.75],
         position_norms=[1.0, 0.25, 0.12345],
     )
 

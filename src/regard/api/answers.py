@@ -133,14 +133,11 @@ class AnswerRun(Run):
         importance = self.importance(seed=seed)
         probes, relevance = [], []
         for inputs in self.task.sample(samples, generator_of(seed, "examine")).inputs:
-            probes.append(
-                probe(
-                    self.model,
-                    self.model.embedding,
-                    lambda count, inputs=inputs: self.model(inputs.expand(count, -1)),
-                    [CROSS],
-                )
-            )
+
+            def run(count: int, inputs: Tensor = inputs) -> Tensor:
+                return self.model(inputs.expand(count, -1))
+
+            probes.append(probe(self.model, self.model.embedding, run, [CROSS]))
             relevance.append(self.task.relevance(inputs.unsqueeze(0))[0].numpy())
         return examine(probes, relevance, importance, task=self.task.name, seed=seed)
 

@@ -67,7 +67,9 @@ class PairRun(SequenceRun):
     def _alignment_error(self, samples: int, seed: int) -> dict[str, float]:
         """Return the alignment error rate of each layer."""
         pairs = self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
-        return {short_name(name): each.error_rate for name, each in alignment(self.model, self.task, [pairs]).items()}
+        return {
+            short_name(name): each.error_rate for name, each in alignment(self.model, self.task, [pairs]).items()
+        }
 
     def attend(
         self,

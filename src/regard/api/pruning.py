@@ -49,16 +49,16 @@ def prune(
 ) -> PruneReport:
     """Take the `heads` least important heads out of a run's model, and save what is left as a run at `output`.
 
-    One head goes at a time, and what the others are worth is asked anew after each, for two heads that do the same
-    both look as if they were of no use. Every layer keeps one head at least. Raises `InputError` where there are
-    not so many heads to take away.
+    One head goes at a time, and what the others are worth is asked anew after each, for two heads that do the
+    same both look as if they were of no use. Every layer keeps one head at least. Raises `InputError` where
+    there are not so many heads to take away.
     """
-    spare = {
-        name: layer.heads - 1 for name, layer in _layers(run).items() if layer.groups == layer.heads
-    }
+    spare = {name: layer.heads - 1 for name, layer in _layers(run).items() if layer.groups == layer.heads}
     check_range("heads", heads, 1, max(sum(spare.values()), 1))
     if not any(spare.values()):
-        raise InputError(f"run {str(run.folder)!r} has no layer with two heads or more: there is nothing to prune")
+        raise InputError(
+            f"run {str(run.folder)!r} has no layer with two heads or more: there is nothing to prune"
+        )
     parameters_before = _count(run)
     pruned = load(run.folder)  # apart from the run that was given, which stays as it is
     assert isinstance(pruned, AnswerRun | SequenceRun)
@@ -68,7 +68,9 @@ def prune(
     removed = []
     for _ in range(heads):
         layer, place = next(
-            (layer, place) for _, layer, place in found.ranked() if len(kept.get(layer, ())) > 1 and layer in spare
+            (layer, place)
+            for _, layer, place in found.ranked()
+            if len(kept.get(layer, ())) > 1 and layer in spare
         )
         removed.append((layer, kept[layer].pop(place)))
         left = [each for each in range(len(kept[layer]) + 1) if each != place]

@@ -132,7 +132,9 @@ class SequenceRun(Run):
             tokens = collate([self.task.target_vocabulary.encode(target)])
             batch = Pairs(collate([self.task.source_vocabulary.encode(source)]), tokens)
             found = probe(self.model, self.model.input_embedding, partial(_copies, self.model, batch), layers)
-            probes.append(replace(found, weights={short_name(name): each for name, each in found.weights.items()}))
+            probes.append(
+                replace(found, weights={short_name(name): each for name, each in found.weights.items()})
+            )
             known = self.task.known(source)
             if known is not None:
                 relevance.append(links([known], batch.source.shape[1], tokens.shape[1])[0].numpy())

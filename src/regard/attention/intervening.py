@@ -31,8 +31,8 @@ class Intervention:
     heads: tuple[int, ...] | None = None
     """None: every head."""
     to: To | float = "off"
-    """off: no weight at all, so that the heads add nothing. uniform: the same weight on all that may be attended.
-    A number from 0 to 1: the weight of `query` on `key`; its other weights keep their proportions."""
+    """off: no weight at all, so that the heads add nothing. uniform: the same weight on all that may be
+    attended. A number from 0 to 1: the weight of `query` on `key`; its other weights keep their proportions."""
     query: int | None = None
     """Step of the query whose weight is set; with a number only."""
     key: int | None = None
@@ -52,8 +52,8 @@ class Intervention:
             raise InputError(f"to {self.to} is out of range: a weight is from 0 to 1")
 
     def apply(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
-        """Return changed weights (B, H, Tq, Tk); `mask` broadcasts to them; `step` is that of all queries, or None
-        where they are all steps from the first on.
+        """Return changed weights (B, H, Tq, Tk); `mask` broadcasts to them; `step` is that of all queries, or
+        None where they are all steps from the first on.
 
         Raises `InputError` for a head or key that is not there, or a key that may not be attended.
         """

@@ -19,7 +19,9 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     if not isinstance(layer, MultiHeadAttention) or layer.groups != layer.heads:
         raise InputError("heads can only be taken out of multi-head attention in which each has its own keys")
     if not heads or sorted(set(heads)) != list(heads) or not 0 <= heads[0] <= heads[-1] < layer.heads:
-        raise InputError(f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order")
+        raise InputError(
+            f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order"
+        )
     device = layer.query.weight.device
     rows = torch.cat([torch.arange(layer.head_width, device=device) + head * layer.head_width for head in heads])
     for projection in (layer.query, layer.key, layer.value):

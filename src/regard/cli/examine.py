@@ -12,8 +12,8 @@ from regard.cli.parsing import parse, subject, wants_help
 
 PROG = "regard examine"
 DESCRIPTION = (
-    "Ask whether the attention of a run means anything: is it on what the answer depends on, does it rank the inputs "
-    "as gradients and ablation do, and does the model need it? Prints tables and words, and saves all as "
+    "Ask whether the attention of a run means anything: is it on what the answer depends on, does it rank the "
+    "inputs as gradients and ablation do, and does the model need it? Prints tables and words, and saves all as "
     "examined.json in the run's folder. RUN: a task's name, or a run's folder."
 )
 WIDTH = 110

@@ -12,8 +12,8 @@ from regard.cli.parsing import parse, subject, wants_help
 
 PROG = "regard prune"
 DESCRIPTION = (
-    "Take the least important heads out of a run, say what that costs, and save what is left as a run of its own. "
-    "RUN: a task's name, or a run's folder."
+    "Take the least important heads out of a run, say what that costs, and save what is left as a run of its "
+    "own. RUN: a task's name, or a run's folder."
 )
 
 

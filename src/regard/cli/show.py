@@ -12,8 +12,8 @@ from regard.errors import InputError, MachineError, check_range
 
 PROG = "regard show"
 DESCRIPTION = (
-    "Open a page on which you type an input and see prediction, truth and attention at once, switch heads off, and "
-    "change weights. RUN: a task's name, or a run's folder. Needs the extra serve. Ctrl-C ends it."
+    "Open a page on which you type an input and see prediction, truth and attention at once, switch heads off, "
+    "and change weights. RUN: a task's name, or a run's folder. Needs the extra serve. Ctrl-C ends it."
 )
 SHOWN_PORT = 8137
 

@@ -1,12 +1,13 @@
 """Examination: does the attention of a run mean anything, and how far do the figures carry?
 
-Three questions to every head that reads the input, each answered over many samples with a 95 % interval (bootstrap
-over the samples, Efron 1979):
+Three questions to every head that reads the input, each answered over many samples with a 95 % interval
+(bootstrap over the samples, Efron 1979):
 
 - Is it where it should be? The share of its attention on the inputs that the answer depends on, beside that of
   uniform attention, and beside the same head's share on the relevant inputs of another sample: a head that looks
   at the same places whatever the input is has that one too.
-- Does it rank the inputs as the answer's dependence on them does? Spearman's rank correlation of the weights with
+- Does it rank the inputs as the answer's dependence on them does? Spearman's rank correlation of the weights
+with
   gradient times input and with ablation (see `probing`), beside those of another sample.
 - Does the head matter at all? What the loss gains when it is switched off (see `importance`).
 """
@@ -96,8 +97,8 @@ class HeadFindings:
             said.append(f"switching it off adds {self.importance:.3f} to the loss: it matters")
         else:
             said.append(
-                f"switching it off changes the loss by {self.importance:+.3f}: whatever it shows, the model hardly "
-                f"needs it"
+                f"switching it off changes the loss by {self.importance:+.3f}: whatever it shows, the model "
+                f"hardly needs it"
             )
         return f"{name} {'; '.join(said)}."
 
@@ -126,11 +127,13 @@ class Examination:
         said = [each.words() for each in self.heads]
         for layer, rate in self.alignment_error.items():
             quality = "nearly always points" if rate < 0.1 else "often points" if rate < 0.4 else "seldom points"
-            said.append(f"{layer}: the largest weight {quality} at what a symbol was made from (error {rate:.1%}).")
+            said.append(
+                f"{layer}: the largest weight {quality} at what a symbol was made from (error {rate:.1%})."
+            )
         said.append(
-            "Gradients and ablation are measures of their own, with faults of their own: where they disagree with "
-            "the weights, that does not say which is right. Only switching a head off shows what the model does "
-            "with it, and only for this run: train more seeds before saying it of the mechanism."
+            "Gradients and ablation are measures of their own, with faults of their own: where they disagree "
+            "with the weights, that does not say which is right. Only switching a head off shows what the model "
+            "does with it, and only for this run: train more seeds before saying it of the mechanism."
         )
         return said
 
@@ -206,7 +209,10 @@ def examine(
                 findings |= {name: estimate(found, draw), f"{name}_permuted": estimate(another, draw)}
             heads.append(
                 HeadFindings(
-                    layer=layer, head=head, importance=importance.added[layer][head], **findings  # type: ignore
+                    layer=layer,
+                    head=head,
+                    importance=importance.added[layer][head],
+                    **findings,  # type: ignore
                 )
             )
     return Examination(
@@ -269,7 +275,8 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
 
 
 def _ranks(rows: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in its row; those that are alike to six decimals share the mean of theirs."""
+    """Return the rank of each value in its row; those that are alike to six decimals share the mean of
+    theirs."""
     found = np.empty(rows.shape)
     for index, row in enumerate(rows.round(6)):
         _, inverse, counts = np.unique(row, return_inverse=True, return_counts=True)

@@ -1,8 +1,8 @@
 """Attention maps as one HTML page: data, drawing code and style in a file that opens offline.
 
-The weights of a layer are kept as whole numbers from 0 to 65535, which stands for the largest weight of the layer,
-compressed (zlib) and written in base64. What is shown so differs from what was computed by less than 0.000008
-times that weight.
+The weights of a layer are kept as whole numbers from 0 to 65535, which stands for the largest weight of the
+layer, compressed (zlib) and written in base64. What is shown so differs from what was computed by less than
+0.000008 times that weight.
 """
 
 import base64
@@ -31,7 +31,7 @@ def page(maps: Sequence[AttentionMap], **more: Any) -> str:
     data = as_data(maps, packed=True, **more).replace("<", "\\u003c")
     template = (view / "page.html").read_text(encoding="utf-8")
     code = (view / "attention-view.js").read_text(encoding="utf-8")
-    script = template.partition("<script type=\"module\">")[2].partition("</script>")[0].replace("/*VIEW*/", code)
+    script = template.partition('<script type="module">')[2].partition("</script>")[0].replace("/*VIEW*/", code)
     # The page may run this one script and nothing else, and ask nothing of any network.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template.replace("/*VIEW*/", code).replace("/*DIGEST*/", digest).replace("/*DATA*/", data)

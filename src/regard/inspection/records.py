@@ -1,10 +1,10 @@
 """Records that can be looked at: in a notebook, as a page, as a picture.
 
-    with regard.record(model, query_labels=words, key_labels=words) as records:
-        model(inputs)
-    records.view()                       # a widget
-    records.to_html("attention.html")    # one file, which opens offline
-    records.plot("attention.pdf")        # a picture for a paper
+with regard.record(model, query_labels=words, key_labels=words) as records:
+    model(inputs)
+records.view()                       # a widget
+records.to_html("attention.html")    # one file, which opens offline
+records.plot("attention.pdf")        # a picture for a paper
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """Attention maps as a widget: in Jupyter, VS Code, Colab and marimo (the extra notebook).
 
-Where widgets do not run, a picture stands in its place. Weights travel as in the page, rounded a little; those of a
-row that is chosen are asked for, and come as they are.
+Where widgets do not run, a picture stands in its place. Weights travel as in the page, rounded a little; those
+of a row that is chosen are asked for, and come as they are.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ try:
     import traitlets
 except ImportError:
     raise InputError(
-        "a widget needs anywidget: pip install 'regard[notebook]'; a page (to_html) and a picture (plot) do without"
+        "a widget needs anywidget: pip install 'regard[notebook]'; a page (to_html) and a picture (plot) do not"
     ) from None
 
 
@@ -51,7 +51,8 @@ class AttentionWidget(anywidget.AnyWidget):
 
 
 def view(maps: Sequence[AttentionMap], **more: Any) -> AttentionWidget:
-    """Return a widget that shows `maps`; `more`: what else the view shows, as in `regard.inspection.page.as_data`.
+    """Return a widget that shows `maps`; `more`: what else the view shows, as in
+    `regard.inspection.page.as_data`.
 
     Raises `InputError` where there is nothing to show.
     """

@@ -6,9 +6,10 @@
     POST /api/playback     {input}: the same for each snapshot of the training
     GET  /api/importance   by how much the loss rises when a head is off
 
-Errors are `{"error": one line}` with a status: 400 for what is no JSON object, 411 and 413 for a body without length
-or above `BODY`, 415 for another content type, 422 for what does not fit the run, 503 where `WAITING` requests wait
-already. One request works at a time, for interventions are made in the one model; the others wait their turn.
+Errors are `{"error": one line}` with a status: 400 for what is no JSON object, 411 and 413 for a body without
+length or above `BODY`, 415 for another content type, 422 for what does not fit the run, 503 where `WAITING`
+requests wait already. One request works at a time, for interventions are made in the one model; the others wait
+their turn.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ PAGES = {
 }
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A request that is not answered; `status` says why to programs, the message to people."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -72,13 +73,13 @@ def make_app(explorer: Explorer, *, hosts: tuple[str, ...] = LOCAL) -> Starlette
         """Wait for the turn, and ask the run in a thread, so that others are told to wait meanwhile."""
         nonlocal waiting
         if waiting >= WAITING:
-            raise Refused(503, "too many requests are waiting: try again in a moment")
+            raise RefusedError(503, "too many requests are waiting: try again in a moment")
         waiting += 1
         try:
             async with turn:
                 found = await to_thread.run_sync(lambda: _encoded(ask(*given)))
         except InputError as error:
-            raise Refused(422, str(error)) from error
+            raise RefusedError(422, str(error)) from error
         finally:
             waiting -= 1
         return Response(found, media_type="application/json")
@@ -96,7 +97,7 @@ def make_app(explorer: Explorer, *, hosts: tuple[str, ...] = LOCAL) -> Starlette
         return await work(explorer.importance)
 
     async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refused)
+        assert isinstance(error, RefusedError)
         headers = {"retry-after": "1"} if error.status == 503 else None
         return JSONResponse({"error": str(error)}, error.status, headers)
 
@@ -112,7 +113,7 @@ def make_app(explorer: Explorer, *, hosts: tuple[str, ...] = LOCAL) -> Starlette
             Middleware(_Headers),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
         ],
-        exception_handlers={Refused: refused},
+        exception_handlers={RefusedError: refused},
     )
 
 
@@ -121,21 +122,21 @@ def _encoded(found: Any) -> bytes:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return a request's JSON object; raises `Refused`, as soon as a body is seen to be too large."""
+    """Return a request's JSON object; raises `RefusedError`, as soon as a body is seen to be too large."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # which a page elsewhere could not send without asking first
-        raise Refused(415, f"content type {kind or 'none'!r} is not taken: send application/json")
+        raise RefusedError(415, f"content type {kind or 'none'!r} is not taken: send application/json")
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > BODY:
-            raise Refused(413, f"body is larger than {BODY:,} bytes")
+            raise RefusedError(413, f"body is larger than {BODY:,} bytes")
     try:
         found = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"body is not JSON: {error}") from error
+        raise RefusedError(400, f"body is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise Refused(400, "body is not a JSON object")
+        raise RefusedError(400, "body is not a JSON object")
     return found
 
 

@@ -54,7 +54,8 @@ class Explorer:
         return {"map": as_json(touched), "original": as_json(original)}
 
     def playback(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request `{input}` with how attention formed: `{steps, losses, frames}`, a map for each step."""
+        """Answer a request `{input}` with how attention formed: `{steps, losses, frames}`, a map for each
+        step."""
         _check_names(request, ("input", "seed"), "request")
         text = self._input(request)
         self._check_length(text)

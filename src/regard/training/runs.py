@@ -2,7 +2,7 @@
 
     config.json                   what was asked for
     model.safetensors             the parameters to use, and the step they belong to
-    trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in the data
+    trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in data
     metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
     snapshots/step-N.safetensors  the parameters as they were, in half precision, where snapshots are kept
     tokenizer/                    vocabularies learned from text, where there are any
@@ -136,7 +136,9 @@ class RunFolder:
     def read_snapshot(self, path: Path) -> tuple[dict[str, Tensor], int]:
         """Read the parameters of a snapshot and its step; raises `InputError` where it is damaged."""
         tensors, step = self._read_tensors(path)
-        return {name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()}, step
+        return {
+            name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()
+        }, step
 
     def _trainer_files(self) -> list[Path]:
         """Return the states of the training, oldest first."""

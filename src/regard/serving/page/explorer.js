@@ -42,7 +42,7 @@ function draw(found) {
   const data = { maps: [found.map], original: found.original, importance: state.importance, playback: state.playback,
     interventions: state.touched };
   if (state.view) return state.view.update(data);
-  state.view = show(main, data, { touch: (touched) => { state.touched = touched; attend(); } });
+  state.view = show(main, data, { touch: (touched) => { Object.assign(state, { touched, playback: undefined }); attend(); } });
 }
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
