@@ -53,8 +53,8 @@ class TrainingConfig:
         """Steps after which a snapshot is kept: 0, and then each the same factor after the one before."""
         if not self.snapshots:
             return []
-        factor = self.steps ** (1 / max(self.snapshots - 2, 1))
-        return sorted({0, self.steps, *(round(factor**power) for power in range(self.snapshots - 1))})
+        between = self.snapshots - 2
+        return sorted({0, self.steps, *(round(self.steps ** (each / between)) for each in range(between))})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -486,7 +486,7 @@ class View {
     const box = node("div", { class: "lines" });
     box.append(picture);
     const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
-    if (hidden > 0) box.append(node("p", { class: "quiet" }, `${hidden} tokens further away are not drawn.`));
+    if (hidden > 0) box.append(node("p", { class: "quiet" }, `${hidden} tokens further away are left out.`));
     return box;
   }
 

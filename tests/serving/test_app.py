@@ -1,0 +1,186 @@
+"""The explorer's interface: what it answers, and what it refuses."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import regard
+
+pytest.importorskip("starlette")
+httpx = pytest.importorskip("httpx")
+
+from regard.serving import Explorer, make_app
+from regard.serving import app as app_module
+
+INPUT = "BCCCBAABACCCA"
+
+
+class Client:
+    """Asks an application in this process."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        async def ask() -> Any:
+            transport = httpx.ASGITransport(app=self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(ask())
+
+    def post(self, path: str, body: Any) -> Any:
+        return self.request("POST", path, json=body)
+
+
+@pytest.fixture
+def client(trained: regard.AnswerRun) -> Iterator[Client]:
+    yield Client(make_app(Explorer(trained)))
+
+
+def test_an_answer_with_its_attention(client: Client, trained: regard.AnswerRun) -> None:
+    found = client.post("/api/attend", {"input": INPUT})
+    assert found.status_code == 200 and found.headers["content-type"] == "application/json"
+    stored, expected = found.json()["map"], trained.attend(INPUT)
+    assert (stored["prediction"], stored["truth"]) == (expected.prediction, expected.truth)
+    assert [each["name"] for each in stored["layers"]] == ["encoder.0.self_attention", "cross"]
+    assert stored["layers"][1]["weights"] == expected.cross.weights.tolist()
+    assert "original" not in found.json()
+
+
+def test_an_intervention_shows_both(client: Client, trained: regard.AnswerRun) -> None:
+    change = {"layer": "cross", "heads": [0], "to": 0.9, "query": 1, "key": 2}
+    found = client.post("/api/attend", {"input": INPUT, "interventions": [change]}).json()
+    with regard.intervene(trained.model, "cross", heads=[0], to=0.9, query=1, key=2):
+        expected = trained.attend(INPUT)
+    assert found["map"]["layers"][1]["weights"] == expected.cross.weights.tolist()
+    assert found["map"]["probabilities"] == pytest.approx(expected.probabilities, abs=1e-6)
+    assert found["original"]["layers"][1]["weights"] == trained.attend(INPUT).cross.weights.tolist()
+    # And nothing stays behind.
+    assert client.post("/api/attend", {"input": INPUT}).json()["map"] == found["original"]
+
+
+def test_a_drawn_sample(client: Client) -> None:
+    first, again, other = (client.post("/api/attend", {"seed": seed}).json()["map"]["input"] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_importance(client: Client, trained: regard.AnswerRun) -> None:
+    assert client.request("GET", "/api/importance").json() == trained.importance().added
+
+
+def test_what_the_page_says_of_the_run(client: Client) -> None:
+    found = client.request("GET", "/api/run").json()
+    assert (found["task"], found["draws"], found["snapshots"]) == ("signal2", True, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (b"", 400, "body is not JSON"),
+        (b"{", 400, "body is not JSON"),
+        (b"\xff\xfe", 400, "body is not JSON"),
+        (b"[" * 100_000, 400, "body is not JSON"),
+        (b"[]", 400, "body is not a JSON object"),
+        (b'{"seed": NaN}', 400, "NaN is not JSON"),
+        (b" " * (app_module.BODY + 1), 413, "body is larger than 262,144 bytes"),
+        (b'{"input": 3}', 422, "input is not a text"),
+        (b'{"inptu": "ABC"}', 422, "'inptu' is unknown in a request: choose input, seed, interventions"),
+        (b'{"seed": "1"}', 422, "seed '1' is not a whole number"),
+        (b'{"seed": -1}', 422, "seed -1 is out of range"),
+        (b'{"input": "XYZ1"}', 422, "letter 'X' at step 0 is not in the vocabulary"),
+        (b'{"input": "%s"}' % (b"A" * 30_000), 422, "input has 30,000 characters: at most 20,000"),
+        (b'{"interventions": 1}', 422, "interventions is no list"),
+        (b'{"interventions": [1]}', 422, "an intervention needs a layer"),
+        (b'{"interventions": [{"layer": "x"}]}', 422, "layer 'x' is not in the model"),
+        (b'{"interventions": [{"layer": "cross", "heads": [9]}]}', 422, "head 9 is out of range"),
+        (b'{"interventions": [{"layer": "cross", "heads": ["0"]}]}', 422, "head '0' is not a whole number"),
+        (b'{"interventions": [{"layer": "cross", "to": "on"}]}', 422, "to 'on' is unknown"),
+        (b'{"interventions": [{"layer": "cross", "to": null}]}', 422, "to None is neither"),
+        (b'{"interventions": [{"layer": "cross", "to": 2, "query": 0, "key": 0}]}', 422, "to 2 is out of range"),
+        (b'{"interventions": [{"layer": "cross", "to": 1, "query": 7, "key": 0}]}', 422, "query 7 is out of range"),
+    ],
+)
+def test_what_is_refused(client: Client, body: bytes, status: int, message: str) -> None:
+    found = client.request("POST", "/api/attend", content=body, headers={"content-type": "application/json"})
+    assert found.status_code == status and message in found.json()["error"]
+    assert "\n" not in found.json()["error"]
+    assert client.post("/api/attend", {"input": INPUT}).status_code == 200
+
+
+def test_other_content_types_and_methods(client: Client) -> None:
+    plain = client.request("POST", "/api/attend", content=b"{}", headers={"content-type": "text/plain"})
+    assert plain.status_code == 415 and "send application/json" in plain.json()["error"]
+    assert client.request("GET", "/api/attend").status_code == 405
+    assert client.request("GET", "/etc/passwd").status_code == 404
+    assert client.request("GET", "/../app.py").status_code == 404
+
+
+def test_a_page_elsewhere_cannot_reach_in(client: Client) -> None:
+    """DNS rebinding: a name that is not this machine's, though it leads here."""
+    assert client.request("GET", "/api/run", headers={"host": "evil.example"}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/", "/explorer.js", "/explorer.css", "/attention-view.js", "/api/run", "/none"])
+def test_every_response_says_what_a_browser_is_to_keep_to(client: Client, path: str) -> None:
+    headers = client.request("GET", path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_has_nothing_inline_and_nothing_from_elsewhere(client: Client) -> None:
+    html = client.request("GET", "/").text
+    assert "<style" not in html and "style=" not in html and "onclick" not in html
+    assert '<script type="module" src="explorer.js"></script>' in html
+    for path in ("/", "/explorer.js", "/explorer.css", "/attention-view.js"):
+        text = client.request("GET", path).text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text and "https://" not in text
+
+
+def test_too_many_at_once(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "WAITING", 3)
+    app = make_app(Explorer(trained))
+
+    async def ask_all() -> list[Any]:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = [client.post("/api/attend", json={"seed": seed}) for seed in range(20)]
+            return await asyncio.gather(*asked)
+
+    statuses = [each.status_code for each in asyncio.run(ask_all())]
+    assert set(statuses) == {200, 503} and statuses.count(200) >= 3
+    assert Client(app).post("/api/attend", {"input": INPUT}).status_code == 200
+
+
+def test_many_at_once_do_not_mix(trained: regard.AnswerRun) -> None:
+    """Interventions are made in the one model, and must not be seen by requests beside."""
+    app = make_app(Explorer(trained))
+    plain = trained.attend(INPUT).cross.weights.tolist()
+
+    async def ask_all() -> list[Any]:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            bodies: list[Any] = [{"input": INPUT}, {"input": INPUT, "interventions": [{"layer": "cross"}]}] * 20
+            return await asyncio.gather(*(client.post("/api/attend", json=body) for body in bodies))
+
+    for index, each in enumerate(asyncio.run(ask_all())):
+        weights = each.json()["map"]["layers"][1]["weights"]
+        assert (weights == plain) is (index % 2 == 0)
+
+
+def test_a_translator(german: regard.TranslationRun) -> None:
+    client = Client(make_app(Explorer(german)))
+    source = "Heute läuft der alte Hund."
+    found = client.post("/api/attend", {"input": source}).json()["map"]
+    assert found["prediction"] == german.translate([source])[0] and found["truth"] is None
+    assert client.post("/api/attend", {}).status_code == 422
+    long = client.post("/api/attend", {"input": "Hund " * 500})
+    assert long.status_code == 422 and "at most" in long.json()["error"]
+    off = {"layer": "decoder.0.cross", "to": "uniform"}
+    touched = client.post("/api/attend", {"input": source, "interventions": [off]}).json()
+    assert touched["original"]["prediction"] == found["prediction"]
+    assert json.dumps(touched["map"]["probabilities"]) != json.dumps(found["probabilities"])
