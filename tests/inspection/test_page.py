@@ -43,7 +43,7 @@ def test_weights_are_rounded_as_the_docstring_says(weights: np.ndarray) -> None:
 
 def test_weights_as_they_are() -> None:
     [layer] = as_json(example())["layers"]
-    assert np.array_equal(np.array(layer["weights"], dtype=np.float32), example().cross.weights)
+    assert np.array_equal(layer["weights"], example().cross.weights)
 
 
 def test_the_page_asks_nothing_of_the_network_and_runs_one_script() -> None:

@@ -156,6 +156,10 @@ class AnswerRun(Run):
         inputs = self._inputs(input, sample_len, signal, seed)
         return play_back(self.folder, self.model, lambda model: attend(model, self.task, inputs))
 
+    def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
+        """Return a drawn input; the rest is as in `attend`."""
+        return self.task.render(self._inputs(None, sample_len, signal, seed)[0])
+
     def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
         """Return one input (1, T): the one that is given, or a drawn one."""
         if input is None:

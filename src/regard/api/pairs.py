@@ -71,6 +71,10 @@ class PairRun(SequenceRun):
             short_name(name): each.error_rate for name, each in alignment(self.model, self.task, [pairs]).items()
         }
 
+    def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
+        """Return a drawn input, unseen in training; the rest is as in `attend`."""
+        return self.task.pairs(1, generator_of(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
+
     def attend(
         self,
         input: str | None = None,
@@ -85,8 +89,7 @@ class PairRun(SequenceRun):
         Without `input`, draw an unseen one, with `sample_len` characters, by `seed`. The rest is as in `search`.
         """
         if input is None:
-            generator = generator_of(seed, "sample")
-            input = self.task.pairs(1, generator, sample_len=sample_len, unseen=True)[0].source
+            input = self.draw(sample_len=sample_len, seed=seed)
         elif sample_len is not None:
             raise InputError("input is given: leave out sample_len, which is for drawn samples")
         return self.attend_to(input, beam=beam, length_penalty=length_penalty)

@@ -141,7 +141,8 @@ class AttentionMap:
 @torch.inference_mode()
 def attend(model: QueryModel | PoolingModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
     """Run `model` on one input (1, T) and keep what it attended to."""
-    model.eval()
+    if model.training:
+        model.eval()
     with record(model) as records:
         logits = model(inputs)
     probabilities, prediction = logits[0].softmax(-1).max(-1)

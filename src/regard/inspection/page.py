@@ -64,7 +64,7 @@ def as_data(
 
 
 def as_json(attention: AttentionMap, *, packed: bool = False) -> dict[str, Any]:
-    """Return a map as plain values; `packed`: with weights as in the page, else as they are."""
+    """Return a map as plain values; `packed`: with weights as in the page, else as they are, an array."""
     return {
         "task": attention.task,
         "input": attention.input,
@@ -85,7 +85,7 @@ def _layer(layer: LayerMap, packed: bool) -> dict[str, Any]:
         "keys": layer.key_labels,
         "query_words": word_pieces(layer.query_labels),
         "key_words": word_pieces(layer.key_labels),
-        "weights": pack(layer.weights) if packed else layer.weights.tolist(),
+        "weights": pack(layer.weights) if packed else layer.weights,
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
     }
 

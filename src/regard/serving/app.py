@@ -18,6 +18,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+import orjson
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -118,7 +119,7 @@ def make_app(explorer: Explorer, *, hosts: tuple[str, ...] = LOCAL) -> Starlette
 
 
 def _encoded(found: Any) -> bytes:
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+    return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class Explorer:
         check_range("seed", seed, 0, 2**32 - 1)
         if text is None:
             if isinstance(self.run, AnswerRun | PairRun):
-                return self.run.attend(seed=seed).input
+                return self.run.draw(seed=seed)
             raise InputError("input is missing: this task draws none by itself")
         if not isinstance(text, str):
             raise InputError("input is not a text")

@@ -208,12 +208,13 @@ class View {
     }
     const focused = this.root.contains(document.activeElement) ? document.activeElement.dataset.name : null;
     this.root.replaceChildren(...parts);
-    if (focused) this.root.querySelector(`[data-name="${focused}"]`)?.focus({ preventScroll: true });
     if (layer) {
       this.drawPanels();
       this.drawTokens();
       this.tell();
     }
+    // What was drawn anew gets the focus back that the old one had.
+    if (focused) this.root.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
   toolbar() {
@@ -386,9 +387,9 @@ class View {
     const changes = this.changing() ? this.changes(layer) : null;
     const { largest } = this.scale();
     const row = node("div", { class: "panels" });
-    this.panels = chosen.map((head) => {
+    this.panels = chosen.map((head, place) => {
       const panel = new Heatmap({
-        matrix, head, largest, colours: this.colours,
+        matrix, head, place, largest, colours: this.colours,
         values: changes ? changes[head].values : matrix.slices[head], changing: changes !== null,
         queries: matrix.queries, keys: matrix.keys, relevant: matrix.relevant,
         available: this.root.clientWidth, chosen: () => this.state,
@@ -571,7 +572,7 @@ class Heatmap {
   constructor(options) {
     Object.assign(this, options);
     const { matrix } = this;
-    this.canvas = node("canvas", { tabindex: 0, role: "img", "data-name": `heatmap-${this.head}`,
+    this.canvas = node("canvas", { tabindex: 0, role: "img", "data-name": `heatmap-${this.place}`,
       "aria-label": `Weights of head ${this.head}: ${matrix.rows} queries, ${matrix.columns} keys; arrow keys move` });
     const longest = (labels) => labels.slice(0, 400).reduce((most, label) => Math.max(most, label.length), 1);
     this.upright = longest(this.keys) > 3;
@@ -600,14 +601,14 @@ class Heatmap {
         this.draw();
         return;
       }
-      const place = this.place(event);
+      const place = this.under(event);
       if (place) this.onPoint(place.query, place.key);
     });
     canvas.addEventListener("pointerdown", (event) => { drag = { x: event.offsetX, y: event.offsetY, ...this.at, moved: false };
       if (this.cell > this.base) canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointerup", (event) => {
-      const place = this.place(event), moved = drag?.moved ?? true;
+      const place = this.under(event), moved = drag?.moved ?? true;
       drag = null;
       if (place && !moved) this.onChoose(place.query, place.key);
     });
@@ -619,9 +620,9 @@ class Heatmap {
     canvas.addEventListener("wheel", (event) => {
       if (!this.zoomable || !(event.ctrlKey || event.metaKey)) return; // else the page scrolls
       event.preventDefault();
-      this.zoom(event.deltaY < 0 ? 1.3 : 1 / 1.3, this.place(event));
+      this.zoom(event.deltaY < 0 ? 1.3 : 1 / 1.3, this.under(event));
     }, { passive: false });
-    canvas.addEventListener("dblclick", (event) => { if (this.zoomable) this.zoom(2, this.place(event)); });
+    canvas.addEventListener("dblclick", (event) => { if (this.zoomable) this.zoom(2, this.under(event)); });
     canvas.addEventListener("keydown", (event) => {
       const { query, key } = this.chosen();
       const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -Infinity], End: [0, Infinity] };
@@ -641,7 +642,7 @@ class Heatmap {
   }
 
   /** The cell under a pointer. */
-  place(event) {
+  under(event) {
     const key = Math.floor((event.offsetX - this.left) / this.cell + this.at.column);
     const query = Math.floor((event.offsetY - this.top) / this.cell + this.at.row);
     const inside = event.offsetX >= this.left && event.offsetY >= this.top && query >= 0 && key >= 0

@@ -1,0 +1,88 @@
+"""Latency of the explorer under many users at once.
+
+    python benchmarks/explorer.py RUN [--users 50] [--seconds 20] [--pause 1.0]
+
+Starts `regard show RUN` in a process of its own, and as many users as asked for: each types an input, waits for the
+answer, pauses (`--pause` seconds on average, 0 for none), and types the next one; every fourth has a head switched
+off. Prints how many answers came, and their latencies. The users run in one other process.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import httpx
+
+
+async def user(
+    client: httpx.AsyncClient, seed: int, until: float, pause: float, layers: list[str]
+) -> list[float]:
+    """Ask until the time is over; returns the seconds that each answer took."""
+    draw, found = random.Random(seed), []
+    await asyncio.sleep(draw.random() * max(pause, 0.1))
+    while time.perf_counter() < until:
+        body: dict[str, Any] = {"seed": draw.randrange(10**6)}
+        if draw.random() < 0.25:
+            body["interventions"] = [{"layer": draw.choice(layers), "heads": [0]}]
+        began = time.perf_counter()
+        response = await client.post("/api/attend", json=body)
+        found.append(time.perf_counter() - began)
+        response.raise_for_status()
+        if pause:
+            await asyncio.sleep(draw.expovariate(1 / pause))
+    return found
+
+
+async def load(address: str, users: int, seconds: float, pause: float) -> list[float]:
+    """Return the latencies of all users' answers."""
+    limits = httpx.Limits(max_connections=users, max_keepalive_connections=users)
+    async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
+        first = await client.post("/api/attend", json={"seed": 0})
+        layers = [layer["name"] for layer in first.json()["map"]["layers"]]
+        until = time.perf_counter() + seconds
+        found = await asyncio.gather(*(user(client, seed, until, pause, layers) for seed in range(users)))
+    return [latency for each in found for latency in each]
+
+
+def main() -> None:
+    """Start the explorer, load it, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", help="a run's folder, or a task's name under --savepath")
+    parser.add_argument("--users", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds between a user's requests, on average")
+    parser.add_argument("--savepath", default="models")
+    args = parser.parse_args()
+    command = [sys.executable, "-m", "regard", "show", args.run, "--savepath", args.savepath, "--no-browser"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        address = re.search(r"http://\S+", server.stdout.readline())
+        assert address is not None, "the explorer did not start"
+        found = asyncio.run(load(address[0], args.users, args.seconds, args.pause))
+    finally:
+        server.terminate()
+        server.wait()
+    cuts = statistics.quantiles(found, n=100)
+    figures = {
+        "users": args.users,
+        "pause": args.pause,
+        "answers": len(found),
+        "a second": round(len(found) / args.seconds, 1),
+        "median ms": round(1000 * cuts[49], 1),
+        "95 % ms": round(1000 * cuts[94], 1),
+        "99 % ms": round(1000 * cuts[98], 1),
+        "longest ms": round(1000 * max(found), 1),
+    }
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""A headless Chromium, and the explorer of a run that knows its task."""
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+
+playwright = pytest.importorskip("playwright.sync_api")
+uvicorn = pytest.importorskip("uvicorn")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="session")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
+    """A run of Signal 2 that has begun to learn, with snapshots."""
+    folder = tmp_path_factory.mktemp("learned")
+    run = regard.train(
+        "signal2", hidden=32, heads=2, steps=150, snapshots=8, batchsize=50, savepath=folder, progress=False
+    )
+    assert isinstance(run, regard.AnswerRun)
+    return run
+
+
+@pytest.fixture(scope="session")
+def address(learned: regard.AnswerRun) -> Iterator[str]:
+    """Where the explorer of `learned` is."""
+    from regard.serving import Explorer, make_app
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(make_app(Explorer(learned)), log_level="error", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The browser."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page of its own; whatever it complains of fails the test."""
+    context = chromium.new_context(viewport={"width": 1000, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.complaints = complaints
+    yield page
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def exported(learned: regard.AnswerRun, tmp_path: Path) -> Path:
+    """A page with playback, opened from a file."""
+    return learned.playback("BCCCBAABACCCA").to_html(tmp_path / "page.html")

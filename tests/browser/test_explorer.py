@@ -1,0 +1,142 @@
+"""The explorer, tried as a user would."""
+
+import re
+from typing import Any
+
+import regard
+
+INPUT = "BCCCBAABACCCA"
+
+
+def _type(page: Any, address: str, text: str = INPUT) -> None:
+    page.goto(address)
+    page.wait_for_selector("canvas")  # of a drawn sample
+    page.fill("#input", text)
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=text)
+
+
+def _prediction(page: Any) -> list[int]:
+    return [int(each) for each in page.inner_text(".prediction").split()]
+
+
+def test_one_types_and_sees(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    attention = learned.attend(INPUT)
+    assert _prediction(page) == attention.prediction
+    assert "truth 2 4 4" in page.inner_text(".answer")
+    assert page.locator("figure canvas").count() == 2
+
+
+def test_what_cannot_be_read_is_said(page: Any, address: str) -> None:
+    _type(page, address)
+    page.fill("#input", "BCCX")
+    page.wait_for_function("() => document.getElementById('message').textContent !== ''")
+    assert "letter 'X' at step 3 is not in the vocabulary" in page.inner_text("#message")
+    page.fill("#input", INPUT)
+    page.wait_for_function("() => document.getElementById('message').textContent === ''")
+    page.complaints.clear()  # the browser writes down each status that is no success
+
+
+def test_hovering_lights_the_row_and_tells_the_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    box = page.locator("figure canvas").nth(1).bounding_box()
+    page.mouse.move(
+        box["x"] + box["width"] - 10, box["y"] + box["height"] - 10
+    )  # the last weight of the last row
+    page.wait_for_function("() => document.querySelector('output').textContent.startsWith('head 1: count C')")
+    found = re.search(r"→ A \(step 12\): ([\d.]+)$", page.inner_text("output"))
+    assert found is not None
+    assert abs(float(found[1]) - learned.attend(INPUT).cross.weights[1, 2, 12]) < 1e-4
+    assert page.locator(".token.on").inner_text() == "count C"
+
+
+def test_a_head_is_switched_off_and_on(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    page.select_option("select[data-name=Head]", label="head 1")
+    page.click("text=head 1 off")
+    page.wait_for_selector("text=1 changed")
+    with regard.intervene(learned.model, "cross", heads=[1]):
+        without = learned.attend(INPUT)
+    assert _prediction(page) == without.prediction
+    said = page.inner_text(".answer")
+    shown = [float(each) for each in re.findall(r"([\d.]+)%(?! \(was)", re.sub(r"\(was [^)]*\)", "", said))]
+    assert all(abs(a - 100 * b) < 0.06 for a, b in zip(shown, without.probabilities, strict=True))
+    page.check("text=difference to the original")
+    page.click("text=undo all")
+    page.wait_for_function("() => !document.body.textContent.includes('1 changed')")
+    assert _prediction(page) == learned.attend(INPUT).prediction
+
+
+def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    page.select_option("select[data-name=Head]", label="head 0")
+    page.locator("figure canvas").focus()
+    page.keyboard.press("ArrowDown")  # the first key chooses, the next ones move
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    slider = page.locator("input[data-name=weight]")
+    slider.focus()
+    page.keyboard.press("End")
+    page.wait_for_selector("text=1 changed")
+    with regard.intervene(learned.model, "cross", heads=[0], to=1.0, query=1, key=1):
+        touched = learned.attend(INPUT)
+    assert _prediction(page) == touched.prediction
+    assert "head 0: count C → C (step 1): 1.0000" in page.inner_text("output")
+
+
+def test_importance_is_in_the_view(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    page.click("text=Head importance")
+    page.wait_for_selector("text=off: loss")
+    added = learned.importance().added["cross"][0]
+    assert f"{abs(added):.3f}" in page.locator("figcaption").first.inner_text()
+    page.click("text=Overview")
+    assert page.locator(".thumb").count() == 4
+
+
+def test_attention_forms(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    page.click("text=Watch it form")
+    page.wait_for_selector("input[data-name=time]")
+    assert "after 150 training steps" in page.inner_text("#view")
+    page.locator("input[data-name=time]").focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector("text=after 0 training steps")
+    first = learned.playback(INPUT).frames[0]
+    assert _prediction(page) == first.prediction
+    page.click("text=play")
+    page.wait_for_selector("text=after 150 training steps")
+
+
+def test_text_of_an_input_stays_text(page: Any, address: str) -> None:
+    """What a page elsewhere may hide in an input is shown, not run."""
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    page.fill("#input", "<img src=x onerror=alert(1)>")
+    page.wait_for_function("() => document.getElementById('message').textContent !== ''")
+    assert page.locator("img").count() == 0
+    page.complaints.clear()
+
+
+def test_a_phone(page: Any, address: str) -> None:
+    _type(page, address)
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for mode in ("Lines", "Overview", "Heatmap"):
+        page.click(f"button:text-is('{mode}')")
+        page.wait_for_timeout(100)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_killed_browser_harms_nobody(chromium: Any, page: Any, address: str) -> None:
+    other = chromium.new_context().new_page()
+    other.goto(address)
+    other.evaluate(
+        """() => { for (let seed = 0; seed < 30; seed += 1) {
+            fetch('api/attend', { method: 'POST', headers: { 'content-type': 'application/json' }, body: `{"seed": ${seed}}` });
+        } }"""
+    )
+    other.context.close()  # in the middle of its requests
+    _type(page, address)
+    assert page.locator("figure canvas").count() == 2

@@ -1,0 +1,176 @@
+"""The view in an exported page, opened from a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.inspection import AttentionMap, LayerMap
+from regard.inspection.page import write_page
+
+
+def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
+    """Return the colour of a canvas at a place, given in shares of its width and height."""
+    return page.evaluate(
+        """([figure, x, y]) => {
+            const canvas = document.querySelectorAll('figure canvas')[figure];
+            const pixel = canvas.getContext('2d').getImageData(Math.floor(x * canvas.width), Math.floor(y * canvas.height), 1, 1);
+            return Array.from(pixel.data).slice(0, 3);
+        }""",
+        [figure, x, y],
+    )
+
+
+def _settle(page: Any) -> None:
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 20)))")
+
+
+def test_opens_from_a_file_offline(page: Any, exported: Path, learned: regard.AnswerRun) -> None:
+    page.context.set_offline(True)
+    page.goto(exported.as_uri())
+    page.wait_for_selector("figure canvas")
+    assert "after 150 training steps" in page.inner_text("#view")
+    page.locator("input[data-name=time]").focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector("text=after 0 training steps")
+
+
+def test_colours_follow_the_weights_on_one_scale(page: Any, tmp_path: Path) -> None:
+    """White is nothing, dark blue the largest weight of all heads; in a dark page, the other way round."""
+    weights = np.array([[[1.0, 0.0]], [[0.5, 0.5]]], dtype=np.float32)
+    page.goto(write_page(tmp_path / "p.html", [_map(weights, ["q"], ["a", "b"])]).as_uri())
+    page.wait_for_selector("figure canvas")
+    _settle(page)
+    width, left, cell = (
+        page.evaluate("document.querySelector('figure canvas').clientWidth"),
+        page.evaluate("document.querySelector('figure canvas').clientWidth - 4 - 56"),
+        28,
+    )
+
+    def shade(head: int, key: int) -> float:
+        red, green, blue = _pixel(page, head, (left + (key + 0.3) * cell) / width, 0.65)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    assert shade(0, 0) < shade(1, 0) < shade(0, 1) and abs(shade(1, 0) - shade(1, 1)) < 2
+    assert shade(0, 1) > 250
+    page.emulate_media(color_scheme="dark")
+    _settle(page)
+    assert shade(0, 0) > shade(1, 0) > shade(0, 1)
+    page.emulate_media(color_scheme="dark", media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    _settle(page)
+    assert shade(0, 0) < shade(0, 1)
+
+
+def test_layers_heads_kinds_and_words(page: Any, german: regard.TranslationRun, tmp_path: Path) -> None:
+    attention = german.attend("Heute läuft der alte Hund.")
+    page.goto(attention.to_html(tmp_path / "p.html").as_uri())
+    page.wait_for_selector("figure canvas")
+    assert page.locator("figure canvas").count() == 2
+    page.select_option("select[data-name=Kind]", label="encoder")
+    page.select_option("select[data-name=Layer]", index=1)
+    _settle(page)
+    assert page.locator("select[data-name=Layer] option:checked").inner_text().endswith("layer 1")
+    page.select_option("select[data-name=Head]", label="head 1")
+    _settle(page)
+    assert page.locator("figure canvas").count() == 1
+    page.select_option("select[data-name=Kind]", index=2)
+    _settle(page)
+    before = page.locator(".tokens > div").nth(1).inner_text()
+    page.check("text=whole words")
+    _settle(page)
+    after = page.locator(".tokens > div").nth(1).locator(".token").all_inner_texts()
+    assert after == attention.words().cross.key_labels and "".join(after) != before
+
+
+def test_several_inputs(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
+    maps = [learned.attend(seed=seed) for seed in range(3)]
+    page.goto(write_page(tmp_path / "p.html", maps).as_uri())
+    page.wait_for_selector("figure canvas")
+    page.select_option("select[data-name=Input]", index=2)
+    page.wait_for_function(
+        "text => document.querySelector('.answer code').textContent === text", arg=maps[2].input
+    )
+
+
+def test_keys_move_and_zoom(page: Any, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    weights = generator.dirichlet(np.ones(200), size=(2, 200)).astype(np.float32)
+    labels = [f"w{step}" for step in range(200)]
+    page.goto(write_page(tmp_path / "p.html", [_map(weights, labels, labels)]).as_uri())
+    page.wait_for_selector("figure canvas")
+    page.locator("figure canvas").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "+", "+", "]"):
+        page.keyboard.press(key)
+        _settle(page)
+    assert page.locator("figcaption").first.inner_text().startswith("head 1")
+    assert page.inner_text("output") == f"head 1: w1 → w1 (step 1): {weights[1, 1, 1]:.4f}"
+
+
+def test_lines(page: Any, learned: regard.AnswerRun, exported: Path) -> None:
+    page.goto(exported.as_uri())
+    page.wait_for_selector("figure canvas")
+    page.click("text=Lines")
+    page.wait_for_selector("svg[aria-label^=Lines]")
+    assert page.locator("svg[aria-label^=Lines] line").count() > 3
+    page.locator("svg[aria-label^=Lines] text").first.hover()
+    visible = page.locator("svg[aria-label^=Lines] line[visibility=visible]").count()
+    assert 0 < visible < page.locator("svg[aria-label^=Lines] line").count()
+
+
+@pytest.mark.slow
+def test_four_thousand_tokens_do_not_freeze_the_page(page: Any, tmp_path: Path) -> None:
+    size = 4096
+    weights = np.random.default_rng(0).random((1, size, size), dtype=np.float32) ** 20
+    weights /= weights.sum(-1, keepdims=True)
+    labels = [f"t{step}" for step in range(size)]
+    page.set_default_timeout(60_000)
+    page.goto(write_page(tmp_path / "p.html", [_map(weights, labels, labels)]).as_uri())
+    page.wait_for_selector("figure canvas")
+    page.evaluate(
+        """() => { window.longest = 0; let last = performance.now();
+            const watch = () => { const now = performance.now(); window.longest = Math.max(window.longest, now - last); last = now;
+                requestAnimationFrame(watch); };
+            requestAnimationFrame(watch); }"""
+    )
+    box = page.locator("figure canvas").bounding_box()
+    for step in range(40):
+        page.mouse.move(box["x"] + 150 + 5 * step, box["y"] + 150 + 5 * step)
+    page.click("button:text-is('+')")
+    page.click("button:text-is('+')")
+    page.mouse.move(box["x"] + 300, box["y"] + 300)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 200, steps=10)
+    page.mouse.up()
+    page.click("text=Lines")
+    page.click("text=Heatmap")
+    _settle(page)
+    assert page.evaluate("window.longest") < 1000  # milliseconds, on a busy machine
+
+
+def test_hostile_labels_stay_text(page: Any, tmp_path: Path) -> None:
+    hostile = "</script><img src=x onerror=\"document.title='hacked'\">"
+    weights = np.ones((1, 1, 1), dtype=np.float32)
+    page.goto(write_page(tmp_path / "p.html", [_map(weights, [hostile], [hostile])]).as_uri())
+    page.wait_for_selector("figure canvas")
+    for mode in ("Lines", "Overview", "Heatmap"):
+        page.click(f"button:text-is('{mode}')")
+        _settle(page)
+    assert page.locator("img").count() == 0 and page.title() == "Regard: attention"
+    assert json.dumps(hostile) and hostile in page.locator(".token").first.inner_text()
+
+
+def _map(weights: np.ndarray, queries: list[str], keys: list[str]) -> AttentionMap:
+    layer = LayerMap(name="cross", title="Cross", weights=weights, query_labels=queries, key_labels=keys)
+    return AttentionMap(
+        task="test",
+        input="x",
+        prediction=None,
+        truth=None,
+        layers={"cross": layer},
+        outputs=[],
+        probabilities=[],
+    )
