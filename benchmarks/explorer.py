@@ -2,9 +2,9 @@
 
     python benchmarks/explorer.py RUN [--users 50] [--seconds 20] [--pause 1.0]
 
-Starts `regard show RUN` in a process of its own, and as many users as asked for: each types an input, waits for the
-answer, pauses (`--pause` seconds on average, 0 for none), and types the next one; every fourth has a head switched
-off. Prints how many answers came, and their latencies. The users run in one other process.
+Starts `regard show RUN` in a process of its own, and as many users as asked for: each types an input, waits for
+the answer, pauses (`--pause` seconds on average, 0 for none), and types the next one; every fourth has a head
+switched off. Prints how many answers came, and their latencies. The users run in one other process.
 """
 
 import argparse

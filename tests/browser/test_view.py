@@ -17,8 +17,8 @@ def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
     return page.evaluate(
         """([figure, x, y]) => {
             const canvas = document.querySelectorAll('figure canvas')[figure];
-            const pixel = canvas.getContext('2d').getImageData(Math.floor(x * canvas.width), Math.floor(y * canvas.height), 1, 1);
-            return Array.from(pixel.data).slice(0, 3);
+            const [column, row] = [Math.floor(x * canvas.width), Math.floor(y * canvas.height)];
+            return Array.from(canvas.getContext('2d').getImageData(column, row, 1, 1).data).slice(0, 3);
         }""",
         [figure, x, y],
     )
@@ -132,8 +132,12 @@ def test_four_thousand_tokens_do_not_freeze_the_page(page: Any, tmp_path: Path) 
     page.wait_for_selector("figure canvas")
     page.evaluate(
         """() => { window.longest = 0; let last = performance.now();
-            const watch = () => { const now = performance.now(); window.longest = Math.max(window.longest, now - last); last = now;
-                requestAnimationFrame(watch); };
+            const watch = () => {
+                const now = performance.now();
+                window.longest = Math.max(window.longest, now - last);
+                last = now;
+                requestAnimationFrame(watch);
+            };
             requestAnimationFrame(watch); }"""
     )
     box = page.locator("figure canvas").bounding_box()

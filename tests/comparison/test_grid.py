@@ -1,6 +1,7 @@
 """Comparing variants: what is trained, what is kept, what is said."""
 
 import csv
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -63,7 +64,11 @@ def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.Monkey
         assert [row["exact_match"] for row in csv.DictReader(file)] == [
             str(line["exact_match"]) for line in lines
         ]
-    assert (tmp_path / "recall" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    for picture in ("curves.png", "values.png"):
+        assert (tmp_path / "recall" / picture).read_bytes().startswith(b"\x89PNG")
+    found = json.loads((tmp_path / "recall" / "summary.json").read_text())
+    assert len(found["means"]) == 4 and len(found["differences"]["exact_match"]) == 6
+    assert "Differences in exact match (95 % intervals that hold for all 6 at once)" in out
     assert "Exact match by max_len" in out and "max_len=8" in out
     assert all(line["relevance"] is None for line in lines[:4]) and all(line["relevance"] for line in lines[4:])
     assert err.splitlines()[-1] == "compare: 8 of 8 done"
@@ -104,9 +109,10 @@ def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
     with pytest.raises(KeyboardInterrupt):
         compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     monkeypatch.undo()
-    monkeypatch.setattr(grid, "_measure_all", lambda jobs, progress: [grid._measure(job) for job in jobs])
+    monkeypatch.setattr(grid, "_measure_all", lambda jobs, progress: grid._measure_group(jobs))
     parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
-    assert parts.measured == whole.measured
+    [[measured]], [[expected]] = parts.measured.values(), whole.measured.values()
+    assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
 
 
 def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
@@ -148,7 +154,7 @@ def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
 
 
 def test_spread() -> None:
-    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.50 (0.25 to 1.00)"
+    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (-0.37 to 1.53)"
     assert spread([0.5, 0.5], "{:.2f}".format) == "0.50"
     assert spread([], "{:.2f}".format) == ""
 
@@ -158,6 +164,7 @@ def test_a_comparison_gives_its_values() -> None:
         exact_match=0.5,
         steps_to_99=None,
         parameters=3,
+        seconds=None,
         loss=1.0,
         relevance=None,
         uniform=None,

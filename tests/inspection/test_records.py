@@ -87,4 +87,4 @@ def test_nothing_to_show(tmp_path: Path) -> None:
         "counting", model="pooling", pooling="max", hidden=4, steps=1, savepath=tmp_path, progress=False
     )
     with pytest.raises(regard.InputError, match="there is no attention to show"):
-        run.attend().view()
+        run.attend("ABBA_CABBA").view()

@@ -11,11 +11,9 @@ import pytest
 import regard
 from regard.inspection import AttentionMap
 
-pytest.importorskip("starlette")
 httpx = pytest.importorskip("httpx")
-
-from regard.serving import Explorer, make_app
-from regard.serving import app as app_module
+app_module = pytest.importorskip("regard.serving.app")
+make_app, Explorer = app_module.make_app, app_module.Explorer
 
 INPUT = "BCCCBAABACCCA"
 

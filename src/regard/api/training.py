@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from regard.training import (
     new_run,
     start,
     train_steps,
+    train_together,
 )
 
 PREPARED = "prepared"
@@ -92,6 +93,35 @@ def train(
             train_steps(state, config, batches, folder, tell_both, validate=validate, world=world)
         world.wait()
     return load(folder.path)
+
+
+def train_seeds(
+    task: str, savepaths: Sequence[str | Path], *, seeds: Sequence[int], **flags: Any
+) -> list[AnswerRun]:
+    """Train query models from several seeds at once, each into a folder of its own, and return the runs.
+
+    `flags`: those that all share, as in `train`. What is there already, all of it or none, goes on at its last
+    checkpoint. Raises `InputError` as `train` does, and where the runs that are there stand at different steps.
+    """
+    configs = [make_config(task, {**flags, "seed": seed}).resolved() for seed in seeds]
+    folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
+    built = [find_task(task)(config.size) for config in configs]  # type: ignore[call-arg]
+    states = [start(config, each) for config, each in zip(configs, built, strict=True)]
+    for folder, config, state in zip(folders, configs, states, strict=True):
+        if folder.exists():
+            state.restore(folder)
+            folder.cut_metrics(state.step)
+        else:
+            with new_run(folder.path, config, overwrite=False) as building:
+                state.begin(building)
+    if len({state.step for state in states}) > 1:
+        raise InputError("the runs stand at different steps: train each one alone")
+    batches = [
+        Batches(each, config.training, state.generator)  # type: ignore[arg-type]
+        for each, config, state in zip(built, configs, states, strict=True)
+    ]
+    train_together(states, configs[0], batches, folders)
+    return [load(folder.path) for folder in folders]  # type: ignore[misc]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from regard.attention.masks import as_weights_mask, causal_mask, length_mask, ma
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
 from regard.attention.pruning import keep_heads
-from regard.attention.recording import Record, Recordable, find_layer, record, short_name
+from regard.attention.recording import Record, Recordable, explicit, find_layer, record, short_name
 from regard.attention.scores import (
     SCORES,
     Additive,
@@ -47,6 +47,7 @@ __all__ = [
     "as_weights_mask",
     "attention_layer",
     "causal_mask",
+    "explicit",
     "find_layer",
     "find_score",
     "intervene",

@@ -94,9 +94,25 @@ class Recordable(nn.Module):
     recorder: Recorder | None = None
     record_name: str = ""
     interventions: tuple[Change, ...] = ()
+    fused: bool = True
+    """Whether the fused kernel may be taken; `explicit` says not to."""
     step: int | None = None
     """Step at which all queries of a call stand, where a model takes steps one by one; None where they are all
     steps from the first on."""
+
+
+@contextmanager
+def explicit(model: nn.Module) -> Iterator[None]:
+    """Compute all weights explicitly: for what knows no fused kernel, such as `torch.func.vmap`."""
+    layers = [layer for layer in model.modules() if isinstance(layer, Recordable)]
+    before = [layer.fused for layer in layers]
+    for layer in layers:
+        layer.fused = False
+    try:
+        yield
+    finally:
+        for layer, value in zip(layers, before, strict=True):
+            layer.fused = value
 
 
 def find_layer(model: nn.Module, name: str) -> Recordable:

@@ -103,7 +103,8 @@ def attend(
         )
     causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
     recorder, dropout = layer.recorder, dropout if layer.training else 0.0
-    fused = type(score) is ScaledDot and not dropout and not layer.interventions and not _short(key)
+    fused = layer.fused and type(score) is ScaledDot and not dropout and not layer.interventions
+    fused = fused and not _short(key)
     if fused and recorder is not None and recorder.partial:
         with torch.no_grad():
             rows = range(query.shape[2]) if recorder.rows is None else recorder.rows

@@ -1,4 +1,5 @@
-"""A grid of variants times seeds, each trained and tested once, side by side over the cores.
+"""A grid of variants times seeds, each trained and tested once: several seeds of a query model together, and the
+rest side by side over the cores.
 
     DIR/TASK/VARIANT/seed-N/TASK/          the run
     DIR/TASK/VARIANT/seed-N/measured.json  what its test found
@@ -10,6 +11,7 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -19,12 +21,13 @@ from typing import Any
 
 import torch
 
-from regard.api import AnswerRun, TranslationRun, load, train
+from regard.api import AnswerRun, PairRun, TranslationRun, load, train
+from regard.api.training import train_seeds
 from regard.errors import InputError, check_range
 from regard.files import write_atomically
 from regard.progress import counting_bar
 from regard.tasks import find_task
-from regard.training import RunConfig, RunFolder, make_config
+from regard.training import RunConfig, RunFolder, make_config, stackable
 
 COMPARISONS = "comparisons"
 REACHED = 0.99
@@ -52,6 +55,8 @@ class Measured:
     steps_to_99: int | None
     """Training steps until the training batches were 99 % right (mean of ten lines of metrics); None: never."""
     parameters: int
+    seconds: float | None
+    """Processor time of its training; None where it was interrupted."""
     loss: float
     """Mean over the last ten lines of metrics."""
     relevance: float | None
@@ -78,6 +83,12 @@ class Comparison:
         """Return one quantity of each seed, without those that have none."""
         found = (getattr(each, quantity) for each in self.measured[variant.name])
         return [value for value in found if value is not None]
+
+    def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
+        """Return the lines of metrics of each seed's training."""
+        seeds = range(len(self.measured[variant.name]))
+        runs = (self.folder / _file_name(variant) / f"seed-{seed}" / self.task for seed in seeds)
+        return [RunFolder(run).read_metrics() for run in runs]
 
 
 def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
@@ -134,6 +145,11 @@ class _Job:
         """What the run's config is to be."""
         return _plain(make_config(self.task, self.flags).resolved())
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether there is a run already."""
+        return RunFolder(self.folder / find_task(self.task).name).exists()
+
     def read(self) -> Measured | None:
         """Return what was measured before; raises `InputError` where that was something else."""
         try:
@@ -162,7 +178,7 @@ def _file_name(variant: Variant) -> str:
 
 
 def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
-    """Measure what is not measured yet, one process for each core with one thread each."""
+    """Measure what is not measured yet, in a process for each core with one thread each."""
     found = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if found[job.folder] is None]
     if missing:
@@ -173,29 +189,66 @@ def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
             counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more,
             ProcessPoolExecutor(min(cores, len(missing)), mp_context=context) as pool,
         ):
-            futures = {pool.submit(_measure, job): job for job in missing}
+            futures = {pool.submit(_measure_group, group): group for group in _groups(missing, cores)}
             try:
                 for future in as_completed(futures):
-                    found[futures[future].folder] = future.result()
-                    on_one_more()
+                    for job, measured in zip(futures[future], future.result(), strict=True):
+                        found[job.folder] = measured
+                        on_one_more()
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
     return [each for job in jobs if (each := found[job.folder]) is not None]
 
 
-def _measure(job: _Job) -> Measured:
+def _groups(jobs: list[_Job], cores: int) -> list[list[_Job]]:
+    """Put jobs together that differ in their seed alone and can be trained as one, as long as every core has
+    work.
+
+    What was interrupted, and models with parts that cannot be stacked, go alone.
+    """
+    together: dict[str, list[_Job]] = {}
+    groups = []
+    for job in jobs:
+        if stackable(make_config(job.task, job.flags)) and not job.interrupted:
+            others = {name: value for name, value in job.flags.items() if name != "seed"}
+            together.setdefault(repr(others), []).append(job)
+        else:
+            groups.append([job])
+    for same in together.values():
+        size = max(1, -(-len(same) // max(1, cores // len(together))))
+        groups += [same[begin : begin + size] for begin in range(0, len(same), size)]
+    return groups
+
+
+def _measure_group(jobs: list[_Job]) -> list[Measured]:
     """Train, test, and keep what was found."""
     torch.set_num_threads(1)
-    name = find_task(job.task).name
-    interrupted = RunFolder(job.folder / name).exists()
-    if interrupted:
-        model = {"model": job.flags["model"]} if "model" in job.flags else {}
-        if _plain(load(job.folder / name).config) != job.asked:
-            raise InputError(f"{str(job.folder)!r} holds a run with other flags: choose another --savepath")
-        run = train(job.task, savepath=job.folder, resume=True, progress=False, **model)
-    else:
-        run = train(job.task, savepath=job.folder, progress=False, **job.flags)
+    if len(jobs) == 1:
+        [job] = jobs
+        interrupted, began = job.interrupted, time.process_time()
+        run = _train(job)
+        return [_measure(job, run, None if interrupted else time.process_time() - began)]
+    began = time.process_time()
+    flags = {name: value for name, value in jobs[0].flags.items() if name != "seed"}
+    seeds = [job.flags["seed"] for job in jobs]
+    runs = train_seeds(jobs[0].task, [job.folder for job in jobs], seeds=seeds, **flags)
+    seconds = (time.process_time() - began) / len(jobs)
+    return [_measure(job, run, seconds) for job, run in zip(jobs, runs, strict=True)]
+
+
+def _train(job: _Job) -> AnswerRun | PairRun | TranslationRun:
+    """Train a job, or go on with it where it was interrupted."""
+    if not job.interrupted:
+        return train(job.task, savepath=job.folder, progress=False, **job.flags)
+    model = {"model": job.flags["model"]} if "model" in job.flags else {}
+    if _plain(load(job.folder / find_task(job.task).name).config) != job.asked:
+        raise InputError(f"{str(job.folder)!r} holds a run with other flags: choose another --savepath")
+    return train(job.task, savepath=job.folder, resume=True, progress=False, **model)
+
+
+def _measure(job: _Job, run: AnswerRun | PairRun | TranslationRun, seconds: float | None) -> Measured:
+    """Test a run, and keep what was found."""
     lines = run.metrics
     recent = [
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)
@@ -220,6 +273,7 @@ def _measure(job: _Job) -> Measured:
         exact_match=exact,
         steps_to_99=next((step for step, share in recent if share >= REACHED), None),
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
+        seconds=None if seconds is None else round(seconds, 3),
         loss=sum(line["loss"] for line in lines[-10:]) / len(lines[-10:]),
         relevance=relevance,
         uniform=uniform,

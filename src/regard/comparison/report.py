@@ -4,17 +4,18 @@ import csv
 import dataclasses
 import io
 import json
-import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.table import Table
 
 from regard.comparison.grid import Comparison, Variant
+from regard.comparison.statistics import LEVEL, Interval, differences, mean
 from regard.files import write_atomically
 from regard.inspection.picture import figure_bytes
 
@@ -22,6 +23,7 @@ QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
     "bleu": ("BLEU", "{:.2f}".format),
     "exact_match": ("exact match", "{:.2%}".format),
     "steps_to_99": ("steps to 99 %", "{:.0f}".format),
+    "seconds": ("seconds", "{:.1f}".format),
     "parameters": ("parameters", "{:,.0f}".format),
     "relevance": ("attention on relevant", "{:.1%}".format),
     "uniform": ("uniform", "{:.1%}".format),
@@ -31,13 +33,16 @@ QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
-    """Write the median and, where they differ, the least and the largest."""
-    if not values:
-        return ""
-    middle = form(statistics.median(values))
-    if form(min(values)) == form(max(values)):
+    """Write the mean and, where the values differ, its 95 % interval."""
+    return written(mean(values), form) if values else ""
+
+
+def written(found: Interval, form: Callable[[float], str]) -> str:
+    """Write a value, and its interval where that is wider than what is written."""
+    middle = form(found.value)
+    if found.low is None or found.high is None or form(found.low) == form(found.high):
         return middle
-    return f"{middle} ({form(min(values))} to {form(max(values))})"
+    return f"{middle} ({form(found.low)} to {form(found.high)})"
 
 
 def summary(comparison: Comparison) -> RenderableType:
@@ -48,7 +53,7 @@ def summary(comparison: Comparison) -> RenderableType:
     if len(names) > 1:
         tables += [_by_last(comparison), ""]
     shown = [each for each in QUANTITIES if any(comparison.values(v, each) for v in comparison.variants)]
-    title = f"{comparison.task}: median (least to largest) over {seeds} seeds"
+    title = f"{comparison.task}: mean (95 % interval) over {seeds} seeds"
     table = _table(title, *names, *(QUANTITIES[each][0] for each in shown))
     for variant in comparison.variants:
         cells = {each: spread(comparison.values(variant, each), QUANTITIES[each][1]) for each in shown}
@@ -56,7 +61,30 @@ def summary(comparison: Comparison) -> RenderableType:
         if "steps_to_99" in cells and reached < seeds:
             cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
         table.add_row(*map(str, variant.varied.values()), *cells.values())
-    return Group(*tables, table)
+    return Group(*tables, table, *_differences(comparison))
+
+
+def main_quantity(comparison: Comparison) -> str:
+    """Return what variants are compared by: BLEU, where there is one, or else exact match."""
+    return "bleu" if any(comparison.values(each, "bleu") for each in comparison.variants) else "exact_match"
+
+
+def _differences(comparison: Comparison) -> list[RenderableType]:
+    """Say which variants differ, and which are not shown to."""
+    quantity = main_quantity(comparison)
+    name, form = QUANTITIES[quantity]
+    found = differences(comparison, quantity)
+    if not found:
+        return []
+    title = f"Differences in {name} (95 % intervals that hold for all {len(found)} at once)"
+    table = _table(title if len(found) > 1 else f"Difference in {name} (95 % interval)", "", "", "")
+    table.show_header = False
+    for each in found:
+        verdict = "different" if each.shown else "not shown to differ"
+        if each.interval.low is None:
+            verdict = "one seed cannot say"
+        table.add_row(f"{each.one.name} less {each.other.name}", written(each.interval, form), verdict)
+    return ["", table]
 
 
 def _by_last(comparison: Comparison) -> Table:
@@ -88,7 +116,9 @@ def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
 
 
 def write_report(comparison: Comparison) -> list[Path]:
-    """Write results.json, results.csv and curves.png beside the runs; returns their paths."""
+    """Write results.json and results.csv (a line for each run), summary.json (means, differences and their
+    intervals), curves.png (learning curves) and values.png (by the last flag) beside the runs; returns their
+    paths."""
     lines = [
         {"task": comparison.task, **variant.varied, "seed": seed, **dataclasses.asdict(measured)}
         for variant in comparison.variants
@@ -101,11 +131,74 @@ def write_report(comparison: Comparison) -> list[Path]:
     contents = {
         "results.json": (json.dumps(lines, indent=1) + "\n").encode(),
         "results.csv": table.getvalue().encode(),
-        "curves.png": curves(comparison, "png"),
+        "summary.json": (json.dumps(_summary(comparison), indent=1) + "\n").encode(),
+        "curves.png": learning_curves(comparison, "png"),
+        "values.png": curves(comparison, "png"),
     }
     for name, content in contents.items():
         write_atomically(comparison.folder / name, content)
     return [comparison.folder / name for name in contents]
+
+
+def _summary(comparison: Comparison) -> dict[str, Any]:
+    """Return means and differences with their intervals, as JSON has them."""
+    means = [
+        {
+            **variant.varied,
+            **{
+                quantity: dataclasses.asdict(mean(values))
+                for quantity in QUANTITIES
+                if (values := comparison.values(variant, quantity))
+            },
+        }
+        for variant in comparison.variants
+    ]
+    quantity = main_quantity(comparison)
+    found = [
+        {
+            "one": each.one.name,
+            "other": each.other.name,
+            **dataclasses.asdict(each.interval),
+            "different": each.shown,
+        }
+        for each in differences(comparison, quantity)
+    ]
+    return {"task": comparison.task, "level": LEVEL, "means": means, "differences": {quantity: found}}
+
+
+def learning_curves(comparison: Comparison, format: str) -> bytes:
+    """Draw exact match and loss of training batches over the steps: the mean of all seeds, smoothed, and a band
+    of its 95 % interval."""
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
+        for variant in comparison.variants:
+            lines = comparison.metrics(variant)
+            steps = sorted(set.intersection(*({line["step"] for line in each} for each in lines)))
+            values = np.array([[line[quantity] for line in each if line["step"] in set(steps)] for each in lines])
+            smooth = _smoothed(values)
+            (line,) = axes.plot(steps, smooth.mean(0), label=variant.name or comparison.task)
+            if len(lines) > 1:
+                found = [mean(column) for column in smooth.T.tolist()]
+                low, high = [each.low or 0.0 for each in found], [each.high or 0.0 for each in found]
+                axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
+        axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylim(-0.02, 1.02)
+    figure.axes[1].set_yscale("log")
+    figure.axes[0].legend(fontsize=8)
+    return figure_bytes(figure, format)
+
+
+SMOOTHED = 10
+"""Lines of metrics that a point of a learning curve is the mean of, those before it included."""
+
+
+def _smoothed(values: np.ndarray) -> np.ndarray:
+    """Return the running mean of each row."""
+    sums = np.cumsum(values, axis=1)
+    sums[:, SMOOTHED:] -= sums[:, :-SMOOTHED].copy()
+    return sums / np.minimum(np.arange(values.shape[1]) + 1, SMOOTHED)
 
 
 def curves(comparison: Comparison, format: str) -> bytes:
@@ -119,11 +212,13 @@ def curves(comparison: Comparison, format: str) -> bytes:
     places = values if numeric else list(range(len(values)))
     for others, variants in _series(comparison).items():
         shares = [comparison.values(each, "exact_match") for each in variants]
-        middle = [statistics.median(each) for each in shares]
+        found = [mean(each) for each in shares]
+        middle = [each.value for each in found]
         (line,) = axes.plot(places, middle, marker="o", label=", ".join(map(str, others)) or comparison.task)
-        least, most = [min(each) for each in shares], [max(each) for each in shares]
-        axes.fill_between(places, least, most, alpha=0.2, color=line.get_color())
-    axes.set(xlabel=last, ylabel="exact match (median, least to largest)", ylim=(-0.02, 1.02))
+        low = [each.value if each.low is None else max(each.low, 0.0) for each in found]
+        high = [each.value if each.high is None else min(each.high, 1.0) for each in found]
+        axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
+    axes.set(xlabel=last, ylabel="exact match (mean, 95 % interval)", ylim=(-0.02, 1.02))
     axes.set_xticks(places, [str(value) for value in values])
     axes.legend()
     axes.grid(alpha=0.3)

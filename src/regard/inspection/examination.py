@@ -275,11 +275,7 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
 
 
 def _ranks(rows: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in its row; those that are alike to six decimals share the mean of
-    theirs."""
-    found = np.empty(rows.shape)
-    for index, row in enumerate(rows.round(6)):
-        _, inverse, counts = np.unique(row, return_inverse=True, return_counts=True)
-        last = np.cumsum(counts)
-        found[index] = (last - (counts - 1) / 2)[inverse]
-    return found
+    """Return the rank of each value in its row; those that are alike to six decimals share the mean of theirs."""
+    from scipy.stats import rankdata  # takes half a second
+
+    return np.asarray(rankdata(rows.round(6), axis=1))

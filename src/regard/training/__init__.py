@@ -21,6 +21,7 @@ from regard.training.runs import RunFolder, digest, find_run, new_run
 from regard.training.state import TrainingState, build_model, load_parameters, start
 from regard.training.stopping import Interrupted
 from regard.training.streams import generator_of
+from regard.training.together import stackable, train_together
 from regard.training.world import ALONE, World, join_world
 
 __all__ = [
@@ -52,6 +53,8 @@ __all__ = [
     "make_config",
     "models_for",
     "new_run",
+    "stackable",
     "start",
     "train_steps",
+    "train_together",
 ]
