@@ -12,6 +12,8 @@
 #   make benchmark-recurrent   speed of recurrent encoder-decoders, beside JoeyNMT and Keras' layers
 #   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
 #                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
+#   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
+#   make docs-pictures   the pictures of docs/looking.md, taken in Chromium
 #   make results-translation   train translators over several seeds, and write their table, on DATA
 
 PYTHON ?= python3
@@ -19,7 +21,8 @@ DATA ?= data/multi30k
 BIN := .venv/bin
 
 .PHONY: demo test test-all lint format results results-recurrent benchmark benchmark-attention \
-	benchmark-recurrent benchmark-translation results-translation clean
+	benchmark-recurrent benchmark-translation results-translation \
+	benchmark-explorer docs-pictures clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -70,6 +73,13 @@ benchmark-translation: .venv/peers
 
 results-translation: .venv/ready
 	$(BIN)/python benchmarks/translation_results.py $(DATA)
+
+benchmark-explorer: .venv/ready
+	$(BIN)/regard train signal2 --savepath .venv/explorer --overwrite
+	$(BIN)/python benchmarks/explorer.py signal2 --savepath .venv/explorer
+
+docs-pictures: .venv/ready
+	$(BIN)/python docs/pictures.py
 
 clean:
 	rm -rf .venv build demo .pytest_cache .ruff_cache

@@ -16,10 +16,15 @@ from tests.german import sentences, write
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = {"README.md": README, "docs/recurrent.md": (ROOT / "docs/recurrent.md").read_text(encoding="utf-8")}
+PAGES = {
+    "README.md": README,
+    **{name: (ROOT / name).read_text(encoding="utf-8") for name in ("docs/recurrent.md", "docs/looking.md")},
+}
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 20), ("docs/recurrent.md", 12)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 20), ("docs/recurrent.md", 12), ("docs/looking.md", 5)]
+)
 def test_every_command_shown_works(
     command: Callable[..., tuple[int, str, str]],
     tmp_path: Path,
@@ -27,7 +32,7 @@ def test_every_command_shown_works(
     page: str,
     least: int,
 ) -> None:
-    pattern = r"^(regard [tpc].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tpc][^`]*)` \|$"
+    pattern = r"^(regard [tpce].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tpce][^`]*)` \|$"
     shown = re.findall(pattern, PAGES[page], re.MULTILINE)
     lines = list(dict.fromkeys(first or second for first, second in shown))
     assert len(lines) >= least
@@ -37,7 +42,7 @@ def test_every_command_shown_works(
         _, *argv = shlex.split(line)
         if argv[0] == "train" and "--help" not in argv and "--resume" not in argv:
             argv += ["--steps", "2"]
-        if argv[0] == "test":
+        if argv[0] in ("test", "examine"):
             argv += ["--samples", "5"]
         if argv[0] == "compare":
             argv = [word.split(",")[0] for word in argv]  # one value of each: processes take seconds to start

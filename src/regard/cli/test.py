@@ -13,6 +13,7 @@ from regard.cli.screen import open_on_screen
 from regard.errors import InputError
 from regard.files import write_atomically
 from regard.inspection import check_ending
+from regard.inspection.endings import PAGE
 from regard.inspection.terminal import heatmap
 from regard.tasks import Translation
 
@@ -38,8 +39,9 @@ class TestFlags:
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
-    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. Without a name:
-    attention.png in the run's folder. It is opened where there is a screen."""
+    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page, which plays back how attention formed
+    if the run has snapshots. Without a name: attention.png in the run's folder. It is opened where there is a
+    screen."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
 
@@ -106,6 +108,9 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
     Console().print(heatmap(attention))
     if plot is not None:
-        attention.save(plot)
+        if plot.suffix.lower() == PAGE and run.has_snapshots:
+            run.playback(attention.input).to_html(plot)
+        else:
+            attention.save(plot)
         sys.stdout.write(f"Saved {plot}\n")
         open_on_screen(plot)

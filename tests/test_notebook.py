@@ -1,0 +1,35 @@
+"""The notebook of the examples runs, and leaves widgets and pictures behind."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
+
+NOTEBOOK = Path(__file__).parent.parent / "examples" / "look.ipynb"
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anywidget")
+    kernels = tmp_path / "share" / "jupyter" / "kernels" / "python3"
+    kernels.mkdir(parents=True)
+    # A kernel of this environment, whatever else is installed on the machine.
+    (kernels / "kernel.json").write_text(
+        '{"argv": ["%s", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Python 3", '
+        '"language": "python"}' % sys.executable
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    short = [cell for cell in notebook.cells if "steps=600" in cell.source]
+    assert len(short) == 1
+    short[0].source = short[0].source.replace("steps=600", "steps=20")
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
+    widgets = [data for data in shown if "application/vnd.jupyter.widget-view+json" in data]
+    assert len(widgets) == 3 and all("image/png" in data for data in widgets)
+    assert (tmp_path / "attention.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert all(not cell.get("outputs") for cell in nbformat.read(NOTEBOOK, as_version=4).cells)
