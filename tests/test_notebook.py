@@ -1,5 +1,6 @@
 """The notebook of the examples runs, and leaves widgets and pictures behind."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -17,8 +18,13 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     kernels.mkdir(parents=True)
     # A kernel of this environment, whatever else is installed on the machine.
     (kernels / "kernel.json").write_text(
-        '{"argv": ["%s", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Python 3", '
-        '"language": "python"}' % sys.executable
+        json.dumps(
+            {
+                "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                "display_name": "Python 3",
+                "language": "python",
+            }
+        )
     )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")

@@ -47,7 +47,7 @@ def address(learned: regard.AnswerRun) -> Iterator[str]:
         thread.join(10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its event loop would be in the way of other tests'
 def chromium() -> Iterator[Any]:
     """The browser."""
     if CHROMIUM is None:

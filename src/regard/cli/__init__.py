@@ -13,9 +13,9 @@ from regard.errors import RegardError
 COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model, and see what it attends to",
+    "show": "open a page to explore what a model attends to",
     "examine": "ask whether attention means anything",
     "prune": "take out the heads that matter least",
-    "show": "open a page to explore what a model attends to",
     "translate": "answer texts with a trained model, one a line",
     "score": "give the log-probability of pairs",
     "compare": "train variants over several seeds, and compare them",

@@ -39,9 +39,9 @@ class TestFlags:
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
-    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page, which plays back how attention formed
-    if the run has snapshots. Without a name: attention.png in the run's folder. It is opened where there is a
-    screen."""
+    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page, which plays back how
+    attention formed if the run has snapshots. Without a name: attention.png in the run's folder. It is opened
+    where there is a screen."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
 
