@@ -81,7 +81,7 @@ def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun)
     with regard.intervene(learned.model, "cross", heads=[0], to=1.0, query=1, key=1):
         touched = learned.attend(INPUT)
     assert _prediction(page) == touched.prediction
-    assert "head 0: count C → C (step 1): 1.0000" in page.inner_text("output")
+    assert "head 0: count C → C (step 1): 1 exactly" in page.inner_text("output")
 
 
 def test_importance_is_in_the_view(page: Any, address: str, learned: regard.AnswerRun) -> None:

@@ -1,5 +1,6 @@
 """Records that can be looked at, and the widget."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,15 @@ def test_rows_that_were_not_recorded_leave_numbers(model: torch.nn.Module) -> No
 def test_a_picture(model: torch.nn.Module, tmp_path: Path) -> None:
     for name, start in (("r.png", b"\x89PNG"), ("r.svg", b"<?xml"), ("r.pdf", b"%PDF")):
         assert _recorded(model).plot(tmp_path / name, input=1).read_bytes().startswith(start)
+
+
+def test_a_heatmap_in_a_terminal(model: torch.nn.Module) -> None:
+    from rich.console import Console
+
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(_recorded(model, query_labels=["one", "two", "three"]))
+    said = console.export_text()
+    assert "a.layers:" in said and "three head 0" in said and "weight" in said
 
 
 def test_a_widget_shows_a_picture_where_widgets_do_not_run(model: torch.nn.Module) -> None:

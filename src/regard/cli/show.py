@@ -1,5 +1,6 @@
 """`regard show RUN`: the explorer, a page on which one types an input and sees what a run attends to."""
 
+import contextlib
 import socket
 import sys
 import webbrowser
@@ -62,7 +63,8 @@ def run(argv: list[str]) -> None:
         if flags.browser:
             webbrowser.open(address)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=30)
-        uvicorn.Server(config).run(sockets=[listening])
+        with contextlib.suppress(KeyboardInterrupt):  # which is how one ends it
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listening(host: str, port: int | None) -> socket.socket:
@@ -74,6 +76,7 @@ def _listening(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, each))
+            listening.listen(1024)  # at once, for the browser may be faster than the server
         except OSError as error:
             listening.close()
             if port is None and each:

@@ -18,6 +18,8 @@ from regard.tasks import SequenceTask, Task, links
 from regard.text import BOS, EOS, Pairs, collate, read_source
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from regard.inspection.widget import AttentionWidget
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -103,6 +105,11 @@ class AttentionMap:
         from regard.inspection.terminal import describe
 
         return describe(self)
+
+    def __rich__(self) -> "RenderableType":
+        from regard.inspection.terminal import heatmap
+
+        return heatmap(self)
 
     def _repr_png_(self) -> bytes:
         from regard.inspection.picture import draw

@@ -20,6 +20,8 @@ from regard.errors import InputError
 from regard.inspection.maps import AttentionMap, LayerMap
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from regard.inspection.widget import AttentionWidget
 
 
@@ -66,6 +68,10 @@ class Records(Mapping[str, Record]):
             )
             for index in range(inputs)
         ]
+
+    def __rich__(self) -> "RenderableType":
+        """Return a heatmap of the first input, for `rich.print` in a terminal."""
+        return self.maps()[0].__rich__()
 
     def view(self) -> "AttentionWidget":
         """Return a widget for a notebook; raises `InputError` where anywidget is not installed."""

@@ -54,7 +54,8 @@ def decimals(values: "np.ndarray | list[float]") -> str:
 
 def heatmap(attention: AttentionMap) -> RenderableType:
     """Draw what each output attended to: a row for each output step and head, a column for each key."""
-    layers = [layer for layer in attention.drawn if layer.kind != "encoder"]
+    # Of a run, what the outputs attended to; of records, which know of no outputs, everything.
+    layers = [layer for layer in attention.drawn if layer.kind != "encoder" or attention.prediction is None]
     if not layers:
         return Text("This model has no attention to show.")
     largest = max(float(layer.weights.max()) for layer in layers)

@@ -558,7 +558,9 @@ class View {
       const change = this.changes(this.layer)[at].values[query * matrix.columns + to];
       this.readout.textContent += ` (${signed(change)})`;
     }
-    if (this.options.exact && !this.state.words && key !== null && query === this.state.query && key === this.state.key) {
+    const chosen = key !== null && query === this.state.query && key === this.state.key && !this.state.words;
+    if (chosen && matrix.exact) this.readout.textContent = `${said}: ${Number(weight.toPrecision(9))} exactly`;
+    if (chosen && !matrix.exact && this.options.exact) {
       const layer = this.state.layer;
       this.options.exact({ map: this.state.map, layer, head: at, query }).then((row) => {
         if (layer === this.state.layer) this.readout.textContent = `${said}: ${row[to]} exactly`;
@@ -819,7 +821,8 @@ async function unpack(layer) {
   const { weights, queries, keys, relevant } = layer;
   const rows = queries.length, columns = keys.length;
   if (Array.isArray(weights)) {
-    return new Matrix(weights.map((head) => Float32Array.from(head.flat())), rows, columns, queries, keys, relevant);
+    const slices = weights.map((head) => Float32Array.from(head.flat()));
+    return Object.assign(new Matrix(slices, rows, columns, queries, keys, relevant), { exact: true });
   }
   const text = atob(weights.packed);
   const bytes = new Uint8Array(text.length);

@@ -1,0 +1,96 @@
+"""`regard show`: the explorer as a process."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import regard
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("starlette")
+
+
+@contextmanager
+def showing(*argv: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start the explorer; yields its process and address."""
+    command = [sys.executable, "-m", "regard", "show", *map(str, argv), "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address is not None
+        yield process, address[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_answers_on_this_machine_and_ends_with_ctrl_c(trained: regard.AnswerRun) -> None:
+    with showing(trained.folder) as (process, address):
+        assert address.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(address, timeout=10) as page:
+            assert b"<title>Regard: explorer</title>" in page.read()
+        body = json.dumps({"input": "BCCCBAABACCCA"}).encode()
+        asked = urllib.request.Request(f"{address}api/attend", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert json.load(answer)["map"]["prediction"] == trained.attend("BCCCBAABACCCA").prediction
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, "")
+
+
+def test_a_port_that_is_taken(command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, out, err = command("show", trained.folder, "--port", str(port), "--no-browser")
+    assert (status, out) == (1, "") and err.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1 port {port}: " in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("none",), "no run 'none'"),
+        ((), "name the run first"),
+        (("signal2", "--port", "70000"), "port 70000 is out of range"),
+    ],
+)
+def test_bad_input(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, argv: tuple[str, ...], message: str
+) -> None:
+    status, _, err = command("show", *argv, *(("--savepath", tmp_path) if argv else ()))
+    assert status == 2 and message in err and err.count("\n") == 1
+
+
+def test_help(command: Callable[..., tuple[int, str, str]]) -> None:
+    for name in ("show", "examine", "prune"):
+        status, out, _ = command(name, "--help")
+        assert status == 0 and "--savepath" in out and "default" in out
+
+
+def test_examine_and_prune_by_command(
+    command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun, tmp_path: Path
+) -> None:
+    status, out, _ = command("prune", trained.folder, "--heads", "1", "--output", tmp_path / "smaller")
+    assert status == 0 and "heads removed" in out and "parameters" in out
+    status, out, _ = command("examine", tmp_path / "smaller", "--samples", "5")
+    assert status == 0 and "cross, head 0:" in out and "Loss added when a head is off" in out
+    stored = json.loads((tmp_path / "smaller" / "examined.json").read_text())
+    assert stored["samples"] == 5
+    status, _, err = command("prune", trained.folder, "--heads", "1", "--output", tmp_path / "smaller")
+    assert status == 2 and "already holds a run" in err
+    status, _, err = command("prune", trained.folder, "--heads", "9")
+    assert status == 2 and "heads 9 is out of range" in err
+    status, _, err = command("examine", trained.folder, "--samples", "1")
+    assert status == 2 and "samples 1 is out of range" in err
