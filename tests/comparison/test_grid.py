@@ -189,3 +189,25 @@ def test_translation_is_compared_by_bleu(tmp_path: Path) -> None:
         "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
     )
     assert again == found
+
+
+def test_on_a_gpu_seeds_are_trained_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here as if there were one, for which jobs go together; the training itself asks again, and stays here."""
+    jobs = [
+        grid._Job(task, tmp_path / f"{task}-{score}-{seed}", {"score": score, "seed": seed})
+        for task in ("counting", "reverse")
+        for score in ("dot", "additive")
+        for seed in range(3)
+    ]
+    assert grid._groups(jobs) == [[job] for job in jobs]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    groups = grid._groups(jobs)
+    assert sorted(map(len, groups)) == [1] * 9 + [3] and groups[-1] == jobs[:3]
+    monkeypatch.undo()
+    found = grid._measure_group(
+        [
+            grid._Job("counting", tmp_path / str(seed), {"steps": 5, "hidden": 4, "seed": seed})
+            for seed in range(2)
+        ]
+    )
+    assert [each.parameters for each in found] == [95, 95] and found[0].loss != found[1].loss

@@ -1,5 +1,5 @@
-"""A grid of variants times seeds, each trained and tested once: several seeds of a query model together, and the
-rest side by side over the cores.
+"""A grid of variants times seeds, each trained and tested once, side by side over the cores; on a GPU, all seeds
+of a query model together.
 
     DIR/TASK/VARIANT/seed-N/TASK/          the run
     DIR/TASK/VARIANT/seed-N/measured.json  what its test found
@@ -189,7 +189,7 @@ def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
             counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more,
             ProcessPoolExecutor(min(cores, len(missing)), mp_context=context) as pool,
         ):
-            futures = {pool.submit(_measure_group, group): group for group in _groups(missing, cores)}
+            futures = {pool.submit(_measure_group, group): group for group in _groups(missing)}
             try:
                 for future in as_completed(futures):
                     for job, measured in zip(futures[future], future.result(), strict=True):
@@ -201,24 +201,21 @@ def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
     return [each for job in jobs if (each := found[job.folder]) is not None]
 
 
-def _groups(jobs: list[_Job], cores: int) -> list[list[_Job]]:
-    """Put jobs together that differ in their seed alone and can be trained as one, as long as every core has
-    work.
+def _groups(jobs: list[_Job]) -> list[list[_Job]]:
+    """Put jobs together that can be trained as one, where that is faster: on a GPU (docs/benchmarks.md).
 
-    What was interrupted, and models with parts that cannot be stacked, go alone.
+    They differ in their seed alone. What was interrupted, and models with parts that cannot be stacked, go
+    alone.
     """
     together: dict[str, list[_Job]] = {}
     groups = []
     for job in jobs:
-        if stackable(make_config(job.task, job.flags)) and not job.interrupted:
+        if torch.cuda.is_available() and stackable(make_config(job.task, job.flags)) and not job.interrupted:
             others = {name: value for name, value in job.flags.items() if name != "seed"}
             together.setdefault(repr(others), []).append(job)
         else:
             groups.append([job])
-    for same in together.values():
-        size = max(1, -(-len(same) // max(1, cores // len(together))))
-        groups += [same[begin : begin + size] for begin in range(0, len(same), size)]
-    return groups
+    return [*groups, *together.values()]
 
 
 def _measure_group(jobs: list[_Job]) -> list[Measured]:

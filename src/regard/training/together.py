@@ -2,11 +2,13 @@
 
     logits (S, B, To, classes) = model(parameters[s], inputs[s]) for every seed s, by `torch.func.vmap`
 
-The models of the primer's tasks are so small that most of a step goes into starting operations; S seeds start
-about as many as one. Each has its own parameters, samples, clipping and moments, and is saved as a run of its
-own, the same as if it had been trained alone but for rounding.
+The models of the primer's tasks are so small that a GPU spends a step on starting operations, and S seeds start
+about as many as one. (On a CPU the arithmetic is most of a step already, and nothing is gained:
+docs/benchmarks.md.) Each seed has its own parameters, samples, clipping and moments, and is saved as a run of
+its own, the same as if it had been trained alone but for rounding.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -43,17 +45,21 @@ def train_together(
 ) -> None:
     """Train query models from `states`, which stand at the same step, to the end, each into its own folder.
 
-    `config`: of all but for the seed. `on_metrics` hears of the first seed. Ctrl-C saves all of them. Raises
-    `InputError` where a loss is no longer a number; the last checkpoints stay.
+    On a GPU, where there is one. `config`: of all but for the seed. `on_metrics` hears of the first seed. Ctrl-C
+    saves all of them. Raises `InputError` where a loss is no longer a number; the last checkpoints stay.
     """
     settings, recipe = config.training, config.training.how
     assert settings.lr is not None, "a config is resolved before training"
-    model, seeds = states[0].model, len(states)
-    stacked = _stack(states)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, seeds = copy.deepcopy(states[0].model).to(device), len(states)
+    stacked = _stack(states, device)
     optimizer = recipe.optimizer(model)
     optimizer.parameters = stacked
     optimizer.moments = {
-        name: {moment: first[moment] if moment == "step" else _stacked(states, name, moment) for moment in first}
+        name: {
+            moment: (first[moment].clone() if moment == "step" else _stacked(states, name, moment)).to(device)
+            for moment in first
+        }
         for name, first in states[0].optimizer.moments.items()
     }
 
@@ -66,7 +72,8 @@ def train_together(
     with stopping() as stopped, explicit(model):
         while step < settings.steps:
             drawn = [each.draw(step) for each in batches]
-            batch = Batch(*(_maybe(torch.stack, parts) for parts in zip(*drawn, strict=True)))  # type: ignore
+            parts = zip(*drawn, strict=True)
+            batch = Batch(*(None if each[0] is None else torch.stack(each).to(device) for each in parts))  # type: ignore
             masked = None if batch.mask is None else 0
             logits = vmap(run, in_dims=(0, 0, masked))(stacked, batch.inputs, batch.mask)
             losses = F.cross_entropy(logits.flatten(0, 2), batch.targets.flatten(), reduction="none")
@@ -97,13 +104,11 @@ def train_together(
                 stop_as_usual(stopped[0])
 
 
-def _maybe(stack: Callable[[tuple[Tensor, ...]], Tensor], parts: tuple[Tensor | None, ...]) -> Tensor | None:
-    return None if parts[0] is None else stack(parts)  # type: ignore[arg-type]
-
-
-def _stack(states: Sequence[TrainingState]) -> dict[str, nn.Parameter]:
+def _stack(states: Sequence[TrainingState], device: torch.device) -> dict[str, nn.Parameter]:
     named = [dict(state.model.named_parameters()) for state in states]
-    return {name: nn.Parameter(torch.stack([each[name].detach() for each in named])) for name in named[0]}
+    return {
+        name: nn.Parameter(torch.stack([each[name].detach() for each in named]).to(device)) for name in named[0]
+    }
 
 
 def _stacked(states: Sequence[TrainingState], name: str, moment: str) -> Tensor:
