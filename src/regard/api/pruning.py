@@ -9,7 +9,7 @@ from rich.table import Table
 from regard.api.answers import AnswerRun
 from regard.api.loading import load
 from regard.api.sequences import SequenceRun
-from regard.attention import MultiHeadAttention, find_layer, keep_heads
+from regard.attention import MultiHeadAttention, find_layer, keep_heads, short_name
 from regard.errors import InputError, check_range
 from regard.training import RunFolder, new_run
 
@@ -63,25 +63,20 @@ def prune(
     pruned = load(run.folder)  # apart from the run that was given, which stays as it is
     assert isinstance(pruned, AnswerRun | SequenceRun)
     before = found = pruned.importance(seed=seed)
-    kept = {name: list(range(layer.heads)) for name, layer in _layers(pruned).items()}
-    original = {name: list(run.config.kept_heads.get(name, heads_)) for name, heads_ in kept.items()}
+    # Heads are called by their number in the whole model, of which this run may be a part already.
+    kept = {
+        name: list(run.config.kept_heads.get(name, range(layer.heads)))
+        for name, layer in _layers(pruned).items()
+        if name in spare
+    }
     removed = []
     for _ in range(heads):
-        layer, place = next(
-            (layer, place)
-            for _, layer, place in found.ranked()
-            if len(kept.get(layer, ())) > 1 and layer in spare
-        )
-        removed.append((layer, kept[layer].pop(place)))
-        left = [each for each in range(len(kept[layer]) + 1) if each != place]
+        layer, place = next((layer, place) for _, layer, place in found.ranked() if len(kept.get(layer, ())) > 1)
+        left = [each for each in range(len(kept[layer])) if each != place]
         keep_heads(find_layer(pruned.model, layer), left)
+        removed.append((layer, kept[layer].pop(place)))
         found = pruned.importance(seed=seed)
-    heads_left = {
-        name: [original[name][head] for head in stays]
-        for name, stays in kept.items()
-        if name in run.config.kept_heads or len(stays) < len(original[name])
-    }
-    config = dataclasses.replace(run.config, kept_heads=heads_left)
+    config = dataclasses.replace(run.config, kept_heads=kept)
     with new_run(Path(output), config, overwrite=overwrite) as folder:
         source = RunFolder(run.folder)
         if config.tokenizer is not None:
@@ -105,8 +100,6 @@ def prune(
 
 def _layers(run: AnswerRun | SequenceRun) -> dict[str, MultiHeadAttention]:
     """Return the layers with several heads, by the names that importance calls them."""
-    from regard.attention import short_name
-
     return {
         short_name(name): layer
         for name, layer in run.model.named_modules()

@@ -21,6 +21,9 @@ DESCRIPTION = (
     "`regard train TASK` may be given too; they hold for every variant."
 )
 
+PIPED = 200
+"""Columns of the table where it does not go to a terminal."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CompareFlags:
@@ -70,7 +73,8 @@ def run(argv: list[str]) -> None:
     except KeyboardInterrupt:
         sys.stderr.write("regard: stopped; the same command goes on where it stopped\n")
         sys.exit(130)
-    Console().print(summary(comparison))
+    # What reads a pipe has room for the widest table.
+    Console(width=None if sys.stdout.isatty() else PIPED).print(summary(comparison))
     sys.stdout.write("".join(f"Saved {path}\n" for path in write_report(comparison)))
 
 

@@ -1,0 +1,46 @@
+"""Speed of many seeds trained as one of stacked parameters, beside one after the other, in one thread.
+
+    python benchmarks/seeds.py [--seeds 10] [--steps 300]
+
+On a GPU, where there is one, for the stacked training; the single ones are always on the CPU, as `regard train` is.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from tables import markdown
+
+import regard
+from regard.api.training import train_seeds
+
+TASKS = ("counting", "difference", "signal", "signal2")
+
+
+def main() -> None:
+    """Train each task both ways, and print the times."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=300)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for task in TASKS:
+        with tempfile.TemporaryDirectory() as name:
+            folders = [Path(name) / str(seed) for seed in range(args.seeds)]
+            began = time.perf_counter()
+            train_seeds(task, folders, seeds=range(args.seeds), steps=args.steps)
+            together = time.perf_counter() - began
+            began = time.perf_counter()
+            for seed, folder in enumerate(folders):
+                regard.train(task, seed=seed, steps=args.steps, savepath=folder, overwrite=True, progress=False)
+            apart = time.perf_counter() - began
+        rows.append([task, f"{together:.1f}", f"{apart:.1f}", f"{apart / together:.2f}"])
+    print(f"{args.seeds} seeds, {args.steps} steps, {torch.cuda.device_count()} GPUs\n")
+    print(markdown(["task", "together, s", "one after the other, s", "ratio"], rows))
+
+
+if __name__ == "__main__":
+    main()
