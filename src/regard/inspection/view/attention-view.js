@@ -168,7 +168,12 @@ class View {
     this.draw();
   }
 
-  originalOf(layer) { return this.data.original?.layers.find((each) => each.name === layer.name); }
+  /** The layer before it was touched, where its weights are of the same tokens: another answer has others. */
+  originalOf(layer) {
+    const before = this.data.original?.layers.find((each) => each.name === layer.name);
+    const same = (one, other) => one.length === other.length && one.every((label, index) => label === other[index]);
+    return before && same(before.queries, layer.queries) && same(before.keys, layer.keys) ? before : undefined;
+  }
 
   /** A layer as it was after each snapshot, so that one scale holds for all of the training. */
   inAllFrames(layer) {
@@ -361,10 +366,9 @@ class View {
   /** For each head, the weights less those of the original. */
   changes(layer) {
     const now = this.shown(layer), before = this.shown(this.originalOf(layer));
-    return now.slices.map((slice, head) => {
-      const same = before.rows === now.rows && before.columns === now.columns;
-      return { values: same ? slice.map((value, index) => value - before.slices[head][index]) : slice };
-    });
+    return now.slices.map((slice, head) => ({
+      values: slice.map((value, index) => value - before.slices[head][index]),
+    }));
   }
 
   drawPanels() {
