@@ -2,7 +2,8 @@
 
     python benchmarks/seeds.py [--seeds 10] [--steps 300]
 
-On a GPU, where there is one, for the stacked training; the single ones are always on the CPU, as `regard train` is.
+On a GPU, where there is one, for the stacked training; the single ones are always on the CPU, as `regard train`
+is.
 """
 
 import argparse
