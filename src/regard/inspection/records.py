@@ -7,7 +7,7 @@ records.to_html("attention.html")    # one file, which opens offline
 records.plot("attention.pdf")        # a picture for a paper
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,10 +107,18 @@ def _labels(given: Any, count: int) -> list[str]:
 
 
 @contextmanager
-def record(model: nn.Module, **limits: Any) -> Iterator[Records]:
-    """Record the attention layers of `model` as `regard.attention.record` does, to be looked at.
-
-    `limits`: its layers, heads, rows, query_labels and key_labels.
-    """
-    with attention.record(model, **limits) as records:
+def record(
+    model: nn.Module,
+    *,
+    layers: Collection[str] | None = None,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | None = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+) -> Iterator[Records]:
+    """Record the attention layers of `model` as `regard.attention.record` does, which says what the limits and
+    labels are, to be looked at."""
+    with attention.record(
+        model, layers=layers, heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels
+    ) as records:
         yield Records(records)
