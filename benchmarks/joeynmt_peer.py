@@ -3,11 +3,12 @@ virtual environment.
 
     python joeynmt_peer.py FOLDER
 
-FOLDER holds config.json (JoeyNMT's configuration) and the text files that it names. Trains, then translates the
-test set, greedily and with beams of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens
-a second of each logging interval, and seconds of each search. Each validation adds a line of JSON to
-validations.jsonl: updates and target tokens so far, and seconds, of the clock and of the processor, that they
-took without validations. Training ends after `minutes` of the clock, if config.json has them.
+FOLDER holds config.json (JoeyNMT's configuration) and the text files that it names. Trains, or takes the file
+`weights` of config.json, then (unless `search` there is false) translates the test set, greedily and with beams
+of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens a second of each logging interval,
+and seconds of each search. Each validation adds a line of JSON to validations.jsonl: updates and target tokens
+so far, and seconds, of the clock and of the processor, that they took without validations. Training ends after
+`minutes` of the clock, if config.json has them.
 """
 
 import json
@@ -44,15 +45,22 @@ def main() -> None:
     builders.ReduceLROnPlateau = lambda *args, verbose, **kwargs: plateau(*args, **kwargs)
     TrainManager._validate = _timed(TrainManager._validate, folder, config.get("minutes"))
     (folder / "model").mkdir()
-    train(rank=0, world_size=None, cfg=config, skip_test=True)
+    if "weights" not in config:
+        train(rank=0, world_size=None, cfg=config, skip_test=True)
+    if config.get("search") is False:
+        print(json.dumps({"train": speeds}))
+        return
 
     args = parse_global_args(config, mode="train")
     for side in ("src", "trg"):
         args.data[side].setdefault("voc_file", str(folder / "model" / f"{side}_vocab.txt"))
     source, target, _, _, test = load_data(cfg=args.data, datasets=["test"])
     model = build_model(args.model, src_vocab=source, trg_vocab=target)
-    newest = max((folder / "model").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
-    model.load_state_dict(load_checkpoint(newest, map_location=torch.device("cpu"))["model_state"])
+    if "weights" in config:
+        model.load_state_dict(torch.load(config["weights"]))
+    else:
+        newest = max((folder / "model").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
+        model.load_state_dict(load_checkpoint(newest, map_location=torch.device("cpu"))["model_state"])
     seconds, right = {}, {}
     for beam in (1, 5):
         began = time.perf_counter()

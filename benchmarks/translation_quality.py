@@ -3,10 +3,10 @@
     python benchmarks/translation_quality.py DATA [--steps 6000] [--folder comparisons/joeynmt] [--threads 2]
 
 DATA: the folder of `regard data multi30k`. The same subwords and sizes for both. Regard trains for `--steps` of
-its defaults; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has not
-risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy search, are
-not counted as time. What is in `--folder` already is not trained again, so that a table can be printed while
-JoeyNMT is at work. JoeyNMT is set up as in recurrent.py.
+its defaults; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has
+not risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy
+search, are not counted as time. What is in `--folder` already is not trained again, so that a table can be
+printed while JoeyNMT is at work. JoeyNMT is set up as in recurrent.py.
 """
 
 import argparse
