@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import regard
 from regard.inspection import AttentionMap
+from regard.inspection.page import unpack
 
 httpx = pytest.importorskip("httpx")
 app_module = pytest.importorskip("regard.serving.app")
@@ -77,6 +79,23 @@ def test_a_drawn_sample(client: Client) -> None:
 
 def test_importance(client: Client, trained: regard.AnswerRun) -> None:
     assert client.request("GET", "/api/importance").json() == trained.importance().added
+
+
+def test_playback(tmp_path: Path) -> None:
+    run = regard.train("signal2", hidden=8, heads=2, steps=8, snapshots=3, savepath=tmp_path, progress=False)
+    assert isinstance(run, regard.AnswerRun)
+    client = Client(make_app(Explorer(run)))
+    found = client.post("/api/playback", {"input": INPUT}).json()
+    assert found["steps"] == [0, 1, 8] and len(found["frames"]) == 3
+    layer = found["frames"][0]["layers"][-1]
+    expected = run.playback(INPUT).frames[0].cross.weights
+    np.testing.assert_allclose(unpack(layer["weights"], 3, 13), expected, atol=1e-5)
+    assert client.request("GET", "/api/run").json()["snapshots"] is True
+
+
+def test_playback_without_snapshots(client: Client) -> None:
+    found = client.post("/api/playback", {"input": INPUT})
+    assert found.status_code == 422 and "has no snapshots" in found.json()["error"]
 
 
 def test_what_the_page_says_of_the_run(client: Client) -> None:

@@ -54,13 +54,15 @@ class Explorer:
         return {"map": as_json(touched), "original": as_json(original)}
 
     def playback(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request `{input}` with how attention formed: `{steps, losses, frames}`, a map for each
-        step."""
+        """Answer a request `{input}` with how attention formed: `{steps, losses, frames}`, a map for each step.
+
+        The weights of so many maps are rounded and packed as in a page.
+        """
         _check_names(request, ("input", "seed"), "request")
         text = self._input(request)
         self._check_length(text)
         found = self.run.playback(text)
-        return {**found.data(), "frames": [as_json(each) for each in found.frames]}
+        return {**found.data(), "frames": [as_json(each, packed=True) for each in found.frames]}
 
     def importance(self) -> dict[str, list[float]]:
         """Return, for each layer, by how much the loss rises when each head is off; worked out once."""
