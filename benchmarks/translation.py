@@ -370,7 +370,7 @@ def _model(data: Path, folder: Path) -> Path:
 
     text: dict[str, Any] = dict(files(data))
     run = regard.train(
-        "translation", **text, **SIZES, lowercase=True, pre_norm=False, steps=2500, savepath=folder
+        "translation", **text, **SIZES, lowercase=True, pre_norm=False, lr=0.001, savepath=folder
     )
     return run.folder
 
