@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.recording import Recordable, find_layer
+from regard.attention.recording import Recordable, check_indices, find_layer
 from regard.errors import InputError
 
 To = Literal["off", "uniform"]
@@ -55,11 +55,11 @@ class Intervention:
         """Return changed weights (B, H, Tq, Tk); `mask` broadcasts to them; `step` is that of all queries, or
         None where they are all steps from the first on.
 
-        Raises `InputError` for a head or key that is not there, or a key that may not be attended.
+        A row that may not attend to the key stays as it is. Raises `InputError` for a head, query or key that is
+        not there.
         """
         heads = range(weights.shape[1]) if self.heads is None else self.heads
-        for head in heads:
-            _check("head", head, weights.shape[1])
+        check_indices("head", heads, weights.shape[1])
         chosen = torch.zeros(weights.shape[1], 1, 1, dtype=torch.bool, device=weights.device)
         chosen[list(heads)] = True
         if self.to == "off":
@@ -67,9 +67,9 @@ class Intervention:
         if self.to == "uniform":
             return torch.where(chosen, _uniform(weights, mask), weights)
         assert self.query is not None and self.key is not None and not isinstance(self.to, str)
-        _check("key", self.key, weights.shape[3])
+        check_indices("key", [self.key], weights.shape[3])
         if step is None:
-            _check("query", self.query, weights.shape[2])
+            check_indices("query", [self.query], weights.shape[2])
             rows = torch.arange(weights.shape[2], device=weights.device) == self.query
         elif step == self.query:
             rows = torch.ones(weights.shape[2], dtype=torch.bool, device=weights.device)
@@ -98,11 +98,6 @@ def _with(weights: Tensor, mask: Tensor | None, key: int, value: float) -> Tenso
         return rows
     # What may not be attended stays so, and with it its whole row.
     return torch.where(mask.expand_as(weights)[..., key : key + 1], rows, weights)
-
-
-def _check(what: str, index: int, size: int) -> None:
-    if not 0 <= index < size:
-        raise InputError(f"{what} {index} is out of range: choose from 0 to {size - 1}")
 
 
 @contextmanager

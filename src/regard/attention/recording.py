@@ -56,7 +56,7 @@ class Recorder:
         """Take the heads and rows asked for of (B, H, Tq, any)."""
         per_query = self.select_heads(per_query)
         if self.rows is not None:
-            _check_indices("rows", self.rows, per_query.shape[2])
+            check_indices("rows", self.rows, per_query.shape[2])
             per_query = per_query[:, :, list(self.rows)]
         return per_query
 
@@ -64,7 +64,7 @@ class Recorder:
         """Take the heads asked for of (B, H, any, any)."""
         if self.heads is None:
             return per_head
-        _check_indices("heads", self.heads, per_head.shape[1])
+        check_indices("heads", self.heads, per_head.shape[1])
         return per_head[:, list(self.heads)]
 
     def keep(self, name: str, weights: Tensor, mask: Tensor | None) -> None:
@@ -77,7 +77,8 @@ class Recorder:
         )
 
 
-def _check_indices(what: str, indices: Sequence[int], size: int) -> None:
+def check_indices(what: str, indices: Sequence[int], size: int) -> None:
+    """Raise `InputError` unless all indices are from 0 to below `size`."""
     for index in indices:
         if not 0 <= index < size:
             raise InputError(f"{what} {index} is out of range: choose from 0 to {size - 1}")

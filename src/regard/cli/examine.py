@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from regard.api import SAVEPATH, load
-from regard.cli.parsing import parse, subject, wants_help
+from regard.cli.parsing import parse_of_run
 
 PROG = "regard examine"
 DESCRIPTION = (
@@ -33,10 +33,7 @@ class ExamineFlags:
 
 def run(argv: list[str]) -> None:
     """Examine as `argv` asks, print and save what is found."""
-    if wants_help(argv):
-        parse(ExamineFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG)
-    flags = parse(ExamineFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
     run = load(name, savepath=flags.savepath)
     found = run.examine(samples=flags.samples, seed=flags.seed)
     Console(width=WIDTH).print(found.table())

@@ -7,7 +7,7 @@ from typing import Literal
 
 from regard.api import SAVEPATH, SequenceRun, load
 from regard.api.export import export_ctranslate2
-from regard.cli.parsing import parse, subject, wants_help
+from regard.cli.parsing import parse_of_run
 from regard.errors import InputError
 
 PROG = "regard export"
@@ -31,10 +31,7 @@ class ExportFlags:
 
 def run(argv: list[str]) -> None:
     """Export as `argv` asks, and say where the model is."""
-    if wants_help(argv[:1]):
-        parse(ExportFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG, example="translation")
-    flags = parse(ExportFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load(name, savepath=flags.savepath)
     if not isinstance(run, SequenceRun):
         raise InputError(f"run {name!r} answers with numbers: a Transformer for translation can be exported")

@@ -84,6 +84,16 @@ def subject(argv: list[str], *, what: str, prog: str, example: str = "counting")
     return argv[0], argv[1:]
 
 
+def parse_of_run(
+    default: Flags, argv: list[str], *, prog: str, description: str, example: str = "counting"
+) -> tuple[str, Flags]:
+    """Read `argv` as the name of a run and flags over `default`; the rest is as in `subject` and `parse`."""
+    if wants_help(argv[:1]):
+        parse(default, argv, prog=f"{prog} RUN", description=description)
+    name, argv = subject(argv, what="run", prog=prog, example=example)
+    return name, parse(default, argv, prog=f"{prog} {name}", description=description)
+
+
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
     """Split `argv`, before it is parsed, into the values that it gives to `flag` and the words that are left.
 

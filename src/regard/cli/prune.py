@@ -8,7 +8,7 @@ from rich.console import Console
 
 from regard.api import SAVEPATH, load
 from regard.api.pruning import prune
-from regard.cli.parsing import parse, subject, wants_help
+from regard.cli.parsing import parse_of_run
 
 PROG = "regard prune"
 DESCRIPTION = (
@@ -35,10 +35,7 @@ class PruneFlags:
 
 def run(argv: list[str]) -> None:
     """Prune as `argv` asks, and say what it cost."""
-    if wants_help(argv):
-        parse(PruneFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG)
-    flags = parse(PruneFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    name, flags = parse_of_run(PruneFlags(), argv, prog=PROG, description=DESCRIPTION)
     whole = load(name, savepath=flags.savepath)
     output = flags.output or whole.folder.with_name(f"{whole.folder.name}-pruned")
     found = prune(whole, flags.heads, output, seed=flags.seed, overwrite=flags.overwrite)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.api import SAVEPATH, SequenceRun, load
 from regard.cli.lines import numbered_chunks, open_lines, read_line, warn
-from regard.cli.parsing import parse, subject, wants_help
+from regard.cli.parsing import parse_of_run
 from regard.errors import InputError
 
 PROG = "regard score"
@@ -32,10 +32,7 @@ class ScoreFlags:
 
 def run(argv: list[str]) -> None:
     """Score as `argv` asks."""
-    if wants_help(argv[:1]):
-        parse(ScoreFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG, example="translation")
-    flags = parse(ScoreFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load(name, savepath=flags.savepath)
     if not isinstance(run, SequenceRun):
         raise InputError(f"run {name!r} answers with numbers: scores are for runs from sequence to sequence")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.api import SAVEPATH, load
-from regard.cli.parsing import parse, subject, wants_help
+from regard.cli.parsing import parse_of_run
 from regard.errors import InputError, MachineError, check_range
 
 PROG = "regard show"
@@ -36,10 +36,7 @@ class ShowFlags:
 
 def run(argv: list[str]) -> None:
     """Serve the page until interrupted."""
-    if wants_help(argv):
-        parse(ShowFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG)
-    flags = parse(ShowFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
     if flags.port is not None:
         check_range("port", flags.port, 1, 65_535)
     try:

@@ -53,11 +53,11 @@ class HeadFindings:
 
     layer: str
     head: int
-    relevance: Estimate | None
+    relevance: Estimate | None = None
     """Share (0 to 1) of its attention on relevant inputs; None where the task does not know them."""
-    beyond_uniform: Estimate | None
+    beyond_uniform: Estimate | None = None
     """The share less that of uniform attention, sample by sample."""
-    beyond_permuted: Estimate | None
+    beyond_permuted: Estimate | None = None
     """The share less that on the relevant inputs of another sample."""
     gradient: Estimate
     """Rank correlation (-1 to 1) of the weights with gradient times input."""
@@ -183,47 +183,55 @@ def examine(
     draw = np.random.default_rng(seed).multinomial(
         len(probes), np.full(len(probes), 1 / len(probes)), size=RESAMPLES
     )
-    uniform = None
-    if relevance is not None:
-        uniform = estimate([_uniform_share(each) for each in relevance], draw)
+    even = None if relevance is None else np.array([_uniform_share(each) for each in relevance])
     heads = []
     for layer, first in probes[0].weights.items():
         for head in range(len(first)):
             weights = [each.weights[layer][head] for each in probes]
-            findings: dict[str, Estimate | None] = dict.fromkeys(
-                ("relevance", "beyond_uniform", "beyond_permuted")
-            )
-            if relevance is not None:
-                shares = [_share(w, r) for w, r in zip(weights, relevance, strict=True)]
-                even = [_uniform_share(each) for each in relevance]
-                permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
-                findings = {
-                    "relevance": estimate(shares, draw),
-                    "beyond_uniform": estimate(np.subtract(shares, even), draw),
-                    "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
-                }
-            for name in ("gradient", "ablation"):
-                measures: list[np.ndarray] = [getattr(each, name) for each in probes]
-                found = [correlation(w, m) for w, m in zip(weights, measures, strict=True)]
-                another = [correlation(w, measures[other]) for w, other in zip(weights, others, strict=True)]
-                findings |= {name: estimate(found, draw), f"{name}_permuted": estimate(another, draw)}
-            heads.append(
-                HeadFindings(
-                    layer=layer,
-                    head=head,
-                    importance=importance.added[layer][head],
-                    **findings,  # type: ignore
-                )
-            )
+            findings = _ranking(weights, probes, others, draw)
+            if relevance is not None and even is not None:
+                findings |= _placing(weights, relevance, even, others, draw)
+            worth = importance.added[layer][head]
+            heads.append(HeadFindings(layer=layer, head=head, importance=worth, **findings))
     return Examination(
         task=task,
         samples=len(probes),
         seed=seed,
-        uniform=uniform,
+        uniform=None if even is None else estimate(even, draw),
         heads=heads,
         importance=importance,
         alignment_error=alignment_error or {},
     )
+
+
+def _placing(
+    weights: list[np.ndarray],
+    relevance: Sequence[np.ndarray],
+    even: np.ndarray,
+    others: list[int],
+    draw: np.ndarray,
+) -> dict[str, Estimate]:
+    """Say how much of a head's attention is on what is relevant; `even`: the share of uniform attention."""
+    shares = [_share(w, r) for w, r in zip(weights, relevance, strict=True)]
+    permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
+    return {
+        "relevance": estimate(shares, draw),
+        "beyond_uniform": estimate(shares - even, draw),
+        "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
+    }
+
+
+def _ranking(
+    weights: list[np.ndarray], probes: Sequence[Probe], others: list[int], draw: np.ndarray
+) -> dict[str, Estimate]:
+    """Say how far a head ranks the inputs as gradients and ablation do."""
+    found: dict[str, Estimate] = {}
+    for name in ("gradient", "ablation"):
+        measures: list[np.ndarray] = [getattr(each, name) for each in probes]
+        own = [correlation(w, m) for w, m in zip(weights, measures, strict=True)]
+        another = [correlation(w, measures[other]) for w, other in zip(weights, others, strict=True)]
+        found |= {name: estimate(own, draw), f"{name}_permuted": estimate(another, draw)}
+    return found
 
 
 def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate:

@@ -35,6 +35,15 @@ from regard.training.config import RunConfig, config_from_json
 FORMAT = "regard-run/4"
 
 
+def _write_inside(path: Path, content: bytes) -> None:
+    """Write a file into a folder of the run, which is made where it is missing."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path.parent, error) from error
+    write_atomically(path, content)
+
+
 def _by_step(files: Iterable[Path]) -> list[Path]:
     return sorted(files, key=lambda path: int(path.stem.removeprefix("step-")))
 
@@ -109,24 +118,15 @@ class RunFolder:
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        trainer_file = self.trainer_file(step)
-        try:
-            trainer_file.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise cannot_write(trainer_file.parent, error) from error
-        write_atomically(trainer_file, safetensors.torch.save(tensors, {"step": str(step)}))
+        _write_inside(self.trainer_file(step), safetensors.torch.save(tensors, {"step": str(step)}))
         for older in self._trainer_files()[:-1]:
             older.unlink(missing_ok=True)
 
     def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
         path = self.path / "snapshots" / f"step-{step}.safetensors"
-        try:
-            path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise cannot_write(path.parent, error) from error
         small = {name: value.half() if value.is_floating_point() else value for name, value in parameters.items()}
-        write_atomically(path, safetensors.torch.save(small, {"step": str(step)}))
+        _write_inside(path, safetensors.torch.save(small, {"step": str(step)}))
 
     @property
     def snapshots(self) -> list[Path]:
@@ -146,13 +146,8 @@ class RunFolder:
 
     def write_vocabularies(self, files: dict[str, str]) -> None:
         """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""
-        folder = self.path / "tokenizer"
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise cannot_write(folder, error) from error
         for name, content in files.items():
-            write_atomically(folder / f"{name}.json", content.encode())
+            _write_inside(self.path / "tokenizer" / f"{name}.json", content.encode())
 
     def read_vocabularies(self, expected: str | None) -> tuple[str, str]:
         """Return the vocabularies of source and target, whose `digest` is to be `expected`.

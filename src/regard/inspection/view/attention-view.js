@@ -585,7 +585,6 @@ class Heatmap {
     this.left = Math.min(14 + 7 * longest(this.queries), 130, this.available * 0.35);
     this.top = this.upright ? Math.min(12 + 7 * longest(this.keys), 110) : 20;
     const fitting = (this.available - this.left - 6) / matrix.columns;
-    this.smallest = Math.min(fitting, (TALLEST - this.top) / matrix.rows);
     this.base = Math.min(LARGEST_CELL, fitting, matrix.rows > 20 ? (TALLEST - this.top) / matrix.rows : LARGEST_CELL);
     this.zoomable = this.base < 12;
     this.cell = this.base;
