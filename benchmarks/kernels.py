@@ -1,4 +1,4 @@
-"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, dropout.
+"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, dropout, memory.
 
     python benchmarks/kernels.py [--rounds 15]
 
@@ -7,6 +7,7 @@ contestant in turn, medians, milliseconds.
 """
 
 import argparse
+import ctypes
 import statistics
 import time
 from collections.abc import Callable
@@ -16,7 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Dropout, MultiHeadAttention, single
-from regard.training.loss import cross_entropy
+from regard.models import Transformer, TransformerConfig
+from regard.training.loss import CHUNK, cross_entropy
+from regard.training.memory import MALLOPT_MMAP_THRESHOLD, MALLOPT_TRIM_THRESHOLD
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 8000, 4000, 0.2, 0.1
 LENGTHS = (13, 27, 64, 128)
@@ -69,6 +72,27 @@ def dropouts() -> tuple[Work, Work]:
     return lambda: F.dropout(states, RATE).sum(), lambda: ours(states).sum()
 
 
+def steps() -> tuple[Work, Work]:
+    """A forward pass with memory handed back after use, and kept."""
+    config = TransformerConfig(hidden=WIDTH, heads=HEADS, enc_layers=4, dec_layers=4, dropout=RATE)
+    model = Transformer(config, source_symbols=SYMBOLS, target_symbols=SYMBOLS, longest=LENGTHS[0], shared=True)
+    source, target_in, target = torch.randint(4, SYMBOLS, (3, TOKENS // LENGTHS[0], LENGTHS[0]))
+
+    def step(largest: int, kept: int) -> Work:
+        def run() -> Tensor:
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(MALLOPT_MMAP_THRESHOLD, largest)
+            mallopt(MALLOPT_TRIM_THRESHOLD, kept)
+            states = model.read(target_in, model.encode(source, source > 0))
+            return cross_entropy(states.flatten(0, 1), model.vocabulary_layer, target.flatten(), SMOOTHING)[0]
+
+        return run
+
+    # What glibc settles on by itself: the largest block that was ever freed, and twice as much.
+    block = 4 * CHUNK
+    return step(block, 2 * block), step(32 << 20, 1 << 30)
+
+
 def compare(name: str, contestants: tuple[Work, Work], rounds: int) -> None:
     """Print a line: PyTorch's time, ours, and the ratio."""
     times: tuple[list[float], list[float]] = ([], [])
@@ -96,6 +120,12 @@ def main() -> None:
         compare(f"attention layer, {length} steps, float32", (theirs, mine), rounds)
         compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
     compare("dropout", dropouts(), rounds)
+    theirs, mine = steps()
+    compare(
+        "a step's forward and backward pass, bfloat16, memory kept",
+        (in_bfloat16(theirs), in_bfloat16(mine)),
+        rounds,
+    )
 
 
 if __name__ == "__main__":

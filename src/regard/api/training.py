@@ -26,6 +26,7 @@ from regard.training import (
     TrainingState,
     digest,
     join_world,
+    keep_memory,
     make_config,
     new_run,
     start,
@@ -66,6 +67,8 @@ def train(
             _check_tensorboard(config)
             with world.one_by_one():
                 built, config = _new_task(config, Path(savepath) / PREPARED, show=show)
+        if isinstance(built, Translation):
+            keep_memory()
         validate = validation(built) if isinstance(built, Translation) else None
         state = start(config, built, world)
         if resume:

@@ -58,9 +58,12 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     The softmax is computed in float32 at least. `mask` broadcasts against `scores`; a row with nothing to
     attend becomes zeros, in the forward and in the backward pass, never NaN.
     """
-    wide = scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+    wide = torch.promote_types(scores.dtype, torch.float32)
     if mask is None:
-        return wide.softmax(-1).to(scores.dtype)
-    # The lowest finite number instead of -inf: a row of -inf would be 0 / 0.
-    weights = wide.masked_fill(~mask, torch.finfo(wide.dtype).min).softmax(-1)
-    return weights.masked_fill(~mask, 0.0).to(scores.dtype)
+        return scores.softmax(-1, dtype=wide).to(scores.dtype)
+    # What hides a step is added, in the precision of the softmax: one pass over the scores. It is a finite
+    # number, for a row of -inf would be 0 / 0, and so far from the lowest one that no score makes it that.
+    hidden = torch.zeros(mask.shape, dtype=wide, device=mask.device)
+    hidden.masked_fill_(~mask, torch.finfo(wide).min / 2)
+    seeing = mask.any(-1, keepdim=True).to(wide)
+    return ((scores + hidden).softmax(-1) * seeing).to(scores.dtype)
