@@ -26,6 +26,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "recurrent, general score, to the output layer": {"model": "recurrent", "hidden": 256, "lr": 0.002},
 }
 """Each model's own flags."""
+PARTS = ("train", "valid", "test")
 DIRECTIONS = {"German to English": ("de", "en"), "English to German": ("en", "de")}
 
 Lines = list[dict[str, Any]]
@@ -35,17 +36,13 @@ def measure(data: Path, runs: Path, seeds: int) -> Lines:
     """Train all, and test each on the test text."""
     lines = []
     for direction, languages in DIRECTIONS.items():
-        parts = files(data)
-        text: dict[str, Any] = {
-            part: pair if languages == ("de", "en") else pair[::-1] for part, pair in parts.items()
-        }
+        text: dict[str, Any] = {part: files_of(data, part, languages) for part in PARTS}
         for name, flags in MODELS.items():
-            folder = runs / "-".join(languages)
             comparison = compare(
                 "translation",
                 {flag: [value] for flag, value in flags.items()},
                 seeds=seeds,
-                savepath=folder,
+                savepath=runs / "-".join(languages),
                 lowercase=True,
                 **text,
             )
@@ -53,31 +50,37 @@ def measure(data: Path, runs: Path, seeds: int) -> Lines:
             for seed in range(seeds):
                 run = load(comparison.folder / variant.name / f"seed-{seed}" / "translation")
                 assert isinstance(run, TranslationRun)
-                report = run.test()
-                validated = max(line["bleu"] for line in run.metrics if "bleu" in line)
-                found = {name: value for name, value in vars(report.quality).items() if name != "signatures"}
-                found["bleu_tokenised"] = tokenised(report.translations, parts["test"], languages[1])
-                lines.append(
-                    {
-                        "direction": direction,
-                        "model": name,
-                        "seed": seed,
-                        "val": validated,
-                        "steps": run.step,
-                        **found,
-                        "signature": report.quality.signatures["bleu_lowercase"],
-                    }
-                )
+                lines.append({"direction": direction, "model": name, "seed": seed, **measure_run(run, text)})
     return lines
 
 
-def tokenised(translations: list[str], files: tuple[str, str], language: str) -> float:
+def files_of(data: Path, part: str, languages: tuple[str, str]) -> tuple[str, str]:
+    """Return the files of one part, source and target."""
+    german, english = files(data)[part]
+    return (german, english) if languages[0] == "de" else (english, german)
+
+
+def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    """Return how good a run is on val and on the test text."""
+    report = run.test(text["test"])
+    scores = {name: value for name, value in vars(report.quality).items() if name != "signatures"}
+    return {
+        "steps": run.step,
+        "val_greedy": max(line["bleu"] for line in run.metrics if "bleu" in line),
+        "val": run.test(text["valid"]).quality.bleu_lowercase,
+        **scores,
+        "bleu_tokenised": tokenised(report.translations, text["test"][1]),
+        "signatures": report.quality.signatures,
+    }
+
+
+def tokenised(translations: list[str], file: str) -> float:
     """Return BLEU on Moses' tokens in lower case, as papers on Multi30k give it."""
     from sacrebleu.metrics.bleu import BLEU
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
+    language = Path(file).suffixes[-2].removeprefix(".")
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    [file] = [file for file in files if f".{language}." in file]
     with gzip.open(file, "rt", encoding="utf-8") as references:
         texts = [translations, references.read().splitlines()]
     found, expected = (
@@ -94,11 +97,17 @@ def table(lines: Lines) -> str:
     for direction in DIRECTIONS:
         for model in MODELS:
             rows = [line for line in lines if (line["direction"], line["model"]) == (direction, model)]
-            body.append([direction, model, *(_cell(rows, name) for name in ("val", *QUALITIES))])
-    return markdown(["direction", "model", "val, greedy", *QUALITIES.values()], body)
+            body.append([direction, model, *(_cell(rows, name) for name in QUALITIES)])
+    return markdown(["direction", "model", *QUALITIES.values()], body)
 
 
-QUALITIES = {"bleu_lowercase": "test BLEU", "bleu_tokenised": "on Moses' tokens", "chrf": "chrF"}
+QUALITIES = {
+    "val_greedy": "val, greedy",
+    "val": "val, beams of 5",
+    "bleu_lowercase": "test",
+    "bleu_tokenised": "test on Moses' tokens",
+    "chrf": "test chrF",
+}
 
 
 def _cell(rows: Sequence[dict[str, Any]], name: str) -> str:

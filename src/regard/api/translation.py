@@ -66,9 +66,8 @@ class TranslationRun(SequenceRun):
             [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
         )
         seconds = time.perf_counter() - begin
-        return TranslationReport(
-            translations=found, quality=quality(found, [target for _, target in pairs]), seconds=seconds
-        )
+        scores = quality(found, [target for _, target in pairs], lowercase=self.task.config.lowercase)
+        return TranslationReport(translations=found, quality=scores, seconds=seconds)
 
     def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
         """Return the first pairs of the validation text, or else of the test text; `seed` is of no use here.

@@ -16,9 +16,9 @@ class Quality:
     bleu_lowercase: float
     """The same without regard to case."""
     chrf: float
-    """chrF2 (Popović 2015), 0 to 100."""
+    """chrF2 (Popović 2015), 0 to 100; without regard to case for a model that writes lower case alone."""
     exact_match: float
-    """Share (0 to 1) of translations that are the reference to the last character."""
+    """Share (0 to 1) of translations that are the reference to the last character; case as in `chrf`."""
     signatures: dict[str, str]
     """How sacrebleu worked out each of the first three."""
 
@@ -28,14 +28,18 @@ def bleu(translations: Sequence[str], references: Sequence[str], *, lowercase: b
     return BLEU(lowercase=lowercase).corpus_score(list(translations), [list(references)]).score
 
 
-def quality(translations: Sequence[str], references: Sequence[str]) -> Quality:
-    """Return all scores of translations against a reference each."""
-    metrics = {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF()}
+def quality(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Quality:
+    """Return all scores of translations against a reference each.
+
+    `lowercase`: the translations are in lower case throughout, as their model's text was.
+    """
+    metrics = {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF(lowercase=lowercase)}
     scores = {
         name: metric.corpus_score(list(translations), [list(references)]).score
         for name, metric in metrics.items()
     }
-    right = sum(each == reference for each, reference in zip(translations, references, strict=True))
+    expected = [reference.lower() for reference in references] if lowercase else references
+    right = sum(map(str.__eq__, translations, expected))
     return Quality(
         **scores,
         exact_match=right / len(references),
