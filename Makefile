@@ -14,7 +14,8 @@
 #                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
 #   make docs-pictures   the pictures of docs/looking.md, taken in Chromium
-#   make results-translation   train translators over several seeds, and write their table, on DATA
+#   make results-translation   train translators with one thing changed at a time, and over several seeds, and
+#                   write their tables, on DATA (many hours)
 
 PYTHON ?= python3
 DATA ?= data/multi30k
@@ -71,7 +72,8 @@ benchmark-recurrent: .venv/peers
 benchmark-translation: .venv/peers
 	$(BIN)/python benchmarks/translation.py $(DATA)
 
-results-translation: .venv/ready
+results-translation: .venv/peers
+	$(BIN)/python benchmarks/translation_trials.py $(DATA)
 	$(BIN)/python benchmarks/translation_results.py $(DATA)
 
 benchmark-explorer: .venv/ready

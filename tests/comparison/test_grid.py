@@ -191,6 +191,18 @@ def test_translation_is_compared_by_bleu(tmp_path: Path) -> None:
     assert again == found
 
 
+def test_a_translator_of_lower_case_is_compared_without_regard_to_case(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {**TINY, "steps": 150, "validate_every": 150, "lowercase": True}
+    found = compare(
+        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **flags, **write(tmp_path)
+    )
+    run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
+    assert isinstance(run, regard.TranslationRun)
+    scores = run.test().quality
+    assert found.values(found.variants[0], "bleu") == [scores.bleu_lowercase]
+    assert scores.bleu_lowercase > scores.bleu
+
+
 def test_on_a_gpu_seeds_are_trained_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here as if there were one, for which jobs go together; the training itself asks again, and stays here."""
     jobs = [

@@ -66,7 +66,8 @@ class Measured:
     alignment_error: float | None
     """Alignment error rate, where there is one."""
     bleu: float | None = None
-    """BLEU of the run's test text, or else of its validation text; None for other tasks."""
+    """BLEU of the run's test text, or else of its validation text, without regard to case for a model of lower
+    case; None for other tasks."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,8 @@ def _measure(job: _Job, run: AnswerRun | PairRun | TranslationRun, seconds: floa
             relevance, uniform = max(report.relevance.heads), report.relevance.uniform
     elif isinstance(run, TranslationRun):
         translated = run.test(run.task.config.test or run.task.config.valid or None)
-        exact, bleu = translated.quality.exact_match, translated.quality.bleu
+        exact, lowercase = translated.quality.exact_match, run.task.config.lowercase
+        bleu = translated.quality.bleu_lowercase if lowercase else translated.quality.bleu
     else:
         tested = run.test(seed=job.flags["seed"])
         exact = tested.exact_match

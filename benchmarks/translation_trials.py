@@ -1,0 +1,84 @@
+"""What helps a translator on a small corpus: train with one thing changed at a time, and write the table of
+docs/results.md.
+
+    python benchmarks/translation_trials.py DATA [--runs comparisons/trials] [--steps 3000]
+
+DATA: the folder of `regard data multi30k`. English to German in lower case, one seed, a core for each training.
+BLEU is that of val by greedy search, the best of a training's validations. What is trained already is not trained
+again, and what was interrupted goes on.
+"""
+
+import argparse
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from tables import DOCS, markdown, write_tables
+from translation_results import files_of
+
+import regard
+from regard.training import RunFolder
+
+TRIALS: dict[str, dict[str, Any]] = {
+    "**the default**": {},
+    "4000 subwords": {"vocab_size": 4000},
+    "12,000 subwords": {"vocab_size": 12_000},
+    "16,000 subwords": {"vocab_size": 16_000},
+    "a vocabulary for each language, 8000 subwords each": {"joint": False},
+    "unigram subwords": {"tokenizer": "unigram"},
+    "merges dropped (0.1)": {"merge_dropout": 0.1},
+    "dropout 0.1": {"dropout": 0.1},
+    "dropout 0.3": {"dropout": 0.3},
+    "label smoothing 0": {"label_smoothing": 0.0},
+    "label smoothing 0.2": {"label_smoothing": 0.2},
+    "no average of the parameters": {"average": 0.0},
+    "average over ten times as many steps (0.9999)": {"average": 0.9999},
+    "inverse square root of the step": {"schedule": "inverse_sqrt"},
+    "rate 0.002": {"lr": 0.002},
+    "rate 0.005": {"lr": 0.005},
+    "encoder of 6 layers, decoder of 2": {"enc_layers": 6, "dec_layers": 2},
+    "post-norm, rate 0.001": {"pre_norm": False, "lr": 0.001},
+    "rotary positions": {"positions": "rotary"},
+    "learned positions": {"positions": "learned"},
+    "float32": {"precision": "float32"},
+}
+
+
+def train(data: Path, folder: Path, flags: dict[str, Any]) -> float:
+    """Train, or go on, with one thread, and return the best BLEU on val; for a process of its own."""
+    torch.set_num_threads(1)
+    if RunFolder(folder / "translation").exists():
+        run = regard.train("translation", resume=True, savepath=folder, progress=False)
+    else:
+        text: dict[str, Any] = {part: files_of(data, part, ("en", "de")) for part in ("train", "valid")}
+        run = regard.train("translation", **text, **flags, lowercase=True, savepath=folder, progress=False)
+    return max(line["bleu"] for line in run.metrics if "bleu" in line)
+
+
+def main() -> None:
+    """Train what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser.add_argument("--runs", type=Path, default=Path("comparisons/trials"), help="folder of runs")
+    parser.add_argument("--steps", type=int, default=3000, help="training steps (default: 3000)")
+    args = parser.parse_args()
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = {
+            what: pool.submit(train, args.data, args.runs / _name(flags), {**flags, "steps": args.steps})
+            for what, flags in TRIALS.items()
+        }
+        scores = {what: future.result() for what, future in found.items()}
+    base = next(iter(scores.values()))
+    body = [[what, f"{bleu:.1f}", f"{bleu - base:+.1f}"] for what, bleu in scores.items()]
+    write_tables(DOCS / "results.md", {"translation trials": markdown(["what", "BLEU", "change"], body)})
+
+
+def _name(flags: dict[str, Any]) -> str:
+    return ",".join(f"{name}={value}" for name, value in flags.items()) or "default"
+
+
+if __name__ == "__main__":
+    main()
