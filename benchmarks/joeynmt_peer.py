@@ -1,5 +1,5 @@
-"""JoeyNMT 2.3's side of recurrent.py, translation.py and translation_quality.py, run by the Python of its own
-virtual environment.
+"""JoeyNMT 2.3's side of recurrent.py and of the programs on translation, run by the Python of its own virtual
+environment.
 
     python joeynmt_peer.py FOLDER
 

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from multi30k import files, joeynmt_files, joined, texts
 from recurrent import HERE, joeynmt_python, run
 from tables import markdown
-from translation import files, joeynmt_files, joined, texts
 
 EVERY = 250
 """Updates of JoeyNMT between two validations."""

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from multi30k import files
 from tables import DOCS, markdown, spread, write_tables
-from translation import files
 
 from regard.api import TranslationRun, load
 from regard.comparison import compare
@@ -26,7 +26,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "recurrent, general score, to the output layer": {"model": "recurrent", "hidden": 256, "lr": 0.002},
 }
 """Each model's own flags."""
-PARTS = ("train", "valid", "test")
 DIRECTIONS = {"German to English": ("de", "en"), "English to German": ("en", "de")}
 
 Lines = list[dict[str, Any]]
@@ -36,7 +35,7 @@ def measure(data: Path, runs: Path, seeds: int) -> Lines:
     """Train all, and test each on the test text."""
     lines = []
     for direction, languages in DIRECTIONS.items():
-        text: dict[str, Any] = {part: files_of(data, part, languages) for part in PARTS}
+        text: dict[str, Any] = dict(files(data, languages))
         for name, flags in MODELS.items():
             comparison = compare(
                 "translation",
@@ -52,12 +51,6 @@ def measure(data: Path, runs: Path, seeds: int) -> Lines:
                 assert isinstance(run, TranslationRun)
                 lines.append({"direction": direction, "model": name, "seed": seed, **measure_run(run, text)})
     return lines
-
-
-def files_of(data: Path, part: str, languages: tuple[str, str]) -> tuple[str, str]:
-    """Return the files of one part, source and target."""
-    german, english = files(data)[part]
-    return (german, english) if languages[0] == "de" else (english, german)
 
 
 def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from multi30k import files
 from tables import DOCS, markdown, write_tables
-from translation_results import files_of
 
 import regard
 from regard.training import RunFolder
@@ -53,7 +53,7 @@ def train(data: Path, folder: Path, flags: dict[str, Any]) -> float:
     if RunFolder(folder / "translation").exists():
         run = regard.train("translation", resume=True, savepath=folder, progress=False)
     else:
-        text: dict[str, Any] = {part: files_of(data, part, ("en", "de")) for part in ("train", "valid")}
+        text: dict[str, Any] = dict(files(data, ("en", "de")))
         run = regard.train("translation", **text, **flags, lowercase=True, savepath=folder, progress=False)
     return max(line["bleu"] for line in run.metrics if "bleu" in line)
 

@@ -1,0 +1,127 @@
+"""What the programs on Multi30k share: its files, one size for all, and the peers' side of it."""
+
+from pathlib import Path
+from typing import Any
+
+SIZES: dict[str, Any] = {
+    "hidden": 128,
+    "heads": 4,
+    "inner": 256,
+    "enc_layers": 4,
+    "dec_layers": 4,
+    "dropout": 0.2,
+}
+TOKENS, SYMBOLS, SMOOTHING = 4096, 8000, 0.1
+POSITIONS = 512
+"""Of Marian."""
+BATCH = 64
+"""Sentences translated at once."""
+
+
+def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tuple[str, str]]:
+    """Return the files of each part, source and target."""
+    parts = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+    source, target = languages
+    return {
+        part: (str(data / f"{name}.{source}.gz"), str(data / f"{name}.{target}.gz"))
+        for part, name in parts.items()
+    }
+
+
+def texts(data: Path, part: str) -> list[tuple[str, str]]:
+    """Return the pairs of one part."""
+    from regard.text.parallel import ParallelText
+
+    return list(ParallelText(files(data)[part]))
+
+
+def marian(symbols: int) -> Any:
+    """Return Hugging Face's MarianMT of our sizes, with new parameters."""
+    from transformers import MarianConfig, MarianMTModel
+
+    from regard.text import BOS, EOS, PAD
+
+    return MarianMTModel(
+        MarianConfig(
+            vocab_size=symbols,
+            d_model=SIZES["hidden"],
+            encoder_layers=SIZES["enc_layers"],
+            decoder_layers=SIZES["dec_layers"],
+            encoder_attention_heads=SIZES["heads"],
+            decoder_attention_heads=SIZES["heads"],
+            encoder_ffn_dim=SIZES["inner"],
+            decoder_ffn_dim=SIZES["inner"],
+            dropout=SIZES["dropout"],
+            activation_function="relu",
+            scale_embedding=True,
+            max_position_embeddings=POSITIONS,
+            pad_token_id=PAD,
+            bos_token_id=BOS,
+            eos_token_id=EOS,
+            forced_eos_token_id=None,
+            decoder_start_token_id=BOS,
+        )
+    )
+
+
+def joeynmt_files(
+    here: Path, data: Path, vocabulary: Any, threads: int, *, validated: int | None = None
+) -> dict[str, Any]:
+    """Write the text, cut into subwords, and return a configuration to be completed by a schedule.
+
+    `validated`: pairs of the validation text that are kept.
+    """
+    for split, part in (("train", "train"), ("dev", "valid"), ("test", "test")):
+        pairs = texts(data, part)[: validated if part == "valid" else None]
+        for side, ending in enumerate(("src", "trg")):
+            cut = (" ".join(vocabulary.labels(vocabulary.encode(pair[side]))) for pair in pairs)
+            (here / f"{split}.{ending}").write_text("".join(f"{line}\n" for line in cut))
+    symbols = ["<unk>", "<pad>", "<s>", "</s>", *vocabulary.symbols[4:]]
+    (here / "symbols.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
+    side_config = {"level": "word", "max_length": 256, "voc_file": str(here / "symbols.txt")}
+    layer = {"type": "transformer", "hidden_size": SIZES["hidden"], "ff_size": SIZES["inner"]}
+    layer |= {"num_heads": SIZES["heads"], "dropout": SIZES["dropout"], "layer_norm": "pre"}
+    embeddings = {"embeddings": {"embedding_dim": SIZES["hidden"], "scale": True, "dropout": 0.0}}
+    return {
+        "name": "multi30k",
+        "threads": threads,
+        "joeynmt_version": "2.3.0",
+        "model_dir": str(here / "model"),
+        "use_cuda": False,
+        "random_seed": 0,
+        "data": {
+            **{split: str(here / split) for split in ("train", "dev", "test")},
+            "dataset_type": "plain",
+            "src": {"lang": "src", **side_config},
+            "trg": {"lang": "trg", **side_config},
+        },
+        "testing": {"batch_size": BATCH, "max_output_length": 100, "eval_metrics": []},
+        "training": {
+            "loss": "crossentropy",
+            "label_smoothing": SMOOTHING,
+            "batch_size": TOKENS,
+            "batch_type": "token",
+            "normalization": "tokens",
+            "epochs": 1000,
+            "print_valid_sents": [],
+        },
+        "model": {
+            "initializer": "xavier_uniform",
+            "tied_embeddings": True,
+            "tied_softmax": True,
+            "encoder": {**layer, "num_layers": SIZES["enc_layers"], **embeddings},
+            "decoder": {**layer, "num_layers": SIZES["dec_layers"], **embeddings},
+        },
+    }
+
+
+def joined(path: Path) -> list[str]:
+    """Return the lines of a file of subwords as text."""
+    return [line.replace(" ", "").replace("▁", " ").strip() for line in path.read_text().splitlines()]
+
+
+def load_run(folder: Path) -> Any:
+    """Return a run of Regard."""
+    from regard.api import load
+
+    return load(folder)

@@ -1,0 +1,208 @@
+"""Translation speed of the Transformer on Multi30k, beside JoeyNMT 2.3, Hugging Face's MarianMT, and CTranslate2.
+
+    python benchmarks/translation_search.py DATA [--rounds 3] [--model RUN] [--joeynmt FOLDER]
+
+DATA: the folder of `regard data multi30k`. The same subwords, sizes and threads for all; each contestant in
+processes of its own, turn by turn; medians. All translate test_2016_flickr with the same weights, those of a
+Transformer that Regard has trained (post-norm, as Marian's is), so that what they write is as long; their BLEU
+shows that it is the same. JoeyNMT is set up as in recurrent.py. Needs the extras peers and export.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from multi30k import BATCH, POSITIONS, SIZES, files, joeynmt_files, joined, load_run, marian, texts
+from recurrent import HERE, joeynmt_python, run
+from tables import markdown
+
+BEAMS = (1, 5)
+
+
+def ours(data: Path, model: Path, folder: Path) -> dict[str, Any]:
+    """Translate with Regard."""
+    del folder
+    trained, pairs, found = load_run(model), texts(data, "test"), _Searched()
+    for beam in BEAMS:
+        with found.timing(beam, pairs) as answers:
+            answers += trained.translate([source for source, _ in pairs], beam=beam, batchsize=BATCH)
+    return vars(found)
+
+
+def ctranslate2(data: Path, model: Path, folder: Path) -> dict[str, Any]:
+    """Translate with CTranslate2, in float32."""
+    import ctranslate2 as peer
+    import tokenizers
+
+    from regard.api.export import export_ctranslate2
+
+    exported = folder / "exported"
+    if not exported.exists():
+        export_ctranslate2(load_run(model), exported)
+    tokenizer = tokenizers.Tokenizer.from_file(str(exported / "source.json"))
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    translator = peer.Translator(str(exported), compute_type="float32", inter_threads=1, intra_threads=threads)
+    pairs, searched = texts(data, "test"), _Searched()
+    for beam in BEAMS:
+        with searched.timing(beam, pairs) as answers:
+            tokens = [tokenizer.encode(source).tokens for source, _ in pairs]
+            found = translator.translate_batch(
+                tokens, beam_size=beam, max_batch_size=BATCH, disable_unk=True, length_penalty=0.0
+            )
+            answers += ["".join(each.hypotheses[0]).replace("▁", " ").strip() for each in found]
+    return vars(searched)
+
+
+def hugging_face(data: Path, model: Path, folder: Path) -> dict[str, Any]:
+    """Translate with Hugging Face's MarianMT."""
+    import torch
+    from same_weights import for_marian
+
+    from regard.text import PAD, collate
+
+    del folder
+    trained = load_run(model)
+    source, target = trained.task.source_vocabulary, trained.task.target_vocabulary
+    peer = marian(len(source))
+    peer.load_state_dict(for_marian(trained.model, POSITIONS))
+    peer.eval()
+    pairs, searched = texts(data, "test"), _Searched()
+    for beam in BEAMS:
+        with searched.timing(beam, pairs) as answers:
+            encoded = [source.encode(text) for text, _ in pairs]
+            order = sorted(range(len(pairs)), key=lambda index: len(encoded[index]))
+            found = [""] * len(pairs)
+            for begin in range(0, len(order), BATCH):
+                rows = order[begin : begin + BATCH]
+                inputs = collate([encoded[row] for row in rows])
+                with torch.inference_mode():
+                    written = peer.generate(
+                        inputs,
+                        attention_mask=(inputs != PAD).long(),
+                        num_beams=beam,
+                        do_sample=False,
+                        length_penalty=0.0,
+                        early_stopping=True,
+                        max_new_tokens=2 * inputs.shape[1] + 50,
+                    )
+                for row, tokens in zip(rows, written.tolist(), strict=True):
+                    found[row] = target.decode(tokens[1:])
+            answers += found
+    return vars(searched)
+
+
+def joeynmt(python: Path, data: Path, model: Path, threads: int) -> dict[str, Any]:
+    """Translate with JoeyNMT."""
+    import torch
+    from same_weights import for_joeynmt
+
+    trained, pairs = load_run(model), texts(data, "test")
+    with tempfile.TemporaryDirectory() as name:
+        here = Path(name)
+        config = joeynmt_files(here, data, trained.task.source_vocabulary, threads, validated=64)
+        for side in ("encoder", "decoder"):
+            config["model"][side]["layer_norm"] = "post"
+        torch.save(for_joeynmt(trained.model, 5000), here / "weights.pt")
+        (here / "config.json").write_text(json.dumps({**config, "weights": str(here / "weights.pt")}))
+        found = run([str(python), str(HERE / "joeynmt_peer.py"), str(here)], threads)
+        bleu = {str(beam): _bleu(joined(here / f"found-{beam}.txt"), pairs) for beam in BEAMS}
+        return {"seconds": found["seconds"], "bleu": bleu}
+
+
+CONTESTANTS = {
+    "Regard": ours,
+    "Hugging Face MarianMT": hugging_face,
+    "CTranslate2": ctranslate2,
+}
+
+
+def main() -> None:
+    """Let each contestant run in turn, and print a table of medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each (default: all cores)")
+    parser.add_argument(
+        "--model", type=Path, help="run to translate with (default: one is trained, half an hour)"
+    )
+    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        name, folder = args.worker
+        print(json.dumps(CONTESTANTS[name](args.data, args.model, Path(folder))))
+        return
+    python = joeynmt_python(args.joeynmt)
+    print(f"{platform.machine()}, {args.threads} threads, medians of {args.rounds} rounds\n")
+    found: Results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        model = args.model or _model(args.data, Path(folder))
+        for _ in range(args.rounds):
+            for name in CONTESTANTS:
+                command = [sys.executable, __file__, str(args.data), "--model", str(model)]
+                found.setdefault(name, []).append(run([*command, "--worker", name, folder], args.threads))
+            found.setdefault("JoeyNMT", []).append(joeynmt(python, args.data, model, args.threads))
+    head = ["program", "greedy, sentences/s", "Regard's ratio", "BLEU"]
+    print(markdown([*head, "beam 5, sentences/s", "Regard's ratio", "BLEU"], _rows(found)))
+
+
+Results = dict[str, list[dict[str, Any]]]
+
+
+def _model(data: Path, folder: Path) -> Path:
+    """Train the model that all translate with: of the peers' norm, which comes after each sum."""
+    import regard
+
+    text: dict[str, Any] = dict(files(data))
+    run = regard.train("translation", **text, **SIZES, lowercase=True, pre_norm=False, lr=0.001, savepath=folder)
+    return run.folder
+
+
+def _rows(found: Results) -> list[list[str]]:
+    rows = []
+    for name, runs in found.items():
+        cells = [name]
+        for beam in map(str, BEAMS):
+            speed, mine = (
+                statistics.median(1000 / each["seconds"][beam] for each in each_runs)
+                for each_runs in (runs, found["Regard"])
+            )
+            cells += [f"{speed:,.0f}", f"{mine / speed:.2f}", f"{runs[0]['bleu'][beam]:.1f}"]
+        rows.append(cells)
+    return rows
+
+
+class _Searched:
+    """Seconds and BLEU of searches, by the number of beams."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.bleu: dict[str, float] = {}
+
+    @contextmanager
+    def timing(self, beam: int, pairs: list[tuple[str, str]]) -> Iterator[list[str]]:
+        """Time a search, whose answers are put into the list that is yielded."""
+        answers: list[str] = []
+        began = time.perf_counter()
+        yield answers
+        self.seconds[str(beam)] = time.perf_counter() - began
+        self.bleu[str(beam)] = _bleu(answers, pairs)
+
+
+def _bleu(found: list[str], pairs: list[tuple[str, str]]) -> float:
+    from regard.evaluation import bleu
+
+    return bleu(found, [target for _, target in pairs], lowercase=True)
+
+
+if __name__ == "__main__":
+    main()
