@@ -1,6 +1,8 @@
 """`regard test`."""
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,20 @@ def test_the_report_is_what_the_run_says(command: Command, trained: regard.Answe
     assert f"Exact match: {report.exact_match:.2%} of 500 fresh samples of 4 letters" in out
     assert str(trained.attend(seed=3, sample_len=4)) in out
     assert len(trained.attend(seed=3, sample_len=4).input) == 7
+
+
+def test_the_report_can_be_read_by_other_programs(
+    command: Command, trained: regard.AnswerRun, german: regard.TranslationRun, tmp_path: Path
+) -> None:
+    status, _, err = command("test", trained.folder, "--samples", "50", "--json", tmp_path / "letters.json")
+    assert status == 0, err
+    assert json.loads((tmp_path / "letters.json").read_text()) == asdict(trained.test(samples=50))
+    status, _, err = command("test", german.folder, "--json", tmp_path / "german.json")
+    assert status == 0, err
+    found, report = json.loads((tmp_path / "german.json").read_text()), german.test()
+    assert found["quality"] == asdict(report.quality) and found["translations"] == report.translations
+    status, _, err = command("test", trained.folder, "--samples", "5", "--json", tmp_path / "no" / "where.json")
+    assert status == 2 and err.count("\n") == 1
 
 
 def test_the_signal_can_be_fixed(command: Command, trained: regard.AnswerRun) -> None:

@@ -1,13 +1,17 @@
 """`regard test TASK`: test a trained model, and see what it attends to."""
 
+import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from regard.api import SAVEPATH, AnswerRun, PairRun, TranslationRun, load
+from regard.api.answers import TestReport
+from regard.api.pairs import PairReport
+from regard.api.translation import TranslationReport
 from regard.cli.parsing import parse, subject, take_flag, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.errors import InputError
@@ -42,6 +46,8 @@ class TestFlags:
     """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page, which plays back how
     attention formed if the run has snapshots. Without a name: attention.png in the run's folder. It is opened
     where there is a screen."""
+    json: Path | None = None
+    """File that the report is written to, as JSON."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
 
@@ -60,6 +66,8 @@ class TranslationTestFlags:
     """Sentences that go through the model at once."""
     output: Path | None = None
     """File that the translations are written to, one a line."""
+    json: Path | None = None
+    """File that the report is written to, as JSON."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
 
@@ -87,6 +95,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     )
     if flags.output is not None:
         write_atomically(flags.output, "".join(f"{each}\n" for each in report.translations).encode())
+    _write_json(flags.json, report)
     sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} steps\n{report}\n")
 
 
@@ -104,6 +113,7 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     if flags.samples is not None:
         drawn["samples"] = flags.samples
     report = run.test(**drawn)
+    _write_json(flags.json, report)
     steps = f"{run.step} of {run.config.training.steps} steps"
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
     Console().print(heatmap(attention))
@@ -114,3 +124,8 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
             attention.save(plot)
         sys.stdout.write(f"Saved {plot}\n")
         open_on_screen(plot)
+
+
+def _write_json(path: Path | None, report: TestReport | PairReport | TranslationReport) -> None:
+    if path is not None:
+        write_atomically(path, (json.dumps(asdict(report), indent=1) + "\n").encode())
