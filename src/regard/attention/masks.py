@@ -63,7 +63,6 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         return scores.softmax(-1, dtype=wide).to(scores.dtype)
     # What hides a step is added, in the precision of the softmax: one pass over the scores. It is a finite
     # number, for a row of -inf would be 0 / 0, and so far from the lowest one that no score makes it that.
-    hidden = torch.zeros(mask.shape, dtype=wide, device=mask.device)
-    hidden.masked_fill_(~mask, torch.finfo(wide).min / 2)
+    hidden = torch.zeros((), dtype=wide, device=mask.device).masked_fill(~mask, torch.finfo(wide).min / 2)
     seeing = mask.any(-1, keepdim=True).to(wide)
     return ((scores + hidden).softmax(-1) * seeing).to(scores.dtype)
