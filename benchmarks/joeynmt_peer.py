@@ -8,7 +8,7 @@ FOLDER holds config.json (JoeyNMT's configuration) and the text files that it na
 of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens a second of each logging interval,
 and seconds of each search. Each validation adds a line of JSON to validations.jsonl: updates and target tokens
 so far, and seconds, of the clock and of the processor, that they took without validations. Training ends after
-`minutes` of the clock, if config.json has them.
+`minutes` of the clock, if config.json has them, and goes on from its last validation where it was interrupted.
 """
 
 import json
@@ -44,7 +44,9 @@ def main() -> None:
     plateau = builders.ReduceLROnPlateau  # PyTorch's has lost an argument
     builders.ReduceLROnPlateau = lambda *args, verbose, **kwargs: plateau(*args, **kwargs)
     TrainManager._validate = _timed(TrainManager._validate, folder, config.get("minutes"))
-    (folder / "model").mkdir()
+    (folder / "model").mkdir(exist_ok=True)
+    if (newest := folder / "model" / "latest.ckpt").exists():
+        config["training"]["load_model"] = str(newest.resolve())
     if "weights" not in config:
         train(rank=0, world_size=None, cfg=config, skip_test=True)
     if config.get("search") is False:
@@ -77,6 +79,10 @@ def main() -> None:
 def _timed(validate, folder, minutes):
     """Return `validate` that tells how long the training before it took, and ends it in time."""
     begun, used = time.perf_counter(), time.process_time()
+    validations = folder / "validations.jsonl"
+    if validations.exists():
+        last = json.loads(validations.read_text().splitlines()[-1])
+        begun, used = begun - last["seconds"], used - last["processor_seconds"]
 
     def timed(manager, data):
         nonlocal begun, used
@@ -84,7 +90,7 @@ def _timed(validate, folder, minutes):
         line = {"updates": manager.stats.steps, "tokens": int(manager.stats.total_tokens)}
         line |= {"seconds": now - begun, "processor_seconds": now_used - used}
         validate(manager, data)
-        with (folder / "validations.jsonl").open("a") as file:
+        with validations.open("a") as file:
             file.write(f"{json.dumps(line)}\n")
         begun += time.perf_counter() - now
         used += time.process_time() - now_used

@@ -1,7 +1,11 @@
 """What the programs on Multi30k share: its files, one size for all, and the peers' side of it."""
 
+import argparse
+import os
 from pathlib import Path
 from typing import Any
+
+from recurrent import HERE
 
 SIZES: dict[str, Any] = {
     "hidden": 128,
@@ -26,6 +30,15 @@ def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tu
         part: (str(data / f"{name}.{source}.gz"), str(data / f"{name}.{target}.gz"))
         for part, name in parts.items()
     }
+
+
+def peers_parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser of the flags that all programs beside JoeyNMT have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each (default: all cores)")
+    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
+    return parser
 
 
 def texts(data: Path, part: str) -> list[tuple[str, str]]:
@@ -118,6 +131,11 @@ def joeynmt_files(
 def joined(path: Path) -> list[str]:
     """Return the lines of a file of subwords as text."""
     return [line.replace(" ", "").replace("▁", " ").strip() for line in path.read_text().splitlines()]
+
+
+def best_validation(run: Any) -> float:
+    """Return the best BLEU of a training's validations, which is that of the model that is kept."""
+    return max(line["bleu"] for line in run.metrics if "bleu" in line)
 
 
 def load_run(folder: Path) -> Any:

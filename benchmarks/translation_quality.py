@@ -5,19 +5,18 @@
 DATA: the folder of `regard data multi30k`. The same subwords and sizes for both. Regard trains for `--steps` of
 its defaults; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has
 not risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy
-search, are not counted as time. What is in `--folder` already is not trained again, so that a table can be
-printed while JoeyNMT is at work. JoeyNMT is set up as in recurrent.py.
+search, are not counted as time. What is in `--folder` already is not trained again, and JoeyNMT goes on from its
+last validation where it was interrupted. JoeyNMT is set up as in recurrent.py.
 """
 
 import argparse
 import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from multi30k import files, joeynmt_files, joined, texts
+from multi30k import best_validation, files, joeynmt_files, joined, peers_parser, texts
 from recurrent import HERE, joeynmt_python, run
 from tables import markdown
 
@@ -46,18 +45,18 @@ def train_ours(data: Path, steps: int, folder: Path) -> None:
         "seconds": time.perf_counter() - begun,
         "processor_seconds": time.process_time() - used,
     }
-    line["bleu"] = max(each["bleu"] for each in trained.metrics if "bleu" in each)
+    line["bleu"] = best_validation(trained)
     (folder / "ours.json").write_text(json.dumps(line) + "\n")
 
 
 def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, threads: int) -> None:
-    """Train with JoeyNMT, with the subwords of Regard's run in `folder`."""
+    """Train with JoeyNMT, or go on, with the subwords of Regard's run in `folder`."""
     from regard.api import SequenceRun, load
 
     trained = load("translation", savepath=folder)
     assert isinstance(trained, SequenceRun)
     here = folder / "joeynmt"
-    here.mkdir()
+    here.mkdir(exist_ok=True)
     config = joeynmt_files(here, data, trained.task.source_vocabulary, threads)
     config["minutes"] = minutes
     config["testing"] |= {"eval_metrics": ["bleu"], "beam_size": 1}
@@ -79,16 +78,20 @@ def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, thread
     run([str(python), str(HERE / "joeynmt_peer.py"), str(here)], threads)
 
 
+def validations(folder: Path) -> list[dict[str, Any]]:
+    """Return JoeyNMT's validations so far."""
+    file = folder / "joeynmt" / "validations.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
 def rows(data: Path, folder: Path) -> list[list[str]]:
-    """Return what is known so far: Regard's line, and one for each of JoeyNMT's validations."""
+    """Return Regard's line, and one for each of JoeyNMT's validations."""
     from regard.evaluation import bleu
 
     mine = json.loads((folder / "ours.json").read_text())
     lines = [("Regard", mine)]
     references = [target.lower() for _, target in texts(data, "valid")]
-    validations = folder / "joeynmt" / "validations.jsonl"
-    for text in validations.read_text().splitlines() if validations.exists() else ():
-        line: dict[str, Any] = json.loads(text)
+    for line in validations(folder):
         found = joined(folder / "joeynmt" / "model" / f"{line['updates']}.hyps")
         lines.append(("JoeyNMT", {**line, "bleu": bleu(found, references)}))
     return [
@@ -106,13 +109,10 @@ def rows(data: Path, folder: Path) -> list[list[str]]:
 
 def main() -> None:
     """Train what is missing, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser = peers_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=6000, help="training steps of Regard (default: 6000)")
     parser.add_argument("--minutes", type=float, help="of JoeyNMT's training (default: 8 times Regard's)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each (default: all cores)")
     parser.add_argument("--folder", type=Path, default=Path("comparisons/joeynmt"), help="where runs are kept")
-    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -123,9 +123,9 @@ def main() -> None:
         args.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, __file__, str(args.data), "--steps", str(args.steps)]
         run([*command, "--folder", str(args.folder), "--worker"], args.threads)
-    if not (args.folder / "joeynmt").exists():
-        seconds = json.loads((args.folder / "ours.json").read_text())["seconds"]
-        minutes = args.minutes or 8 * seconds / 60
+    mine = json.loads((args.folder / "ours.json").read_text())
+    minutes = args.minutes or 8 * mine["seconds"] / 60
+    if all(line["seconds"] < 60 * minutes for line in validations(args.folder)):
         train_joeynmt(joeynmt_python(args.joeynmt), args.data, args.folder, minutes, args.threads)
     head = ["program", "updates", "minutes", "processor's", "Regard's times", "val BLEU, greedy"]
     print(markdown(head, rows(args.data, args.folder)))

@@ -9,17 +9,17 @@ docs/translation-results.json. Needs the extra peers, for the tokenizer that pub
 """
 
 import argparse
-import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from multi30k import files
+from multi30k import best_validation, files
 from tables import DOCS, markdown, spread, write_tables
 
 from regard.api import TranslationRun, load
 from regard.comparison import compare
+from regard.text.parallel import ParallelText
 
 MODELS: dict[str, dict[str, Any]] = {
     "Transformer, tiny": {"model": "transformer"},
@@ -59,26 +59,24 @@ def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[s
     scores = {name: value for name, value in vars(report.quality).items() if name != "signatures"}
     return {
         "steps": run.step,
-        "val_greedy": max(line["bleu"] for line in run.metrics if "bleu" in line),
+        "val_greedy": best_validation(run),
         "val": run.test(text["valid"]).quality.bleu_lowercase,
         **scores,
-        "bleu_tokenised": tokenised(report.translations, text["test"][1]),
+        "bleu_tokenised": tokenised(report.translations, text["test"]),
         "signatures": report.quality.signatures,
     }
 
 
-def tokenised(translations: list[str], file: str) -> float:
-    """Return BLEU on Moses' tokens in lower case, as papers on Multi30k give it."""
+def tokenised(translations: list[str], files: tuple[str, str]) -> float:
+    """Return BLEU on Moses' tokens in lower case, as papers on Multi30k give it; `files`: source and target."""
     from sacrebleu.metrics.bleu import BLEU
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-    language = Path(file).suffixes[-2].removeprefix(".")
+    language = Path(files[1]).suffixes[-2].removeprefix(".")
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    with gzip.open(file, "rt", encoding="utf-8") as references:
-        texts = [translations, references.read().splitlines()]
     found, expected = (
         [tokenizer.tokenize(normalizer.normalize(line), return_str=True, escape=False) for line in text]
-        for text in texts
+        for text in (translations, [target for _, target in ParallelText(files)])
     )
     metric = BLEU(lowercase=True, tokenize="none", force=True)
     return metric.corpus_score(found, [expected]).score

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from multi30k import BATCH, POSITIONS, SIZES, files, joeynmt_files, joined, load_run, marian, texts
+from multi30k import BATCH, POSITIONS, SIZES, files, joeynmt_files, joined, load_run, marian, peers_parser, texts
 from recurrent import HERE, joeynmt_python, run
 from tables import markdown
 
@@ -127,14 +127,11 @@ CONTESTANTS = {
 
 def main() -> None:
     """Let each contestant run in turn, and print a table of medians."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser = peers_parser(__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each (default: all cores)")
     parser.add_argument(
         "--model", type=Path, help="run to translate with (default: one is trained, half an hour)"
     )
-    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

@@ -9,7 +9,6 @@ recurrent.py. Needs the extra peers.
 
 import argparse
 import json
-import os
 import platform
 import statistics
 import sys
@@ -18,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from multi30k import SIZES, SMOOTHING, SYMBOLS, TOKENS, files, joeynmt_files, load_run, marian
+from multi30k import SIZES, SMOOTHING, SYMBOLS, TOKENS, files, joeynmt_files, load_run, marian, peers_parser
 from recurrent import HERE, joeynmt_python, run
 from tables import markdown
 
@@ -114,12 +113,9 @@ CONTESTANTS = {"Regard": ours, "Hugging Face MarianMT": hugging_face}
 
 def main() -> None:
     """Let each contestant run in turn, and print a table of medians."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser = peers_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=100, help="training steps that are timed (default: 100)")
     parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each (default: all cores)")
-    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from multi30k import files
+from multi30k import best_validation, files
 from tables import DOCS, markdown, write_tables
 
 import regard
@@ -47,15 +47,16 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 
 
-def train(data: Path, folder: Path, flags: dict[str, Any]) -> float:
+def train(data: Path, runs: Path, flags: dict[str, Any]) -> float:
     """Train, or go on, with one thread, and return the best BLEU on val; for a process of its own."""
     torch.set_num_threads(1)
+    folder = runs / ",".join(f"{name}={value}" for name, value in flags.items())
     if RunFolder(folder / "translation").exists():
         run = regard.train("translation", resume=True, savepath=folder, progress=False)
     else:
         text: dict[str, Any] = dict(files(data, ("en", "de")))
         run = regard.train("translation", **text, **flags, lowercase=True, savepath=folder, progress=False)
-    return max(line["bleu"] for line in run.metrics if "bleu" in line)
+    return best_validation(run)
 
 
 def main() -> None:
@@ -67,17 +68,13 @@ def main() -> None:
     args = parser.parse_args()
     with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
         found = {
-            what: pool.submit(train, args.data, args.runs / _name(flags), {**flags, "steps": args.steps})
+            what: pool.submit(train, args.data, args.runs, {**flags, "steps": args.steps})
             for what, flags in TRIALS.items()
         }
         scores = {what: future.result() for what, future in found.items()}
     base = next(iter(scores.values()))
     body = [[what, f"{bleu:.1f}", f"{bleu - base:+.1f}"] for what, bleu in scores.items()]
     write_tables(DOCS / "results.md", {"translation trials": markdown(["what", "BLEU", "change"], body)})
-
-
-def _name(flags: dict[str, Any]) -> str:
-    return ",".join(f"{name}={value}" for name, value in flags.items()) or "default"
 
 
 if __name__ == "__main__":

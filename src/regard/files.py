@@ -1,8 +1,10 @@
 """Writing files so that a crash, a full disk or a killed process never damages what was there."""
 
 import errno
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from regard.errors import InputError, MachineError, RegardError
 
@@ -42,3 +44,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise cannot_write(path, error) from error
+
+
+def write_json(path: Path, content: Any, *, indent: int = 2) -> None:
+    """Replace the file at `path` by `content` as JSON, as `write_atomically` does; numbers that JSON has no word
+    for are written as Python's `json` does."""
+    write_atomically(path, (json.dumps(content, indent=indent) + "\n").encode())

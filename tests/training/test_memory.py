@@ -13,8 +13,9 @@ import ctypes
 import resource
 import torch
 from regard.training import keep_memory
+from regard.training.memory import MALLOPT_MMAP_THRESHOLD
 
-ctypes.CDLL(None).mallopt(-3, 1 << 17)  # by itself, glibc keeps memory in some processes and not in others
+ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, 1 << 17)  # by itself, glibc keeps memory at times
 {call}
 
 def step():

@@ -67,9 +67,10 @@ def train(
             _check_tensorboard(config)
             with world.one_by_one():
                 built, config = _new_task(config, Path(savepath) / PREPARED, show=show)
+        validate = None
         if isinstance(built, Translation):
             keep_memory()
-        validate = validation(built) if isinstance(built, Translation) else None
+            validate = validation(built)
         state = start(config, built, world)
         if resume:
             state.restore(folder)

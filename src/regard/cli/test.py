@@ -1,6 +1,5 @@
 """`regard test TASK`: test a trained model, and see what it attends to."""
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from regard.api.translation import TranslationReport
 from regard.cli.parsing import parse, subject, take_flag, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.errors import InputError
-from regard.files import write_atomically
+from regard.files import write_atomically, write_json
 from regard.inspection import check_ending
 from regard.inspection.endings import PAGE
 from regard.inspection.terminal import heatmap
@@ -128,4 +127,4 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
 
 def _write_json(path: Path | None, report: TestReport | PairReport | TranslationReport) -> None:
     if path is not None:
-        write_atomically(path, (json.dumps(asdict(report), indent=1) + "\n").encode())
+        write_json(path, asdict(report), indent=1)

@@ -24,7 +24,7 @@ import torch
 from regard.api import AnswerRun, PairRun, TranslationRun, load, train
 from regard.api.training import train_seeds
 from regard.errors import InputError, check_range
-from regard.files import write_atomically
+from regard.files import write_json
 from regard.progress import counting_bar
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config, stackable
@@ -280,5 +280,5 @@ def _measure(job: _Job, run: AnswerRun | PairRun | TranslationRun, seconds: floa
         bleu=bleu,
     )
     stored_now = {"config": _plain(run.config), "measured": dataclasses.asdict(measured)}
-    write_atomically(job.file, (json.dumps(stored_now, indent=2) + "\n").encode())
+    write_json(job.file, stored_now)
     return measured

@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from regard.errors import InputError
-from regard.files import cannot_write, write_atomically
+from regard.files import cannot_write, write_json
 from regard.text.parallel import Counts, Text
 from regard.text.subwords import Subwords
 from regard.text.vocabulary import EOS
@@ -108,7 +108,7 @@ def write_corpus(
         if not pairs:
             raise InputError(f"no pair to learn from: {counts}")
         stored = {"format": FORMAT, "pairs": pairs, "dtype": dtype, "longest": longest, "counts": asdict(counts)}
-        write_atomically(building / "corpus.json", (json.dumps(stored, indent=2) + "\n").encode())
+        write_json(building / "corpus.json", stored)
         if not folder.is_dir():  # where another process was faster, its corpus is the same
             building.rename(folder)
     except OSError as error:

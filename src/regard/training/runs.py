@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.files import cannot_write, write_atomically
+from regard.files import cannot_write, write_atomically, write_json
 from regard.training.config import RunConfig, config_from_json
 
 FORMAT = "regard-run/4"
@@ -229,7 +229,7 @@ def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFo
     try:
         folder = RunFolder(building)
         stored = {"format": FORMAT, **dataclasses.asdict(config)}
-        write_atomically(folder.config_file, (json.dumps(stored, indent=2) + "\n").encode())
+        write_json(folder.config_file, stored)
         yield folder
         _swap(building, path)
     finally:
