@@ -1,11 +1,10 @@
 """What the programs on Multi30k share: its files, one size for all, and the peers' side of it."""
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
-from recurrent import HERE
+from peers import joeynmt_config, joeynmt_text, peers_parser
 
 SIZES: dict[str, Any] = {
     "hidden": 128,
@@ -32,13 +31,11 @@ def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tu
     }
 
 
-def peers_parser(description: str) -> argparse.ArgumentParser:
-    """Return a parser of the flags that all programs beside JoeyNMT have."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each (default: all cores)")
-    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
-    return parser
+def multi30k_parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser of the flags that all programs beside JoeyNMT on Multi30k have."""
+    flags = peers_parser(description)
+    flags.add_argument("data", type=Path, help="folder of Multi30k's files")
+    return flags
 
 
 def texts(data: Path, part: str) -> list[tuple[str, str]]:
@@ -84,30 +81,21 @@ def joeynmt_files(
 
     `validated`: pairs of the validation text that are kept.
     """
+
+    def cut(text: str) -> str:
+        return " ".join(vocabulary.labels(vocabulary.encode(text)))
+
     for split, part in (("train", "train"), ("dev", "valid"), ("test", "test")):
         pairs = texts(data, part)[: validated if part == "valid" else None]
-        for side, ending in enumerate(("src", "trg")):
-            cut = (" ".join(vocabulary.labels(vocabulary.encode(pair[side]))) for pair in pairs)
-            (here / f"{split}.{ending}").write_text("".join(f"{line}\n" for line in cut))
+        joeynmt_text(here, split, ((cut(source), cut(target)) for source, target in pairs))
     symbols = ["<unk>", "<pad>", "<s>", "</s>", *vocabulary.symbols[4:]]
     (here / "symbols.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
-    side_config = {"level": "word", "max_length": 256, "voc_file": str(here / "symbols.txt")}
     layer = {"type": "transformer", "hidden_size": SIZES["hidden"], "ff_size": SIZES["inner"]}
     layer |= {"num_heads": SIZES["heads"], "dropout": SIZES["dropout"], "layer_norm": "pre"}
     embeddings = {"embeddings": {"embedding_dim": SIZES["hidden"], "scale": True, "dropout": 0.0}}
+    side = {"level": "word", "max_length": 256, "voc_file": str(here / "symbols.txt")}
     return {
-        "name": "multi30k",
-        "threads": threads,
-        "joeynmt_version": "2.3.0",
-        "model_dir": str(here / "model"),
-        "use_cuda": False,
-        "random_seed": 0,
-        "data": {
-            **{split: str(here / split) for split in ("train", "dev", "test")},
-            "dataset_type": "plain",
-            "src": {"lang": "src", **side_config},
-            "trg": {"lang": "trg", **side_config},
-        },
+        **joeynmt_config(here, threads, side),
         "testing": {"batch_size": BATCH, "max_output_length": 100, "eval_metrics": []},
         "training": {
             "loss": "crossentropy",

@@ -10,20 +10,16 @@ turn; medians. JoeyNMT pins older versions of what it needs, so this makes it a 
 
 import argparse
 import json
-import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import venv
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-NEEDS = ("joeynmt==2.3.0", "torch==2.13.0", "importlib_metadata", "sentencepiece==0.2.0")
-"""JoeyNMT 2.3 imports the third without asking for it, and fails with newer ones of the last."""
+from peers import joeynmt_config, joeynmt_python, joeynmt_text, peers_parser, run, run_joeynmt
+
 EMBEDDING, HIDDEN, BATCH, TESTED = 64, 128, 64, 1000
 TASKS = ("dates", "reverse")
 """Long sources with short targets; and both of up to 20 symbols, JoeyNMT's own first example."""
@@ -128,24 +124,11 @@ def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, t
             "test": task.pairs(TESTED, generator_of(0, "test"), unseen=True),
         }
         for split, pairs in drawn.items():
-            (folder / f"{split}.src").write_text("".join(f"{pair.source}\n" for pair in pairs))
-            (folder / f"{split}.trg").write_text("".join(f"{pair.target}\n" for pair in pairs))
-        side = {"level": "char", "max_length": 100, "voc_min_freq": 1}
+            joeynmt_text(folder, split, ((pair.source, pair.target) for pair in pairs))
         recurrent = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "dropout": 0.0}
         recurrent |= {"embeddings": {"embedding_dim": EMBEDDING, "dropout": 0.0}}
         config = {
-            "name": task_name,
-            "threads": threads,
-            "joeynmt_version": "2.3.0",
-            "model_dir": str(folder / "model"),
-            "use_cuda": False,
-            "random_seed": 0,
-            "data": {
-                **{split: str(folder / split) for split in drawn},
-                "dataset_type": "plain",
-                "src": {"lang": "src", **side},
-                "trg": {"lang": "trg", **side},
-            },
+            **joeynmt_config(folder, threads, {"level": "char", "max_length": 100, "voc_min_freq": 1}),
             "testing": {"batch_size": BATCH, "max_output_length": 2 * task.max_target, "eval_metrics": []},
             "training": {
                 "learning_rate": 0.005,
@@ -169,40 +152,14 @@ def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, t
                 },
             },
         }
-        (folder / "config.json").write_text(json.dumps(config))
-        return run([str(python), str(HERE / "joeynmt_peer.py"), str(folder)], threads)
-
-
-def run(command: list[str], threads: int) -> dict[str, Any]:
-    """Run a process and read the JSON of its last line."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def joeynmt_python(folder: Path) -> Path:
-    """Make JoeyNMT's virtual environment where it is not there yet; returns its Python."""
-    python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
-        print(f"Making a virtual environment for JoeyNMT in {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDS], check=True)
-        (folder / "ready").touch()
-    return python
+        return run_joeynmt(python, folder, config)
 
 
 def main() -> None:
     """Let each contestant run in turn, and print tables of medians."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = peers_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=300, help="training steps of each (default: 300)")
     parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
-    parser.add_argument(
-        "--threads", type=int, default=os.cpu_count(), help="threads of each (default: all cores)"
-    )
-    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

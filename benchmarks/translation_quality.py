@@ -6,7 +6,7 @@ DATA: the folder of `regard data multi30k`. The same subwords and sizes for both
 its defaults; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has
 not risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy
 search, are not counted as time. What is in `--folder` already is not trained again, and JoeyNMT goes on from its
-last validation where it was interrupted. JoeyNMT is set up as in recurrent.py.
+last validation where it was interrupted. JoeyNMT is set up as in peers.py.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from multi30k import best_validation, files, joeynmt_files, joined, peers_parser, texts
-from recurrent import HERE, joeynmt_python, run
+from multi30k import best_validation, files, joeynmt_files, joined, multi30k_parser, texts
+from peers import joeynmt_python, run, run_joeynmt
 from tables import markdown
 
 EVERY = 250
@@ -74,8 +74,7 @@ def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, thread
     }
     for side in ("encoder", "decoder"):
         config["model"][side]["dropout"] = 0.3
-    (here / "config.json").write_text(json.dumps(config))
-    run([str(python), str(HERE / "joeynmt_peer.py"), str(here)], threads)
+    run_joeynmt(python, here, config)
 
 
 def validations(folder: Path) -> list[dict[str, Any]]:
@@ -109,7 +108,7 @@ def rows(data: Path, folder: Path) -> list[list[str]]:
 
 def main() -> None:
     """Train what is missing, and print a table."""
-    parser = peers_parser(__doc__.splitlines()[0])
+    parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=6000, help="training steps of Regard (default: 6000)")
     parser.add_argument("--minutes", type=float, help="of JoeyNMT's training (default: 8 times Regard's)")
     parser.add_argument("--folder", type=Path, default=Path("comparisons/joeynmt"), help="where runs are kept")

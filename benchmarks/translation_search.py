@@ -5,7 +5,7 @@
 DATA: the folder of `regard data multi30k`. The same subwords, sizes and threads for all; each contestant in
 processes of its own, turn by turn; medians. All translate test_2016_flickr with the same weights, those of a
 Transformer that Regard has trained (post-norm, as Marian's is), so that what they write is as long; their BLEU
-shows that it is the same. JoeyNMT is set up as in recurrent.py. Needs the extras peers and export.
+shows that it is the same. JoeyNMT is set up as in peers.py. Needs the extras peers and export.
 """
 
 import argparse
@@ -21,8 +21,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from multi30k import BATCH, POSITIONS, SIZES, files, joeynmt_files, joined, load_run, marian, peers_parser, texts
-from recurrent import HERE, joeynmt_python, run
+from multi30k import (
+    BATCH,
+    POSITIONS,
+    SIZES,
+    files,
+    joeynmt_files,
+    joined,
+    load_run,
+    marian,
+    multi30k_parser,
+    texts,
+)
+from peers import joeynmt_python, run, run_joeynmt
 from tables import markdown
 
 BEAMS = (1, 5)
@@ -112,8 +123,7 @@ def joeynmt(python: Path, data: Path, model: Path, threads: int) -> dict[str, An
         for side in ("encoder", "decoder"):
             config["model"][side]["layer_norm"] = "post"
         torch.save(for_joeynmt(trained.model, 5000), here / "weights.pt")
-        (here / "config.json").write_text(json.dumps({**config, "weights": str(here / "weights.pt")}))
-        found = run([str(python), str(HERE / "joeynmt_peer.py"), str(here)], threads)
+        found = run_joeynmt(python, here, {**config, "weights": str(here / "weights.pt")})
         bleu = {str(beam): _bleu(joined(here / f"found-{beam}.txt"), pairs) for beam in BEAMS}
         return {"seconds": found["seconds"], "bleu": bleu}
 
@@ -127,7 +137,7 @@ CONTESTANTS = {
 
 def main() -> None:
     """Let each contestant run in turn, and print a table of medians."""
-    parser = peers_parser(__doc__.splitlines()[0])
+    parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
     parser.add_argument(
         "--model", type=Path, help="run to translate with (default: one is trained, half an hour)"

@@ -4,7 +4,7 @@
 
 DATA: the folder of `regard data multi30k`. The same subwords, sizes, tokens in a batch and threads for all; each
 contestant in processes of its own, turn by turn; medians over the first steps. JoeyNMT is set up as in
-recurrent.py. Needs the extra peers.
+peers.py. Needs the extra peers.
 """
 
 import argparse
@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from multi30k import SIZES, SMOOTHING, SYMBOLS, TOKENS, files, joeynmt_files, load_run, marian, peers_parser
-from recurrent import HERE, joeynmt_python, run
+from multi30k import SIZES, SMOOTHING, SYMBOLS, TOKENS, files, joeynmt_files, load_run, marian, multi30k_parser
+from peers import joeynmt_python, run, run_joeynmt
 from tables import markdown
 
 RATE = 0.004
@@ -95,8 +95,7 @@ def joeynmt(python: Path, data: Path, steps: int, folder: Path, threads: int) ->
             "validation_freq": steps,
             "early_stopping_metric": "loss",
         }
-        (here / "config.json").write_text(json.dumps({**config, "search": False}))
-        return run([str(python), str(HERE / "joeynmt_peer.py"), str(here)], threads)
+        return run_joeynmt(python, here, {**config, "search": False})
 
 
 def _speeds(drawn: list[tuple[float, int]]) -> list[float]:
@@ -113,7 +112,7 @@ CONTESTANTS = {"Regard": ours, "Hugging Face MarianMT": hugging_face}
 
 def main() -> None:
     """Let each contestant run in turn, and print a table of medians."""
-    parser = peers_parser(__doc__.splitlines()[0])
+    parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=100, help="training steps that are timed (default: 100)")
     parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
