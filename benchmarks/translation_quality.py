@@ -1,9 +1,9 @@
 """BLEU for time on Multi30k, German to English in lower case, beside JoeyNMT 2.3 with its own recipe.
 
-    python benchmarks/translation_quality.py DATA [--steps 6000] [--folder comparisons/joeynmt] [--threads 2]
+    python benchmarks/translation_quality.py DATA [--steps 3000] [--folder comparisons/joeynmt] [--threads 2]
 
-DATA: the folder of `regard data multi30k`. The same subwords and sizes for both. Regard trains for `--steps` of
-its defaults; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has
+DATA: the folder of `regard data multi30k`. The same subwords and sizes for both. Regard trains for `--steps`;
+JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has
 not risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy
 search, are not counted as time. What is in `--folder` already is not trained again, and JoeyNMT goes on from its
 last validation where it was interrupted. JoeyNMT is set up as in peers.py.
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from multi30k import best_validation, files, joeynmt_files, joined, multi30k_parser, texts
+from multi30k import SIZES, SYMBOLS, best_validation, files, joeynmt_files, joined, multi30k_parser, texts
 from peers import joeynmt_python, run, run_joeynmt
 from tables import markdown
 
@@ -33,6 +33,8 @@ def train_ours(data: Path, steps: int, folder: Path) -> None:
     trained = regard.train(
         "translation",
         **text,
+        **SIZES,
+        vocab_size=SYMBOLS,
         lowercase=True,
         steps=steps,
         validate_every=steps,
@@ -109,7 +111,7 @@ def rows(data: Path, folder: Path) -> list[list[str]]:
 def main() -> None:
     """Train what is missing, and print a table."""
     parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=6000, help="training steps of Regard (default: 6000)")
+    parser.add_argument("--steps", type=int, default=3000, help="training steps of Regard (default: 3000)")
     parser.add_argument("--minutes", type=float, help="of JoeyNMT's training (default: 8 times Regard's)")
     parser.add_argument("--folder", type=Path, default=Path("comparisons/joeynmt"), help="where runs are kept")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

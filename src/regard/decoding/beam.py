@@ -10,7 +10,7 @@ Letters: B sources, K prefixes of each, V target vocabulary.
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, best_tokens
+from regard.decoding.hypothesis import Hypothesis, log_probabilities
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
@@ -50,7 +50,7 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max_len + 1):
         logits, state = model.step(prefixes[:, :, -1], state)
-        found, symbols = best_tokens(logits, 2 * width)
+        found, symbols = log_probabilities(logits).topk(min(2 * width, logits.shape[-1]), dim=-1)
         extended = totals.unsqueeze(-1) + found  # B x K x N
         penalty = length_penalty(time + 1, alpha)
         ends, parents, tokens, going_on = _best(extended, symbols, width)

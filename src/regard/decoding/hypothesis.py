@@ -31,15 +31,3 @@ def log_probabilities(logits: Tensor) -> Tensor:
     found = logits.log_softmax(-1)
     found[..., list(NEVER)] = -torch.inf
     return found
-
-
-def best_tokens(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities and indices of the `count` likeliest tokens, (..., N) each, best first.
-
-    As of `log_probabilities`, but over a large vocabulary without working out all of them.
-    """
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    total = logits.logsumexp(-1, keepdim=True)
-    logits[..., list(NEVER)] = -torch.inf
-    found, tokens = logits.topk(min(count, logits.shape[-1]), dim=-1)
-    return found - total, tokens

@@ -25,7 +25,7 @@ class TranslationConfig:
     """Columns of source and target in the data set, such as: de en."""
     tokenizer: Kind = "bpe"
     """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters."""
-    vocab_size: int = 8000
+    vocab_size: int = 12_000
     """Symbols of the vocabulary, at most."""
     joint: bool = True
     """One vocabulary, and one embedding, for both languages; --no-joint: one for each."""
@@ -60,9 +60,9 @@ class Translation(SequenceTask):
     defaults = {
         "model": "transformer",
         "embedding": 128,
-        "dropout": 0.2,
+        "dropout": 0.3,
         "lr": 0.003,
-        "steps": 6000,
+        "steps": 12_000,
     }
 
     def __init__(self, config: TranslationConfig, source: Vocabulary, target: Vocabulary) -> None:
