@@ -14,7 +14,7 @@ SIZES: dict[str, Any] = {
     "dec_layers": 4,
     "dropout": 0.2,
 }
-TOKENS, SYMBOLS, SMOOTHING = 4096, 8000, 0.1
+TOKENS, SYMBOLS, SMOOTHING = 4096, 12_000, 0.1
 POSITIONS = 512
 """Of Marian."""
 BATCH = 64

@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from multi30k import SIZES, SYMBOLS, best_validation, files, joeynmt_files, joined, multi30k_parser, texts
+from multi30k import SIZES, best_validation, files, joeynmt_files, joined, multi30k_parser, texts
 from peers import joeynmt_python, run, run_joeynmt
 from tables import markdown
 
+SUBWORDS = 8000
 EVERY = 250
 """Updates of JoeyNMT between two validations."""
 
@@ -34,7 +35,7 @@ def train_ours(data: Path, steps: int, folder: Path) -> None:
         "translation",
         **text,
         **SIZES,
-        vocab_size=SYMBOLS,
+        vocab_size=SUBWORDS,
         lowercase=True,
         steps=steps,
         validate_every=steps,
