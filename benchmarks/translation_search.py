@@ -170,7 +170,7 @@ def _model(data: Path, folder: Path) -> Path:
     import regard
 
     text: dict[str, Any] = dict(files(data))
-    run = regard.train("translation", **text, **SIZES, lowercase=True, pre_norm=False, lr=0.001, savepath=folder)
+    run = regard.train("translation", **text, **SIZES, lowercase=True, pre_norm=False, savepath=folder)
     return run.folder
 
 

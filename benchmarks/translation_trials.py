@@ -40,7 +40,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "rate 0.002": {"lr": 0.002},
     "rate 0.005": {"lr": 0.005},
     "encoder of 6 layers, decoder of 2": {"enc_layers": 6, "dec_layers": 2},
-    "post-norm, rate 0.001": {"pre_norm": False, "lr": 0.001},
+    "post-norm": {"pre_norm": False},
     "rotary positions": {"positions": "rotary"},
     "learned positions": {"positions": "learned"},
     "float32": {"precision": "float32"},

@@ -40,6 +40,15 @@ def test_embeddings_are_scaled_placed_and_used_again() -> None:
     assert not model(source, source != 0, torch.tensor([[BOS, 4]]))[..., 5].any()
 
 
+def test_projections_are_drawn_as_wide_as_pytorchs() -> None:
+    layer: Any = make(hidden=64, heads=4).get_submodule("decoder.layers.0.cross")
+    peer = torch.nn.MultiheadAttention(64, 4, bias=False)
+    expected = peer.in_proj_weight.std().item()
+    for projection in (layer.query, layer.key, layer.value):
+        assert projection.weight.std().item() == pytest.approx(expected, rel=0.05)
+    assert layer.output.weight.std().item() == pytest.approx(expected * math.sqrt(2), rel=0.05)
+
+
 def test_all_layers_are_recorded_under_their_names() -> None:
     model, source = make(), collate([[4, 5, 6], [7]])
     with record(model) as records:

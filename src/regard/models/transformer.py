@@ -23,6 +23,7 @@ from regard.attention import (
     Encoder,
     KeyValues,
     LearnedPositions,
+    MultiHeadAttention,
     Sinusoidal,
     find_score,
 )
@@ -153,7 +154,11 @@ class Transformer(Seq2Seq):
     @torch.no_grad()
     def _initialise(self) -> None:
         """Draw matrices from Glorot's uniform distribution, and embeddings so that √D times them has variance
-        1."""
+        1.
+
+        Those of queries, keys and values are smaller by √2, as PyTorch's own layer draws them (there they are
+        parts of one matrix): drawn larger, cross attention with `pre_norm` off is learned late or never.
+        """
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -161,6 +166,10 @@ class Transformer(Seq2Seq):
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / self.scale)
+        for module in self.modules():
+            if isinstance(module, MultiHeadAttention):
+                for projection in (module.query, module.key, module.value):
+                    projection.weight.mul_(math.sqrt(1 / 2))
 
     @property
     def input_embedding(self) -> nn.Module:
