@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 import regard
 from tests.german import write
@@ -14,6 +15,9 @@ from tests.german import write
 # One model of a few thousand parameters gains nothing from more threads, and tests stay reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 torch.set_num_threads(1)
+# Machines are noisy, and speed is not what a test is about.
+settings.register_profile("regard", deadline=None)
+settings.load_profile("regard")
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_an_existing_run_is_not_touched_unless_asked(command: Command, tmp_path:
     assert (tmp_path / "counting/model.safetensors").read_bytes() != before
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_flags_are_read_or_refused_in_one_line(data: Any, tmp_path_factory: Any) -> None:
     """Parsing never ends in another way than flags or one line."""

@@ -79,7 +79,7 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
     ]
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_get_one_line_for_each_line(piped: Command, translator: regard.PairRun, content: bytes) -> None:
     status, out, _ = piped(content, "translate", translator.folder)

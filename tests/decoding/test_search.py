@@ -84,7 +84,7 @@ def test_no_beam_claims_more_than_there_is_and_wide_ones_lose_nothing(seed: int)
         assert each.log_probability == pytest.approx(best, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     sources=st.lists(st.lists(st.sampled_from(LETTERS), max_size=5), min_size=1, max_size=4),
@@ -104,7 +104,7 @@ def test_a_beam_of_one_is_greedy_search(
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     sources=st.lists(st.lists(st.sampled_from(LETTERS), max_size=5), min_size=2, max_size=5),
