@@ -17,14 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Dropout, MultiHeadAttention, single
-from regard.models import Transformer, TransformerConfig
-from regard.training.loss import CHUNK, cross_entropy
-from regard.training.memory import (
+from regard.memory import (
     MALLOPT_MMAP_THRESHOLD,
     MALLOPT_TOP_PAD,
     MALLOPT_TRIM_THRESHOLD,
     keep_memory,
 )
+from regard.models import Transformer, TransformerConfig
+from regard.training.loss import CHUNK, cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 8000, 4000, 0.2, 0.1
 LENGTHS = (13, 27, 64, 128)

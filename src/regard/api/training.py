@@ -12,6 +12,7 @@ from regard.api.loading import SAVEPATH, load, stored_task
 from regard.api.pairs import PairRun
 from regard.api.translation import TranslationRun, text_of, validation
 from regard.errors import InputError
+from regard.memory import keep_memory
 from regard.progress import progress_bar, tell
 from regard.tasks import AnyTask, Translation, find_task
 from regard.text.buckets import Buckets, Place
@@ -26,7 +27,6 @@ from regard.training import (
     TrainingState,
     digest,
     join_world,
-    keep_memory,
     make_config,
     new_run,
     start,

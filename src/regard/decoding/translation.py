@@ -8,6 +8,7 @@ import torch
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search, sample
 from regard.errors import InputError
+from regard.memory import keep_memory
 from regard.models import Seq2Seq
 from regard.text import PAD, Vocabulary, collate
 
@@ -65,6 +66,7 @@ def translate(
     """
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
+    keep_memory()
     model.eval()
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(search.seed)

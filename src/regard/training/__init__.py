@@ -15,7 +15,6 @@ from regard.training.config import (
     models_for,
 )
 from regard.training.loop import train_steps
-from regard.training.memory import keep_memory
 from regard.training.objective import Objective, exact
 from regard.training.recipes import RECIPES, Recipe
 from regard.training.runs import RunFolder, digest, find_run, new_run
@@ -50,7 +49,6 @@ __all__ = [
     "find_run",
     "generator_of",
     "join_world",
-    "keep_memory",
     "load_parameters",
     "make_config",
     "models_for",

@@ -6,14 +6,13 @@ import sys
 
 import pytest
 
-from regard.training import keep_memory
+from regard.memory import keep_memory
 
 FAULTS = """
 import ctypes
 import resource
 import torch
-from regard.training import keep_memory
-from regard.training.memory import MALLOPT_MMAP_THRESHOLD
+from regard.memory import MALLOPT_MMAP_THRESHOLD, keep_memory
 
 ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, 1 << 17)  # by itself, glibc keeps memory at times
 {call}

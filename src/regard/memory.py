@@ -1,4 +1,4 @@
-"""Memory that stays with the process from one training step to the next."""
+"""Memory that stays with the process from one step to the next."""
 
 import ctypes
 import sys
@@ -10,9 +10,10 @@ MALLOPT_TRIM_THRESHOLD, MALLOPT_TOP_PAD, MALLOPT_MMAP_THRESHOLD = -1, -2, -3
 def keep_memory() -> None:
     """Have the C library keep what a step frees for the next one, instead of handing it back to the system.
 
-    A step of a Transformer takes and frees hundreds of megabytes, and each page that comes back from the system
-    is a fault and is filled with zeros first: a tenth of the time of a step (benchmarks/kernels.py). Holds for
-    the process, up to a gigabyte; only glibc knows it, elsewhere nothing happens.
+    A training step of a Transformer takes and frees hundreds of megabytes, and each page that comes back from
+    the system is a fault and is filled with zeros first: a tenth of the time of a step, and as much of a search
+    (benchmarks/kernels.py). Holds for the process, up to a gigabyte; only glibc knows it, elsewhere nothing
+    happens.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
