@@ -8,7 +8,7 @@ FOLDER holds config.json (JoeyNMT's configuration) and the text files that it na
 of 5, into found-1.txt and found-5.txt; writes one line of JSON: target tokens a second of each logging interval,
 and seconds of each search. Each validation adds a line of JSON to validations.jsonl: updates and target tokens
 so far, and seconds, of the clock and of the processor, that they took without validations. Training ends after
-`minutes` of the clock, if config.json has them, and goes on from its last validation where it was interrupted.
+`minutes` of the clock, if config.json has them, and goes on from its latest checkpoint where it was interrupted.
 """
 
 import json
@@ -45,8 +45,9 @@ def main() -> None:
     builders.ReduceLROnPlateau = lambda *args, verbose, **kwargs: plateau(*args, **kwargs)
     TrainManager._validate = _timed(TrainManager._validate, folder, config.get("minutes"))
     (folder / "model").mkdir(exist_ok=True)
-    if (newest := folder / "model" / "latest.ckpt").exists():
-        config["training"]["load_model"] = str(newest.resolve())
+    latest = folder / "model" / "latest.ckpt"
+    if latest.exists():
+        config["training"]["load_model"] = str(latest.resolve())
     if "weights" not in config:
         train(rank=0, world_size=None, cfg=config, skip_test=True)
     if config.get("search") is False:
@@ -61,8 +62,7 @@ def main() -> None:
     if "weights" in config:
         model.load_state_dict(torch.load(config["weights"]))
     else:
-        newest = max((folder / "model").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
-        model.load_state_dict(load_checkpoint(newest, map_location=torch.device("cpu"))["model_state"])
+        model.load_state_dict(load_checkpoint(latest, map_location=torch.device("cpu"))["model_state"])
     seconds, right = {}, {}
     for beam in (1, 5):
         began = time.perf_counter()

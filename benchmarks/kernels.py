@@ -88,7 +88,7 @@ def steps() -> tuple[Work, Work]:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(MALLOPT_MMAP_THRESHOLD, 4 * CHUNK)
         mallopt(MALLOPT_TRIM_THRESHOLD, 2 * 4 * CHUNK)
-        mallopt(MALLOPT_TOP_PAD, 0)
+        mallopt(MALLOPT_TOP_PAD, 1 << 17)
 
     def step(prepare: Callable[[], None]) -> Work:
         def run() -> Tensor:

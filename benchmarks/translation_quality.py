@@ -2,11 +2,11 @@
 
     python benchmarks/translation_quality.py DATA [--steps 3000] [--folder comparisons/joeynmt] [--threads 2]
 
-DATA: the folder of `regard data multi30k`. The same subwords and sizes for both. Regard trains for `--steps`;
-JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has
-not risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy
-search, are not counted as time. What is in `--folder` already is not trained again, and JoeyNMT goes on from its
-last validation where it was interrupted. JoeyNMT is set up as in peers.py.
+DATA: the folder of `regard data multi30k`. The same 8000 subwords and sizes for both. Regard trains for
+`--steps`; JoeyNMT, as its configurations for IWSLT say (Adam, rate 0.0003, multiplied by 0.7 when BLEU has not
+risen for 5 validations, dropout 0.3), for eight times as long, or `--minutes`. Validations, by greedy search, are
+not counted as time. What is in `--folder` already is not trained again, and JoeyNMT goes on from its latest
+checkpoint where it was interrupted. JoeyNMT is set up as in peers.py.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from peers import joeynmt_python, run, run_joeynmt
 from tables import markdown
 
 SUBWORDS = 8000
+"""Of the vocabulary, at most."""
 EVERY = 250
 """Updates of JoeyNMT between two validations."""
 

@@ -170,7 +170,9 @@ def _model(data: Path, folder: Path) -> Path:
     import regard
 
     text: dict[str, Any] = dict(files(data))
-    run = regard.train("translation", **text, **SIZES, lowercase=True, pre_norm=False, savepath=folder)
+    run = regard.train(
+        "translation", **text, **SIZES, lowercase=True, pre_norm=False, steps=6000, savepath=folder
+    )
     return run.folder
 
 

@@ -12,8 +12,8 @@ def keep_memory() -> None:
 
     A training step of a Transformer takes and frees hundreds of megabytes, and each page that comes back from
     the system is a fault and is filled with zeros first: a tenth of the time of a step
-    (benchmarks/kernels.py), and 100,000 faults in a search for 500 sentences with beams of 5. Holds for the
-    process, up to a gigabyte; only glibc knows it, elsewhere nothing happens.
+    (benchmarks/kernels.py). So it is, with less memory, in a search. Holds for the process, up to a gigabyte;
+    only glibc knows it, elsewhere nothing happens.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -73,10 +73,9 @@ class RecurrentState(NamedTuple):
 
     def keep(self, sources: Tensor) -> "RecurrentState":
         """Return the state of some of the sources, (B',) int64."""
-        fed = None if self.fed is None else self.fed.index_select(0, sources)
-        memory = Memory(*(part.index_select(0, sources) for part in self.memory))
-        cell = tuple(part.index_select(0, sources) for part in self.cell)
-        return RecurrentState(cell, fed, memory, self.time)
+        fed = None if self.fed is None else self.fed[sources]
+        memory = Memory(*(part[sources] for part in self.memory))
+        return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory, self.time)
 
 
 class _Steps(Recorder):

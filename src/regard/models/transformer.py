@@ -111,7 +111,7 @@ class TransformerState(NamedTuple):
 
 
 def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
-    # Copies whole rows, five times faster than `keys[rows]`, which copies number by number.
+    # Copies whole rows: `keys[rows]` takes five times as long.
     return tuple(KeyValues(*(each.index_select(0, rows) for each in layer)) for layer in layers)
 
 
