@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.decoding.largest import largest
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
@@ -50,7 +51,7 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max_len + 1):
         logits, state = model.step(prefixes[:, :, -1], state)
-        found, symbols = log_probabilities(logits).topk(min(2 * width, logits.shape[-1]), dim=-1)
+        found, symbols = largest(log_probabilities(logits), min(2 * width, logits.shape[-1]))
         extended = totals.unsqueeze(-1) + found  # B x K x N
         penalty = length_penalty(time + 1, alpha)
         ends, parents, tokens, going_on = _best(extended, symbols, width)
