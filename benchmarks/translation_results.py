@@ -10,12 +10,13 @@ docs/translation-results.json. Needs the extra peers, for the tokenizer that pub
 
 import argparse
 import json
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from multi30k import best_validation, files
-from tables import DOCS, markdown, spread, write_tables
+from tables import DOCS, markdown, write_tables
 
 from regard.api import TranslationRun, load
 from regard.comparison import compare
@@ -83,7 +84,7 @@ def tokenised(translations: list[str], files: tuple[str, str]) -> float:
 
 
 def table(lines: Lines) -> str:
-    """Return a row for each direction and model."""
+    """Return a row for each direction and model: mean, least and largest over the seeds."""
     body = []
     for direction in DIRECTIONS:
         for model in MODELS:
@@ -102,7 +103,8 @@ QUALITIES = {
 
 
 def _cell(rows: Sequence[dict[str, Any]], name: str) -> str:
-    return spread([row[name] for row in rows], lambda value: f"{value:.1f}")
+    values = [row[name] for row in rows]
+    return f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 
 def main() -> None:
