@@ -38,6 +38,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "encoder of 6 layers, decoder of 2": {"enc_layers": 6, "dec_layers": 2},
     "post-norm": {"pre_norm": False},
     "rotary positions": {"positions": "rotary"},
+    "float32": {"precision": "float32"},
 }
 
 
