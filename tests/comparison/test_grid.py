@@ -3,7 +3,9 @@
 import csv
 import dataclasses
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def shutdown(self, **kwargs: Any) -> None: ...
 
+    monkeypatch.setattr(grid, "_stopped", threading.Event())
     monkeypatch.setattr(grid, "ProcessPoolExecutor", Here)
 
 
@@ -113,6 +116,18 @@ def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
     parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     [[measured]], [[expected]] = parts.measured.values(), whole.measured.values()
     assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
+
+
+def test_a_process_that_was_ended_from_outside_is_told(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(jobs: Any) -> Any:
+        raise BrokenProcessPool("A process in the process pool was terminated abruptly")
+
+    monkeypatch.setattr(grid, "_work", ended)
+    status, out, err = command("compare", "reverse", "--vary", "score=dot", "--savepath", tmp_path, *SMALL)
+    assert (status, out) == (1, "") and err.count("\n") == 1
+    assert "ended from outside" in err and "the same command goes on where it stopped" in err
 
 
 def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:

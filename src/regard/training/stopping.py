@@ -2,9 +2,14 @@
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+ECHO = 2.0
+"""Seconds for which further signals count as the first one: who stops a group of processes often does it twice,
+as torchrun does, which passes on the Ctrl-C that the terminal sent to all."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -13,16 +18,23 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def stopping() -> Iterator[list[int]]:
-    """Collect the first SIGINT or SIGTERM in a list instead of dying of it; the second one acts as usual.
+    """Collect the first SIGINT or SIGTERM in a list instead of dying of it; one that comes later than `ECHO`
+    seconds after it acts as usual.
 
     Only the main thread may handle signals; elsewhere the list stays empty.
     """
     stopped: list[int] = []
     before: dict[int, object] = {}
+    first = 0.0
 
     def note(number: int, frame: FrameType | None) -> None:
-        stopped.append(number)
-        put_back()
+        nonlocal first
+        if not stopped:
+            stopped.append(number)
+            first = time.monotonic()
+        elif time.monotonic() > first + ECHO:
+            put_back()
+            signal.raise_signal(number)
 
     def put_back() -> None:
         for number, handler in before.items():

@@ -1,0 +1,22 @@
+"""Signals while training: the first is noted, its echoes too, and a later one acts as usual."""
+
+import signal
+
+import pytest
+
+from regard.training import stopping
+
+
+def test_one_is_noted_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(stopping.time, "monotonic", lambda: now)
+    before = signal.getsignal(signal.SIGINT)
+    with stopping.stopping() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        now += stopping.ECHO / 2
+        signal.raise_signal(signal.SIGINT)
+        assert stopped == [signal.SIGTERM]
+        now += stopping.ECHO
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
