@@ -24,7 +24,12 @@ from regard.text.parallel import ParallelText
 
 MODELS: dict[str, dict[str, Any]] = {
     "Transformer, tiny": {"model": "transformer"},
-    "recurrent, general score, to the output layer": {"model": "recurrent", "hidden": 256, "lr": 0.002},
+    "recurrent, general score, to the output layer": {
+        "model": "recurrent",
+        "hidden": 256,
+        "lr": 0.002,
+        "steps": 6000,
+    },
 }
 """Each model's own flags."""
 DIRECTIONS = {"German to English": ("de", "en"), "English to German": ("en", "de")}
