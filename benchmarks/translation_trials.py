@@ -9,17 +9,15 @@ again, and what was interrupted goes on.
 """
 
 import argparse
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from multi30k import best_validation, files
 from tables import DOCS, markdown, write_tables
 
 import regard
+from regard.comparison.processes import side_by_side
 from regard.training import RunFolder
 
 TRIALS: dict[str, dict[str, Any]] = {
@@ -42,9 +40,9 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 
 
-def train(data: Path, runs: Path, flags: dict[str, Any]) -> float:
-    """Train, or go on, with one thread, and return the best BLEU on val; for a process of its own."""
-    torch.set_num_threads(1)
+def train(data: Path, runs: Path, steps: int, what: str) -> float:
+    """Train a trial, or go on, and return the best BLEU on val."""
+    flags = {**TRIALS[what], "steps": steps}
     folder = runs / ",".join(f"{name}={value}" for name, value in flags.items())
     if RunFolder(folder / "translation").exists():
         run = regard.train("translation", resume=True, savepath=folder, progress=False)
@@ -61,14 +59,9 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("comparisons/trials"), help="folder of runs")
     parser.add_argument("--steps", type=int, default=3000, help="training steps (default: 3000)")
     args = parser.parse_args()
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = {
-            what: pool.submit(train, args.data, args.runs, {**flags, "steps": args.steps})
-            for what, flags in TRIALS.items()
-        }
-        scores = {what: future.result() for what, future in found.items()}
-    base = next(iter(scores.values()))
-    body = [[what, f"{bleu:.1f}", f"{bleu - base:+.1f}"] for what, bleu in scores.items()]
+    scores = dict(side_by_side(partial(train, args.data, args.runs, args.steps), list(TRIALS)))
+    base = scores[next(iter(TRIALS))]
+    body = [[what, f"{scores[what]:.1f}", f"{scores[what] - base:+.1f}"] for what in TRIALS]
     write_tables(DOCS / "results.md", {"translation trials": markdown(["what", "BLEU", "change"], body)})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.comparison import Measured, Variant, compare, grid, make_variants
+from regard.comparison import Measured, Variant, compare, grid, make_variants, processes
 from regard.comparison.report import spread
 from regard.errors import InputError
 from tests.conftest import TINY
@@ -32,17 +32,17 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
             return self
 
         def __exit__(self, *args: object) -> None: ...
-        def submit(self, function: Callable[..., Any], job: Any) -> Any:
+        def submit(self, function: Callable[..., Any], *job: Any) -> Any:
             from concurrent.futures import Future
 
             done: Future[Any] = Future()
-            done.set_result(function(job))
+            done.set_result(function(*job))
             return done
 
         def shutdown(self, **kwargs: Any) -> None: ...
 
-    monkeypatch.setattr(grid, "_stopped", threading.Event())
-    monkeypatch.setattr(grid, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(processes, "_stopped", threading.Event())
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", Here)
 
 
 def test_variants_are_all_combinations() -> None:
@@ -121,10 +121,10 @@ def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
 def test_a_process_that_was_ended_from_outside_is_told(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(jobs: Any) -> Any:
+    def ended(*job: Any) -> Any:
         raise BrokenProcessPool("A process in the process pool was terminated abruptly")
 
-    monkeypatch.setattr(grid, "_work", ended)
+    monkeypatch.setattr(processes, "_work", ended)
     status, out, err = command("compare", "reverse", "--vary", "score=dot", "--savepath", tmp_path, *SMALL)
     assert (status, out) == (1, "") and err.count("\n") == 1
     assert "ended from outside" in err and "the same command goes on where it stopped" in err

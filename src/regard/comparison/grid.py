@@ -9,14 +9,8 @@ What is measured already is not trained again, and what was interrupted goes on 
 
 import dataclasses
 import json
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -26,7 +20,8 @@ import torch
 
 from regard.api import AnswerRun, PairRun, TranslationRun, load, train
 from regard.api.training import train_seeds
-from regard.errors import InputError, MachineError, check_range
+from regard.comparison.processes import side_by_side
+from regard.errors import InputError, check_range
 from regard.files import write_json
 from regard.progress import counting_bar
 from regard.tasks import find_task
@@ -186,63 +181,12 @@ def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
     found = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if found[job.folder] is None]
     if missing:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        # Forking a process that has used threads may hang, so processes start afresh.
-        context = multiprocessing.get_context("spawn")
-        with (
-            counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more,
-            ProcessPoolExecutor(min(cores, len(missing)), mp_context=context, initializer=_follow) as pool,
-        ):
-            try:
-                futures = {pool.submit(_work, group): group for group in _groups(missing)}
-                for future in as_completed(futures):
-                    for job, measured in zip(futures[future], future.result(), strict=True):
-                        found[job.folder] = measured
-                        on_one_more()
-            except BrokenProcessPool as error:
-                raise MachineError(
-                    "a process was ended from outside while it trained, as where memory is short: "
-                    "the same command goes on where it stopped"
-                ) from error
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    # Ctrl-C reaches all processes, a signal to this one does not; twice does no harm.
-                    for process in multiprocessing.active_children():
-                        process.terminate()
-                pool.shutdown(cancel_futures=True)
-                raise
+        with counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more:
+            for group, results in side_by_side(_measure_group, _groups(missing)):
+                for job, measured in zip(group, results, strict=True):
+                    found[job.folder] = measured
+                    on_one_more()
     return [each for job in jobs if (each := found[job.folder]) is not None]
-
-
-_stopped = threading.Event()
-"""Set where this process was told to stop: the pool would hand it the next job."""
-
-
-def _follow() -> None:
-    """Stop this process when the one that started it is gone, whatever that died of."""
-    starter = multiprocessing.parent_process()
-    assert starter is not None, "the pool's processes are started by another"
-
-    def wait() -> None:
-        starter.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _work(jobs: list[_Job]) -> list[Measured]:
-    """Measure a group in a process of the pool, which ends in good order when it is told to stop."""
-    if _stopped.is_set():
-        raise KeyboardInterrupt
-    torch.set_num_threads(1)
-    try:
-        return _measure_group(jobs)
-    except (KeyboardInterrupt, SystemExit):
-        _stopped.set()
-        starter = multiprocessing.parent_process()
-        if starter is not None and not starter.is_alive():
-            os._exit(1)  # else it would wait for another job forever
-        raise KeyboardInterrupt from None
 
 
 def _groups(jobs: list[_Job]) -> list[list[_Job]]:
