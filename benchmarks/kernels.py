@@ -49,7 +49,7 @@ def losses() -> tuple[Work, Work]:
     target = torch.randint(4, SYMBOLS, (TOKENS,))
     return (
         lambda: F.cross_entropy(states @ weight.T, target, label_smoothing=SMOOTHING, reduction="sum"),
-        lambda: cross_entropy(states, (weight, None), target, SMOOTHING)[0],
+        lambda: cross_entropy(states.unsqueeze(0), (weight, None), target, SMOOTHING)[0],
     )
 
 
@@ -94,7 +94,9 @@ def steps() -> tuple[Work, Work]:
         def run() -> Tensor:
             prepare()
             states = model.read(target_in, model.encode(source, source > 0))
-            return cross_entropy(states.flatten(0, 1), model.vocabulary_layer, target.flatten(), SMOOTHING)[0]
+            return cross_entropy(
+                states.flatten(0, 1).unsqueeze(0), model.vocabulary_layer, target.flatten(), SMOOTHING
+            )[0]
 
         return run
 

@@ -60,6 +60,7 @@ def test_a_joint_vocabulary_is_one_embedding(german: regard.TranslationRun, tmp_
     "flags",
     [
         {},
+        {"r_drop": 3.0},
         {"accumulate": 3, "schedule": "inverse_sqrt", "merge_dropout": 0.2},
         {"model": "recurrent", "embedding": 16, "score": "additive"},
         {"precision": "bfloat16", "label_smoothing": 0.0},
@@ -126,6 +127,8 @@ def test_what_cannot_be_trained_on_is_said_before_anything_is_written(tmp_path: 
         ({"train": ("nowhere.tsv",)}, "file .*nowhere.tsv' does not exist"),
         ({"train": 3}, "train 3 is of type int: give one or several texts"),
         ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
+        ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: a number from 0"),
+        ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes that drop differently"),
         ({**text, "tokens": 3}, "tokens 3 hold no sentence of .* tokens"),
         ({**text, "max_len": 2}, "no pair to learn from: 0 pairs; left out: 240 too long"),
         ({**text, "max_len": 2, "strict": True}, "tokens, at most 2 are taken"),

@@ -9,9 +9,11 @@ from regard.training import loss
 from regard.training.loss import cross_entropy
 
 
-def make(steps: int, bias: bool, dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
+def make(
+    steps: int, bias: bool, dtype: torch.dtype = torch.float64, passes: int = 1
+) -> tuple[list[Tensor], Tensor]:
     generator = torch.Generator().manual_seed(steps)
-    shapes = [(steps, 5), (11, 5), *([(11,)] if bias else [])]
+    shapes = [(passes, steps, 5), (11, 5), *([(11,)] if bias else [])]
     parts = [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
     return parts, torch.randint(11, (steps,), generator=generator)
 
@@ -22,7 +24,7 @@ def make(steps: int, bias: bool, dtype: torch.dtype = torch.float64) -> tuple[li
 def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, smoothing: float) -> None:
     monkeypatch.setattr(loss, "CHUNK", 4 * 11)
     parts, target = make(steps, bias)
-    logits = F.linear(*parts)
+    logits = F.linear(*parts)[0]
     expected = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
     grads = torch.autograd.grad(3 * expected, parts)
     layer = (parts[1], parts[2] if bias else None)
@@ -33,13 +35,41 @@ def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: 
     assert torch.equal(right, logits.argmax(1) == target)
 
 
-def test_gradients_by_differences() -> None:
-    parts, target = make(6, True)
-    assert torch.autograd.gradcheck(lambda *each: cross_entropy(each[0], each[1:], target, 0.1)[0], parts)
+@pytest.mark.parametrize("steps", [1, 4, 9])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("agreement", [0.0, 5.0])
+def test_two_passes_agree_with_pytorch(
+    monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, agreement: float
+) -> None:
+    """R-Drop's equation 4, halved: the mean of both, and a quarter of alpha times both divergences."""
+    monkeypatch.setattr(loss, "CHUNK", 4 * 11)
+    parts, target = make(steps, bias, passes=2)
+    logits = F.linear(*parts)
+    one, two = logits.log_softmax(-1)
+    both = target.repeat(2)
+    expected = F.cross_entropy(logits.flatten(0, 1), both, reduction="sum", label_smoothing=0.1) / 2
+    for there, back in ((one, two), (two, one)):
+        expected += agreement / 4 * F.kl_div(there, back, log_target=True, reduction="sum")
+    grads = torch.autograd.grad(expected, parts)
+    found, right = cross_entropy(parts[0], (parts[1], parts[2] if bias else None), target, 0.1, agreement)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    for ours, theirs in zip(torch.autograd.grad(found, parts), grads, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
+    assert torch.equal(right, logits[0].argmax(1) == target)
+
+
+@pytest.mark.parametrize(("passes", "agreement"), [(1, 0.0), (2, 0.0), (2, 3.0)])
+def test_gradients_by_differences(passes: int, agreement: float) -> None:
+    parts, target = make(6, True, passes=passes)
+
+    def summed(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return cross_entropy(states, (weight, bias), target, 0.1, agreement)[0]
+
+    assert torch.autograd.gradcheck(summed, parts)
 
 
 def test_extreme_logits_stay_numbers() -> None:
-    states = torch.tensor([[1e4, 0.0], [0.0, 0.0]], requires_grad=True)
+    states = torch.tensor([[[1e4, 0.0], [0.0, 0.0]]], requires_grad=True)
     weight = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], requires_grad=True)
     found, _ = cross_entropy(states, (weight, None), torch.tensor([0, 2]))
     assert found.item() == pytest.approx(2e4, rel=1e-3)

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 import regard
 from regard.decoding import greedy_search
 from regard.errors import InputError
-from regard.models import RecurrentConfig, RecurrentSeq2Seq
+from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
 from regard.text import Pairs, collate
-from regard.training import Objective, RecurrentTraining
+from regard.training import Objective, RecurrentTraining, TranslationTraining
 from regard.training.objective import teacher_forcing
 
 
@@ -29,6 +29,27 @@ def test_the_loss_is_the_mean_over_target_tokens() -> None:
         for step in range(length)
     ]
     torch.testing.assert_close(loss, torch.stack(each).mean())
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_r_drop_compares_two_passes(dropout: float) -> None:
+    torch.manual_seed(0)
+    config = TransformerConfig(hidden=8, heads=2, inner=8, enc_layers=1, dec_layers=1, dropout=dropout)
+    model, pairs = Transformer(config, source_symbols=8, target_symbols=8, longest=9, shared=True), make()[1]
+
+    def loss(r_drop: float) -> torch.Tensor:
+        torch.manual_seed(1)
+        found: torch.Tensor = Objective(model, TranslationTraining(r_drop=r_drop), torch.Generator())(
+            pairs, 0, 7
+        )[0]
+        return found
+
+    disagreement = loss(2.0) - loss(1.0)
+    if dropout:
+        assert disagreement > 0.01
+        torch.testing.assert_close(loss(5.0) - loss(2.0), 3 * disagreement, atol=1e-5, rtol=0)
+    else:
+        torch.testing.assert_close(loss(5.0), loss(0.0))
 
 
 def test_right_under_teacher_forcing_is_exact_match_of_greedy_search(translator: regard.PairRun) -> None:

@@ -4,6 +4,7 @@ The command line is generated from these classes, so the docstring under a field
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -146,6 +147,9 @@ class TranslationTraining(TrainingConfig):
     """Share of the target distribution that is spread over the whole vocabulary (0 to below 1)."""
     merge_dropout: float = 0.0
     """Share of BPE's merges that are passed over each time a word is met in training (0 to below 1)."""
+    r_drop: float = 0.0
+    """What it costs that two passes over a batch, which drop differently, disagree (R-Drop, Wu et al. 2021; its
+    alpha). Above 0 a step does twice the work."""
     average: float = 0.999
     """Decay of the moving average of the parameters, which is what is validated and kept; 0: the parameters as
     they are."""
@@ -173,6 +177,8 @@ class TranslationTraining(TrainingConfig):
         check_range("patience", self.patience, 0, 10**6)
         for name in ("warmup", "label_smoothing", "merge_dropout", "average"):
             check_share(name, getattr(self, name), below=True)
+        if not 0 <= self.r_drop < math.inf:
+            raise InputError(f"r_drop {self.r_drop} is out of range: a number from 0")
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: a number above 0")
         if self.sharded and self.snapshots:
@@ -295,6 +301,8 @@ def make_config(task: str, flags: dict[str, Any] | None = None) -> RunConfig:
         if name in given:  # a task's default for another model does not matter
             near = get_close_matches(name, known, n=1)
             raise InputError(f"flag {name!r} is unknown: {f'did you mean {near[0]!r}?' if near else known}")
+    if getattr(parts["training"], "r_drop", 0.0) and not parts["model"].dropout:
+        raise InputError("r_drop compares two passes that drop differently: give dropout too")
     return RunConfig(task=str(Path(task).resolve()) if task.endswith(".py") else task, kind=kind, **parts)
 
 

@@ -5,7 +5,7 @@ Logits of all target steps over 8,000 subwords are by far the largest tensor of 
 chunk of steps goes all the way, from states to gradients, while it is in the processor's cache; what is kept are
 the gradients of states and weight.
 
-Letters: N target steps, D width, V vocabulary.
+Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 """
 
 from typing import Any
@@ -18,15 +18,22 @@ CHUNK = 1 << 21
 
 
 def cross_entropy(
-    states: Tensor, layer: tuple[Tensor, Tensor | None], target: Tensor, smoothing: float = 0.0
+    states: Tensor,
+    layer: tuple[Tensor, Tensor | None],
+    target: Tensor,
+    smoothing: float = 0.0,
+    agreement: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Return the sum over all steps of the cross-entropy in nats, and which steps are right: (N,) bool.
 
-    states (N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. `smoothing`: share of the
-    target distribution that is spread evenly over the vocabulary (Szegedy et al. 2016, section 7). Products are
-    in the dtype of autocast where that is on, and the softmax in float32 (float64 for float64 states).
+    states (P, N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. Of several passes, the loss
+    is the mean, and right is what the first one has right. `smoothing`: share of the target distribution that is
+    spread evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: what it costs that two passes
+    believe in different tokens: for each step, this times a quarter of the sum of both Kullback-Leibler
+    divergences between them (R-Drop, Wu et al. 2021, equation 4: alpha there, and all twice as large). Products
+    are in the dtype of autocast where that is on, and the softmax in float32 (float64 for float64 states).
     """
-    loss, right = _CrossEntropy.apply(states, *layer, target, smoothing)
+    loss, right = _CrossEntropy.apply(states, *layer, target, smoothing, agreement)
     return loss, right
 
 
@@ -35,9 +42,15 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        agreement: float,
     ) -> tuple[Tensor, Tensor]:
-        device = states.device.type
+        device, passes = states.device.type, len(states)
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         learning = any(ctx.needs_input_grad)
@@ -48,29 +61,38 @@ class _CrossEntropy(torch.autograd.Function):
         grad_bias = torch.zeros_like(bias) if learning and bias is not None else None
         with torch.autocast(device, enabled=False):
             weight = weight.to(dtype)
-            rows = max(1, CHUNK // len(weight))
-            for begin in range(0, len(states), rows):
+            rows = max(1, CHUNK // (len(weight) * passes))
+            for begin in range(0, len(target), rows):
                 part = slice(begin, begin + rows)
-                chunk, goal = states[part].to(dtype), target[part].unsqueeze(1)
+                chunk = states[:, part].flatten(0, 1).to(dtype)
+                goal = target[part].repeat(passes).unsqueeze(1)
                 logits = chunk @ weight.T if bias is None else torch.addmm(bias.to(dtype), chunk, weight.T)
                 # Widened first: PyTorch's softmax and maximum over bfloat16 are ten times slower on a CPU.
                 logits = logits.to(wide)
                 largest, aim = logits.amax(1, keepdim=True), logits.gather(1, goal)
-                right[part] = (aim == largest)[:, 0]
+                right[part] = (aim == largest)[: len(right[part]), 0]
                 average = logits.mean(1, keepdim=True)
                 belief = logits.softmax(1)
                 # The largest probability is at least 1 / V, so its logarithm is always a number.
                 total = largest - belief.amax(1, keepdim=True).log()
-                loss += (total - (1 - smoothing) * aim - smoothing * average).sum()
+                loss += (total - (1 - smoothing) * aim - smoothing * average).sum() / passes
+                pull = None
+                if agreement:
+                    apart, pull = _disagreement(logits.sub_(total), belief)
+                    loss += agreement / 4 * apart
                 if grad_states is None or grad_weight is None:
                     continue
                 # The gradient of the logits: what the model believes less what it should.
                 belief -= smoothing / belief.shape[1]
                 belief.scatter_add_(1, goal, torch.full_like(aim, smoothing - 1))
+                if passes > 1:
+                    belief /= passes
+                if pull is not None:
+                    belief.add_(pull, alpha=agreement / 4)
                 if grad_bias is not None:
                     grad_bias += belief.sum(0)
                 narrow = belief.to(dtype)
-                grad_states[part] = narrow @ weight
+                grad_states[:, part] = (narrow @ weight).unflatten(0, (passes, -1))
                 grad_weight += narrow.T @ chunk
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         ctx.mark_non_differentiable(right)
@@ -80,4 +102,22 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         factor = grads[0]
         scaled = (None if each is None else each * factor.to(each.dtype) for each in ctx.saved_tensors)
-        return (*scaled, None, None)
+        return (*scaled, None, None, None)
+
+
+def _disagreement(logs: Tensor, belief: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of both divergences between two passes, and its gradient by the logits (2N, V).
+
+    `logs` and `belief` (2N, V): log-probabilities and probabilities, those of the second pass below the first's.
+    """
+    one, two = belief.chunk(2)
+    first, second = logs.chunk(2)
+    apart = first - second
+    there = (one * apart).sum(1, keepdim=True)
+    back = (two * apart).sum(1, keepdim=True)
+    pull = torch.empty_like(belief)
+    torch.sub(one, two, out=pull[: len(one)])
+    torch.neg(pull[: len(one)], out=pull[len(one) :])
+    pull[: len(one)].addcmul_(one, apart - there)
+    pull[len(one) :].addcmul_(two, back - apart)
+    return (there - back).sum(), pull

@@ -38,10 +38,18 @@ class Objective(nn.Module):
         forced = None
         if isinstance(settings, RecurrentTraining):
             forced = teacher_forcing(settings, batch.target, self.generator, step)
-        smoothing = settings.label_smoothing if isinstance(settings, TranslationTraining) else 0.0
-        states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask), forced)
+        smoothing, agreement = 0.0, 0.0
+        if isinstance(settings, TranslationTraining):
+            smoothing, agreement = settings.label_smoothing, settings.r_drop
+        passes = 2 if agreement else 1
+        source, mask, target_in = (
+            each.repeat(passes, 1) for each in (batch.source, batch.source_mask, batch.target_in)
+        )
+        states = model.read(target_in, model.encode(source, mask), forced).unflatten(0, (passes, -1))
         there = batch.target != PAD
-        loss, right = cross_entropy(states[there], model.vocabulary_layer, batch.target[there], smoothing)
+        loss, right = cross_entropy(
+            states[:, there], model.vocabulary_layer, batch.target[there], smoothing, agreement
+        )
         return loss / tokens, torch.ones_like(there).masked_scatter(there, right).all(-1)
 
 

@@ -32,7 +32,7 @@ from regard.errors import InputError
 from regard.files import cannot_write, write_atomically, write_json
 from regard.training.config import RunConfig, config_from_json
 
-FORMAT = "regard-run/4"
+FORMAT = "regard-run/5"
 
 
 def _write_inside(path: Path, content: bytes) -> None:
