@@ -23,7 +23,12 @@ from regard.comparison import compare
 from regard.text.parallel import ParallelText
 
 MODELS: dict[str, dict[str, Any]] = {
-    "Transformer, tiny": {"model": "transformer"},
+    "Transformer, tiny, R-Drop": {
+        "model": "transformer",
+        "dropout": 0.2,
+        "r_drop": 3.0,
+        "steps": 8000,
+    },
     "recurrent, general score, to the output layer": {
         "model": "recurrent",
         "hidden": 256,
