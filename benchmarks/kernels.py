@@ -94,9 +94,8 @@ def steps() -> tuple[Work, Work]:
         def run() -> Tensor:
             prepare()
             states = model.read(target_in, model.encode(source, source > 0))
-            return cross_entropy(
-                states.flatten(0, 1).unsqueeze(0), model.vocabulary_layer, target.flatten(), SMOOTHING
-            )[0]
+            flat = states.reshape(1, -1, WIDTH)
+            return cross_entropy(flat, model.vocabulary_layer, target.flatten(), SMOOTHING)[0]
 
         return run
 

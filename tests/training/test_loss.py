@@ -41,15 +41,15 @@ def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: 
 def test_two_passes_agree_with_pytorch(
     monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, agreement: float
 ) -> None:
-    """R-Drop's equation 4, halved: the mean of both, and a quarter of alpha times both divergences."""
+    """R-Drop's loss: that of both passes, and half of alpha times both divergences."""
     monkeypatch.setattr(loss, "CHUNK", 4 * 11)
     parts, target = make(steps, bias, passes=2)
     logits = F.linear(*parts)
     one, two = logits.log_softmax(-1)
     both = target.repeat(2)
-    expected = F.cross_entropy(logits.flatten(0, 1), both, reduction="sum", label_smoothing=0.1) / 2
+    expected = F.cross_entropy(logits.flatten(0, 1), both, reduction="sum", label_smoothing=0.1)
     for there, back in ((one, two), (two, one)):
-        expected += agreement / 4 * F.kl_div(there, back, log_target=True, reduction="sum")
+        expected += agreement / 2 * F.kl_div(there, back, log_target=True, reduction="sum")
     grads = torch.autograd.grad(expected, parts)
     found, right = cross_entropy(parts[0], (parts[1], parts[2] if bias else None), target, 0.1, agreement)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)

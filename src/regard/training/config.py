@@ -148,8 +148,8 @@ class TranslationTraining(TrainingConfig):
     merge_dropout: float = 0.0
     """Share of BPE's merges that are passed over each time a word is met in training (0 to below 1)."""
     r_drop: float = 0.0
-    """What it costs that two passes over a batch, which drop differently, disagree (R-Drop, Wu et al. 2021; its
-    alpha). Above 0 a step does twice the work."""
+    """What it costs that two passes over a batch, which drop differently, disagree (alpha of R-Drop, Liang et al.
+    2021). Above 0 a step does twice the work."""
     average: float = 0.999
     """Decay of the moving average of the parameters, which is what is validated and kept; 0: the parameters as
     they are."""

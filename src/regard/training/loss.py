@@ -27,11 +27,11 @@ def cross_entropy(
     """Return the sum over all steps of the cross-entropy in nats, and which steps are right: (N,) bool.
 
     states (P, N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. Of several passes, the loss
-    is the mean, and right is what the first one has right. `smoothing`: share of the target distribution that is
+    is the sum, and right is what the first one has right. `smoothing`: share of the target distribution that is
     spread evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: what it costs that two passes
-    believe in different tokens: for each step, this times a quarter of the sum of both Kullback-Leibler
-    divergences between them (R-Drop, Wu et al. 2021, equation 4: alpha there, and all twice as large). Products
-    are in the dtype of autocast where that is on, and the softmax in float32 (float64 for float64 states).
+    believe in different tokens: for each step, this times the mean of both Kullback-Leibler divergences between
+    them (alpha of R-Drop, Liang et al. 2021, section 2). Products are in the dtype of autocast where that is on,
+    and the softmax in float32 (float64 for float64 states).
     """
     loss, right = _CrossEntropy.apply(states, *layer, target, smoothing, agreement)
     return loss, right
@@ -70,25 +70,23 @@ class _CrossEntropy(torch.autograd.Function):
                 # Widened first: PyTorch's softmax and maximum over bfloat16 are ten times slower on a CPU.
                 logits = logits.to(wide)
                 largest, aim = logits.amax(1, keepdim=True), logits.gather(1, goal)
-                right[part] = (aim == largest)[: len(right[part]), 0]
+                right[part] = (aim == largest).view(passes, -1)[0]
                 average = logits.mean(1, keepdim=True)
                 belief = logits.softmax(1)
                 # The largest probability is at least 1 / V, so its logarithm is always a number.
                 total = largest - belief.amax(1, keepdim=True).log()
-                loss += (total - (1 - smoothing) * aim - smoothing * average).sum() / passes
+                loss += (total - (1 - smoothing) * aim - smoothing * average).sum()
                 pull = None
                 if agreement:
                     apart, pull = _disagreement(logits.sub_(total), belief)
-                    loss += agreement / 4 * apart
+                    loss += agreement * apart
                 if grad_states is None or grad_weight is None:
                     continue
                 # The gradient of the logits: what the model believes less what it should.
                 belief -= smoothing / belief.shape[1]
                 belief.scatter_add_(1, goal, torch.full_like(aim, smoothing - 1))
-                if passes > 1:
-                    belief /= passes
                 if pull is not None:
-                    belief.add_(pull, alpha=agreement / 4)
+                    belief.add_(pull, alpha=agreement)
                 if grad_bias is not None:
                     grad_bias += belief.sum(0)
                 narrow = belief.to(dtype)
@@ -106,18 +104,12 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _disagreement(logs: Tensor, belief: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum of both divergences between two passes, and its gradient by the logits (2N, V).
+    """Return the sum over steps of the mean divergence of two passes, and its gradient by the logits (2N, V).
 
     `logs` and `belief` (2N, V): log-probabilities and probabilities, those of the second pass below the first's.
     """
     one, two = belief.chunk(2)
-    first, second = logs.chunk(2)
-    apart = first - second
-    there = (one * apart).sum(1, keepdim=True)
-    back = (two * apart).sum(1, keepdim=True)
-    pull = torch.empty_like(belief)
-    torch.sub(one, two, out=pull[: len(one)])
-    torch.neg(pull[: len(one)], out=pull[len(one) :])
-    pull[: len(one)].addcmul_(one, apart - there)
-    pull[len(one) :].addcmul_(two, back - apart)
-    return (there - back).sum(), pull
+    apart = torch.sub(*logs.chunk(2))
+    there, back = ((each * apart).sum(1, keepdim=True) for each in (one, two))
+    pull = torch.cat([one - two + one * (apart - there), two - one + two * (back - apart)])
+    return (there - back).sum() / 2, pull.div_(2)

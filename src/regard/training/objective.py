@@ -50,7 +50,7 @@ class Objective(nn.Module):
         loss, right = cross_entropy(
             states[:, there], model.vocabulary_layer, batch.target[there], smoothing, agreement
         )
-        return loss / tokens, torch.ones_like(there).masked_scatter(there, right).all(-1)
+        return loss / (passes * tokens), torch.ones_like(there).masked_scatter(there, right).all(-1)
 
 
 def teacher_forcing(
