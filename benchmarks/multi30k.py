@@ -121,6 +121,17 @@ def joined(path: Path) -> list[str]:
     return [line.replace(" ", "").replace("▁", " ").strip() for line in path.read_text().splitlines()]
 
 
+def train(data: Path, folder: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
+    """Train Regard in lower case, or go on where it stopped, and return the run."""
+    import regard
+    from regard.training import RunFolder
+
+    if RunFolder(folder / "translation").exists():
+        return regard.train("translation", resume=True, savepath=folder, progress=False)
+    text: dict[str, Any] = dict(files(data, languages))
+    return regard.train("translation", **text, **flags, lowercase=True, savepath=folder, progress=False)
+
+
 def best_validation(run: Any) -> float:
     """Return the best BLEU of a training's validations, which is that of the model that is kept."""
     return max(line["bleu"] for line in run.metrics if "bleu" in line)

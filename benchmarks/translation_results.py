@@ -1,33 +1,34 @@
 """Train what docs/results.md shows of translation, over several seeds and in both directions, in lower case, and
 write its table.
 
-    python benchmarks/translation_results.py DATA [--runs comparisons] [--seeds 3]
+    python benchmarks/translation_results.py DATA [--runs comparisons/translation] [--seeds 3]
 
 DATA: the folder of `regard data multi30k`. The model is chosen on val, and reported once on test_2016_flickr,
-with beams of 5. What is measured is not trained again; the figures of every training go to
-docs/translation-results.json. Needs the extra peers, for the tokenizer that published figures are of.
+with beams of 5. The figures of every training go to docs/translation-results.json, and what is there is not
+trained again; what was interrupted goes on. Needs the extra peers, for the tokenizer that published figures are
+of.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from multi30k import best_validation, files
+from measured import Flags, Results, key_of, measure_missing
+from multi30k import best_validation, files, train
 from tables import DOCS, markdown, write_tables
 
-from regard.api import TranslationRun, load
-from regard.comparison import compare
+from regard.api import TranslationRun
 from regard.text.parallel import ParallelText
 
-MODELS: dict[str, dict[str, Any]] = {
+MODELS: dict[str, Flags] = {
     "Transformer, tiny, R-Drop": {
         "model": "transformer",
         "dropout": 0.2,
         "r_drop": 3.0,
-        "steps": 8000,
+        "steps": 7000,
     },
     "recurrent, general score, to the output layer": {
         "model": "recurrent",
@@ -39,29 +40,18 @@ MODELS: dict[str, dict[str, Any]] = {
 """Each model's own flags."""
 DIRECTIONS = {"German to English": ("de", "en"), "English to German": ("en", "de")}
 
-Lines = list[dict[str, Any]]
+
+def flags_of(direction: str, model: str, seed: int) -> Flags:
+    """Return what names a training: its direction, its model's flags and its seed."""
+    return {"direction": direction, **MODELS[model], "seed": seed}
 
 
-def measure(data: Path, runs: Path, seeds: int) -> Lines:
-    """Train all, and test each on the test text."""
-    lines = []
-    for direction, languages in DIRECTIONS.items():
-        text: dict[str, Any] = dict(files(data, languages))
-        for name, flags in MODELS.items():
-            comparison = compare(
-                "translation",
-                {flag: [value] for flag, value in flags.items()},
-                seeds=seeds,
-                savepath=runs / "-".join(languages),
-                lowercase=True,
-                **text,
-            )
-            [variant] = comparison.variants
-            for seed in range(seeds):
-                run = load(comparison.folder / variant.name / f"seed-{seed}" / "translation")
-                assert isinstance(run, TranslationRun)
-                lines.append({"direction": direction, "model": name, "seed": seed, **measure_run(run, text)})
-    return lines
+def measure(data: Path, runs: Path, job: Flags) -> dict[str, Any]:
+    """Train, or go on, and test on the test text."""
+    languages, flags = DIRECTIONS[job["direction"]], dict(job)
+    del flags["direction"]
+    folder = "-".join(languages) + "," + ",".join(f"{name}={value}" for name, value in flags.items())
+    return measure_run(train(data, runs / folder, languages, flags), files(data, languages))
 
 
 def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[str, Any]:
@@ -93,12 +83,12 @@ def tokenised(translations: list[str], files: tuple[str, str]) -> float:
     return metric.corpus_score(found, [expected]).score
 
 
-def table(lines: Lines) -> str:
+def table(results: Results, seeds: int) -> str:
     """Return a row for each direction and model: mean, least and largest over the seeds."""
     body = []
     for direction in DIRECTIONS:
         for model in MODELS:
-            rows = [line for line in lines if (line["direction"], line["model"]) == (direction, model)]
+            rows = [results[key_of(flags_of(direction, model, seed))] for seed in range(seeds)]
             body.append([direction, model, *(_cell(rows, name) for name in QUALITIES)])
     return markdown(["direction", "model", *QUALITIES.values()], body)
 
@@ -121,12 +111,18 @@ def main() -> None:
     """Train what is missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
-    parser.add_argument("--runs", type=Path, default=Path("comparisons"), help="folder of runs")
+    parser.add_argument("--runs", type=Path, default=Path("comparisons/translation"), help="folder of runs")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    lines = measure(args.data, args.runs, args.seeds)
-    (DOCS / "translation-results.json").write_text(json.dumps(lines, indent=0) + "\n")
-    write_tables(DOCS / "results.md", {"translation": table(lines)})
+    jobs = [
+        flags_of(direction, model, seed)
+        for model in MODELS
+        for direction in DIRECTIONS
+        for seed in range(args.seeds)
+    ]
+    work = partial(measure, args.data, args.runs)
+    results = measure_missing(DOCS / "translation-results.json", work, jobs)
+    write_tables(DOCS / "results.md", {"translation": table(results, args.seeds)})
 
 
 if __name__ == "__main__":

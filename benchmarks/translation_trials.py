@@ -4,23 +4,19 @@ docs/results.md.
     python benchmarks/translation_trials.py DATA [--runs comparisons/trials] [--steps 3000]
 
 DATA: the folder of `regard data multi30k`. English to German in lower case, one seed, a core for each training.
-BLEU is that of val by greedy search, the best of a training's validations. What is trained already is not trained
-again, and what was interrupted goes on.
+BLEU is that of val by greedy search, the best of a training's validations. What is in docs/translation-trials.json
+is not measured again, and what was interrupted goes on.
 """
 
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from multi30k import best_validation, files
+from measured import Flags, key_of, measure_missing
+from multi30k import best_validation, train
 from tables import DOCS, markdown, write_tables
 
-import regard
-from regard.comparison.processes import side_by_side
-from regard.training import RunFolder
-
-TRIALS: dict[str, dict[str, Any]] = {
+TRIALS: dict[str, Flags] = {
     "**the default**": {},
     "8000 subwords": {"vocab_size": 8000},
     "16,000 subwords": {"vocab_size": 16_000},
@@ -40,16 +36,10 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 
 
-def train(data: Path, runs: Path, steps: int, what: str) -> float:
+def measure(data: Path, runs: Path, flags: Flags) -> dict[str, float]:
     """Train a trial, or go on, and return the best BLEU on val."""
-    flags = {**TRIALS[what], "steps": steps}
     folder = runs / ",".join(f"{name}={value}" for name, value in flags.items())
-    if RunFolder(folder / "translation").exists():
-        run = regard.train("translation", resume=True, savepath=folder, progress=False)
-    else:
-        text: dict[str, Any] = dict(files(data, ("en", "de")))
-        run = regard.train("translation", **text, **flags, lowercase=True, savepath=folder, progress=False)
-    return best_validation(run)
+    return {"bleu": best_validation(train(data, folder, ("en", "de"), flags))}
 
 
 def main() -> None:
@@ -59,9 +49,12 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("comparisons/trials"), help="folder of runs")
     parser.add_argument("--steps", type=int, default=3000, help="training steps (default: 3000)")
     args = parser.parse_args()
-    scores = dict(side_by_side(partial(train, args.data, args.runs, args.steps), list(TRIALS)))
+    trials = {what: {**flags, "steps": args.steps} for what, flags in TRIALS.items()}
+    work = partial(measure, args.data, args.runs)
+    results = measure_missing(DOCS / "translation-trials.json", work, list(trials.values()))
+    scores = {what: results[key_of(flags)]["bleu"] for what, flags in trials.items()}
     base = scores[next(iter(TRIALS))]
-    body = [[what, f"{scores[what]:.1f}", f"{scores[what] - base:+.1f}"] for what in TRIALS]
+    body = [[what, f"{score:.1f}", f"{score - base:+.1f}"] for what, score in scores.items()]
     write_tables(DOCS / "results.md", {"translation trials": markdown(["what", "BLEU", "change"], body)})
 
 
