@@ -70,8 +70,7 @@ benchmark-recurrent: .venv/peers
 	$(BIN)/python benchmarks/recurrent.py
 
 benchmark-translation: .venv/peers
-	$(BIN)/python benchmarks/translation_training.py $(DATA)
-	$(BIN)/python benchmarks/translation_search.py $(DATA)
+	$(BIN)/python benchmarks/translation.py $(DATA)
 
 results-translation: .venv/peers
 	$(BIN)/python benchmarks/translation_trials.py $(DATA)

@@ -1,6 +1,7 @@
 """What the programs on Multi30k share: its files, one size for all, and the peers' side of it."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,21 @@ POSITIONS = 512
 """Of Marian."""
 BATCH = 64
 """Sentences translated at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all contestants of a comparison share."""
+
+    data: Path
+    """Folder of Multi30k's files."""
+    folder: Path
+    """For what they leave to each other."""
+    threads: int
+    steps: int
+    """Training steps that are timed."""
+    model: Path
+    """Run whose weights all translate with."""
 
 
 def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tuple[str, str]]:

@@ -1,19 +1,10 @@
-"""Translation speed of the Transformer on Multi30k, beside JoeyNMT 2.3, Hugging Face's MarianMT, and CTranslate2.
+"""How fast Regard, JoeyNMT 2.3, Hugging Face's MarianMT and CTranslate2 translate: for translation.py.
 
-    python benchmarks/translation_search.py DATA [--rounds 3] [--model RUN] [--joeynmt FOLDER]
-
-DATA: the folder of `regard data multi30k`. The same subwords, sizes and threads for all; each contestant in
-processes of its own, turn by turn; medians. All translate test_2016_flickr with the same weights, those of a
-Transformer that Regard has trained (post-norm, as Marian's is), so that what they write is as long; their BLEU
-shows that it is the same. JoeyNMT is set up as in peers.py. Needs the extras peers and export.
+All translate test_2016_flickr with the same weights, those of a Transformer that Regard has trained (post-norm,
+as Marian's is), so that what they write is as long; their BLEU shows that it is the same.
 """
 
-import argparse
-import json
-import os
-import platform
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,44 +16,44 @@ from multi30k import (
     BATCH,
     POSITIONS,
     SIZES,
+    Setting,
     files,
     joeynmt_files,
     joined,
     load_run,
     marian,
-    multi30k_parser,
     texts,
 )
-from peers import joeynmt_python, run, run_joeynmt
+from peers import run_joeynmt
 from tables import markdown
 
 BEAMS = (1, 5)
 
 
-def ours(data: Path, model: Path, folder: Path) -> dict[str, Any]:
+def ours(setting: Setting) -> dict[str, Any]:
     """Translate with Regard."""
-    del folder
-    trained, pairs, found = load_run(model), texts(data, "test"), _Searched()
+    trained, pairs, found = load_run(setting.model), texts(setting.data, "test"), _Searched()
     for beam in BEAMS:
         with found.timing(beam, pairs) as answers:
             answers += trained.translate([source for source, _ in pairs], beam=beam, batchsize=BATCH)
     return vars(found)
 
 
-def ctranslate2(data: Path, model: Path, folder: Path) -> dict[str, Any]:
+def ctranslate2(setting: Setting) -> dict[str, Any]:
     """Translate with CTranslate2, in float32."""
     import ctranslate2 as peer
     import tokenizers
 
     from regard.api.export import export_ctranslate2
 
-    exported = folder / "exported"
+    exported = setting.folder / "exported"
     if not exported.exists():
-        export_ctranslate2(load_run(model), exported)
+        export_ctranslate2(load_run(setting.model), exported)
     tokenizer = tokenizers.Tokenizer.from_file(str(exported / "source.json"))
-    threads = int(os.environ["OMP_NUM_THREADS"])
-    translator = peer.Translator(str(exported), compute_type="float32", inter_threads=1, intra_threads=threads)
-    pairs, searched = texts(data, "test"), _Searched()
+    translator = peer.Translator(
+        str(exported), compute_type="float32", inter_threads=1, intra_threads=setting.threads
+    )
+    pairs, searched = texts(setting.data, "test"), _Searched()
     for beam in BEAMS:
         with searched.timing(beam, pairs) as answers:
             tokens = [tokenizer.encode(source).tokens for source, _ in pairs]
@@ -73,20 +64,19 @@ def ctranslate2(data: Path, model: Path, folder: Path) -> dict[str, Any]:
     return vars(searched)
 
 
-def hugging_face(data: Path, model: Path, folder: Path) -> dict[str, Any]:
+def hugging_face(setting: Setting) -> dict[str, Any]:
     """Translate with Hugging Face's MarianMT."""
     import torch
     from same_weights import for_marian
 
     from regard.text import PAD, collate
 
-    del folder
-    trained = load_run(model)
+    trained = load_run(setting.model)
     source, target = trained.task.source_vocabulary, trained.task.target_vocabulary
     peer = marian(len(source))
     peer.load_state_dict(for_marian(trained.model, POSITIONS))
     peer.eval()
-    pairs, searched = texts(data, "test"), _Searched()
+    pairs, searched = texts(setting.data, "test"), _Searched()
     for beam in BEAMS:
         with searched.timing(beam, pairs) as answers:
             encoded = [source.encode(text) for text, _ in pairs]
@@ -111,15 +101,15 @@ def hugging_face(data: Path, model: Path, folder: Path) -> dict[str, Any]:
     return vars(searched)
 
 
-def joeynmt(python: Path, data: Path, model: Path, threads: int) -> dict[str, Any]:
+def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
     """Translate with JoeyNMT."""
     import torch
     from same_weights import for_joeynmt
 
-    trained, pairs = load_run(model), texts(data, "test")
+    trained, pairs = load_run(setting.model), texts(setting.data, "test")
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
-        config = joeynmt_files(here, data, trained.task.source_vocabulary, threads, validated=64)
+        config = joeynmt_files(here, setting.data, trained.task.source_vocabulary, setting.threads, validated=64)
         for side in ("encoder", "decoder"):
             config["model"][side]["layer_norm"] = "post"
         torch.save(for_joeynmt(trained.model, 5000), here / "weights.pt")
@@ -135,48 +125,17 @@ CONTESTANTS = {
 }
 
 
-def main() -> None:
-    """Let each contestant run in turn, and print a table of medians."""
-    parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
-    parser.add_argument(
-        "--model", type=Path, help="run to translate with (default: one is trained, half an hour)"
-    )
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.worker:
-        name, folder = args.worker
-        print(json.dumps(CONTESTANTS[name](args.data, args.model, Path(folder))))
-        return
-    python = joeynmt_python(args.joeynmt)
-    print(f"{platform.machine()}, {args.threads} threads, medians of {args.rounds} rounds\n")
-    found: Results = {}
-    with tempfile.TemporaryDirectory() as folder:
-        model = args.model or _model(args.data, Path(folder))
-        for _ in range(args.rounds):
-            for name in CONTESTANTS:
-                command = [sys.executable, __file__, str(args.data), "--model", str(model)]
-                found.setdefault(name, []).append(run([*command, "--worker", name, folder], args.threads))
-            found.setdefault("JoeyNMT", []).append(joeynmt(python, args.data, model, args.threads))
-    head = ["program", "greedy, sentences/s", "Regard's ratio", "BLEU"]
-    print(markdown([*head, "beam 5, sentences/s", "Regard's ratio", "BLEU"], _rows(found)))
-
-
-Results = dict[str, list[dict[str, Any]]]
-
-
-def _model(data: Path, folder: Path) -> Path:
+def train_model(setting: Setting) -> None:
     """Train the model that all translate with: of the peers' norm, which comes after each sum."""
     import regard
 
-    text: dict[str, Any] = dict(files(data))
-    run = regard.train(
-        "translation", **text, **SIZES, lowercase=True, pre_norm=False, steps=6000, savepath=folder
-    )
-    return run.folder
+    text: dict[str, Any] = dict(files(setting.data))
+    folder = setting.model.parent
+    regard.train("translation", **text, **SIZES, lowercase=True, pre_norm=False, steps=6000, savepath=folder)
 
 
-def _rows(found: Results) -> list[list[str]]:
+def table(found: dict[str, list[dict[str, Any]]]) -> str:
+    """Return medians of all rounds."""
     rows = []
     for name, runs in found.items():
         cells = [name]
@@ -187,7 +146,8 @@ def _rows(found: Results) -> list[list[str]]:
             )
             cells += [f"{speed:,.0f}", f"{mine / speed:.2f}", f"{runs[0]['bleu'][beam]:.1f}"]
         rows.append(cells)
-    return rows
+    head = ["program", "greedy, sentences/s", "Regard's ratio", "BLEU"]
+    return markdown([*head, "beam 5, sentences/s", "Regard's ratio", "BLEU"], rows)
 
 
 class _Searched:
@@ -211,7 +171,3 @@ def _bleu(found: list[str], pairs: list[tuple[str, str]]) -> float:
     from regard.evaluation import bleu
 
     return bleu(found, [target for _, target in pairs], lowercase=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,8 @@ docs/results.md.
     python benchmarks/translation_trials.py DATA [--runs comparisons/trials] [--steps 3000]
 
 DATA: the folder of `regard data multi30k`. English to German in lower case, one seed, a core for each training.
-BLEU is that of val by greedy search, the best of a training's validations. What is in docs/translation-trials.json
-is not measured again, and what was interrupted goes on.
+BLEU is that of val by greedy search, the best of a training's validations. What is in
+docs/translation-trials.json is not measured again, and what was interrupted goes on.
 """
 
 import argparse

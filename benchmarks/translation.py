@@ -1,0 +1,71 @@
+"""Speed of the Transformer on Multi30k, beside JoeyNMT 2.3, Hugging Face's MarianMT, and CTranslate2.
+
+    python benchmarks/translation.py DATA [--parts training search] [--rounds 3] [--steps 100] [--model RUN]
+
+DATA: the folder of `regard data multi30k`. The same subwords, sizes and threads for all; each contestant in
+processes of its own, turn by turn; medians. What is timed: translation_training.py and translation_search.py.
+JoeyNMT is set up as in peers.py. Needs the extras peers and export.
+"""
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import translation_search
+import translation_training
+from multi30k import Setting, multi30k_parser
+from peers import joeynmt_python, run
+
+PARTS: dict[str, Any] = {"training": translation_training, "search": translation_search}
+
+
+def measure(part: str, python: Path, setting: Setting, rounds: int) -> dict[str, list[dict[str, Any]]]:
+    """Let each contestant run in turn; returns what each measured, round by round."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    command = [sys.executable, __file__, str(setting.data), "--steps", str(setting.steps)]
+    command += ["--threads", str(setting.threads), "--model", str(setting.model)]
+    for _ in range(rounds):
+        for name in PARTS[part].CONTESTANTS:
+            measured = run([*command, "--worker", part, name, str(setting.folder)], setting.threads)
+            found.setdefault(name, []).append(measured)
+        found.setdefault("JoeyNMT", []).append(PARTS[part].joeynmt(python, setting))
+    return found
+
+
+def main() -> None:
+    """Measure, and print a table for each part."""
+    parser = multi30k_parser(__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to time")
+    parser.add_argument("--rounds", type=int, default=3, help="times each contestant runs (default: 3)")
+    parser.add_argument("--steps", type=int, default=100, help="training steps that are timed (default: 100)")
+    parser.add_argument(
+        "--model", type=Path, help="run to translate with (default: one is trained, half an hour)"
+    )
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        part, name, folder = args.worker
+        print(json.dumps(PARTS[part].CONTESTANTS[name](setting_of(args, Path(folder)))))
+        return
+    python = joeynmt_python(args.joeynmt)
+    print(f"{platform.machine()}, {args.threads} threads, medians of {args.rounds} rounds")
+    with tempfile.TemporaryDirectory() as folder:
+        setting = setting_of(args, Path(folder))
+        for part in args.parts:
+            if part == "search" and args.model is None:
+                translation_search.train_model(setting)
+            print(f"\n{PARTS[part].table(measure(part, python, setting, args.rounds))}")
+
+
+def setting_of(args: argparse.Namespace, folder: Path) -> Setting:
+    """Return what the flags say; the model is in the folder where no other is given."""
+    model = args.model or folder / "model" / "translation"
+    return Setting(data=args.data, folder=folder, threads=args.threads, steps=args.steps, model=model)
+
+
+if __name__ == "__main__":
+    main()
