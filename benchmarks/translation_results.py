@@ -84,13 +84,15 @@ def tokenised(translations: list[str], files: tuple[str, str]) -> float:
 
 
 def table(results: Results, seeds: int) -> str:
-    """Return a row for each direction and model: mean, least and largest over the seeds."""
+    """Return a row for each direction and model that was measured: mean, least and largest over the seeds."""
     body = []
     for direction in DIRECTIONS:
         for model in MODELS:
-            rows = [results[key_of(flags_of(direction, model, seed))] for seed in range(seeds)]
-            body.append([direction, model, *(_cell(rows, name) for name in QUALITIES)])
-    return markdown(["direction", "model", *QUALITIES.values()], body)
+            keys = [key_of(flags_of(direction, model, seed)) for seed in range(seeds)]
+            rows = [results[key] for key in keys if key in results]
+            if rows:
+                body.append([direction, model, str(len(rows)), *(_cell(rows, name) for name in QUALITIES)])
+    return markdown(["direction", "model", "seeds", *QUALITIES.values()], body)
 
 
 QUALITIES = {
