@@ -51,6 +51,8 @@ def main() -> None:
         part, name, folder = args.worker
         print(json.dumps(PARTS[part].CONTESTANTS[name](setting_of(args, Path(folder)))))
         return
+    if args.steps < 3 * translation_training.EVERY:
+        parser.error(f"--steps: at least {3 * translation_training.EVERY}, of which the first are not timed")
     python = joeynmt_python(args.joeynmt)
     print(f"{platform.machine()}, {args.threads} threads, medians of {args.rounds} rounds")
     with tempfile.TemporaryDirectory() as folder:
