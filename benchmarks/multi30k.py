@@ -137,11 +137,12 @@ def joined(path: Path) -> list[str]:
     return [line.replace(" ", "").replace("▁", " ").strip() for line in path.read_text().splitlines()]
 
 
-def train(data: Path, folder: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
-    """Train Regard in lower case, or go on where it stopped, and return the run."""
+def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
+    """Train Regard in lower case, or go on where it stopped, in a folder named by the flags; returns the run."""
     import regard
     from regard.training import RunFolder
 
+    folder = runs / ",".join(["-".join(languages), *(f"{name}={value}" for name, value in flags.items())])
     if RunFolder(folder / "translation").exists():
         return regard.train("translation", resume=True, savepath=folder, progress=False)
     text: dict[str, Any] = dict(files(data, languages))

@@ -48,10 +48,9 @@ def flags_of(direction: str, model: str, seed: int) -> Flags:
 
 def measure(data: Path, runs: Path, job: Flags) -> dict[str, Any]:
     """Train, or go on, and test on the test text."""
-    languages, flags = DIRECTIONS[job["direction"]], dict(job)
-    del flags["direction"]
-    folder = "-".join(languages) + "," + ",".join(f"{name}={value}" for name, value in flags.items())
-    return measure_run(train(data, runs / folder, languages, flags), files(data, languages))
+    flags = dict(job)
+    languages = DIRECTIONS[flags.pop("direction")]
+    return measure_run(train(data, runs, languages, flags), files(data, languages))
 
 
 def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[str, Any]:

@@ -38,8 +38,7 @@ TRIALS: dict[str, Flags] = {
 
 def measure(data: Path, runs: Path, flags: Flags) -> dict[str, float]:
     """Train a trial, or go on, and return the best BLEU on val."""
-    folder = runs / ",".join(f"{name}={value}" for name, value in flags.items())
-    return {"bleu": best_validation(train(data, folder, ("en", "de"), flags))}
+    return {"bleu": best_validation(train(data, runs, ("en", "de"), flags))}
 
 
 def main() -> None:
