@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.progress import track
+
 from regard.comparison.processes import side_by_side
 
 Flags = dict[str, Any]
@@ -27,8 +29,7 @@ def measure_missing(cache: Path, work: Callable[[Flags], dict[str, Any]], jobs: 
     results: Results = json.loads(cache.read_text()) if cache.exists() else {}
     missing = [flags for flags in jobs if key_of(flags) not in results]
     if missing:
-        for flags, figures in side_by_side(work, missing):
+        for flags, figures in track(side_by_side(work, missing), "measuring", len(missing)):
             results[key_of(flags)] = figures
             cache.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
-            print(key_of(flags), flush=True)
     return results

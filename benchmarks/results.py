@@ -3,23 +3,19 @@
     python benchmarks/results.py [--seeds 10] [--cache FILE]
 
 One process for each core, each with one thread. Every training is measured once and kept in the cache
-(default: docs/results.json), so that an interrupted run goes on where it stopped; delete the file to measure
-anew. Tables go between the markers `<!-- table: NAME -->` and `<!-- end -->` of docs/results.md; the text
-around them stays.
+(default: docs/results.json), so that an interrupted run goes on where it stopped. Tables go between the markers
+`<!-- table: NAME -->` and `<!-- end -->` of docs/results.md; the text around them stays.
 """
 
 import argparse
 import dataclasses
-import json
-import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rich.progress import track
+from measured import Flags, Results, key_of, measure_missing
 from tables import DOCS, markdown, spread, write_tables
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -41,17 +37,13 @@ WITHOUT: dict[str, dict[str, Any]] = {
 """Recipe regard, and regard without one of its parts."""
 LENGTHS = range(1, 11)
 
-Job = tuple[str, str]
-"""A recipe's name and the flags of a training as JSON, task and seed included."""
-Results = dict[str, dict[str, Any]]
+
+def job(task: str, seed: int, recipe: str = "regard", **flags: Any) -> Flags:
+    """Return the flags of one training."""
+    return {"task": task, "seed": seed, "recipe": recipe, **flags}
 
 
-def job(task: str, seed: int, recipe: str = "regard", **flags: Any) -> Job:
-    """Name one training."""
-    return recipe, json.dumps({"task": task, "seed": seed, **flags}, sort_keys=True)
-
-
-def jobs_of(seeds: range) -> list[Job]:
+def jobs_of(seeds: range) -> list[Flags]:
     """Return all trainings that the tables need, the quick ones first."""
     wanted = [
         *(
@@ -76,18 +68,15 @@ def jobs_of(seeds: range) -> list[Job]:
         *(job(task, seed, "seed", **flags) for task, flags in TASKS.items() for seed in seeds),
         *(job("difference", seed, recipe) for recipe in ("seed", "regard") for seed in seeds),
     ]
-    return list(dict.fromkeys(wanted))
+    return list({key_of(flags): flags for flags in wanted}.values())
 
 
-def measure(each: Job) -> tuple[str, dict[str, Any]]:
+def measure(flags: Flags) -> dict[str, Any]:
     """Train one model and measure it, on the samples of its own seed."""
-    import torch
-
     import regard
     from regard.training import RECIPES
 
-    torch.set_num_threads(1)
-    recipe, flags = each[0], json.loads(each[1])
+    recipe = flags["recipe"]
     if recipe not in RECIPES:
         changes = dict(WITHOUT[recipe])
         if "start" in changes:
@@ -96,12 +85,12 @@ def measure(each: Job) -> tuple[str, dict[str, Any]]:
             changes["start"] = dataclasses.replace(start, **changes["start"])
         RECIPES[recipe] = dataclasses.replace(RECIPES["regard"], **changes)
     with tempfile.TemporaryDirectory() as folder:
-        run = regard.train(flags.pop("task"), savepath=folder, recipe=recipe, progress=False, **flags)
+        run = regard.train(**flags, savepath=folder, progress=False)
         assert isinstance(run, regard.AnswerRun)
         report = run.test(seed=flags["seed"])
         assert report.relevance is not None
         every = 500
-        measured = {
+        return {
             "exact_match": report.exact_match,
             "heads": report.relevance.heads,
             "uniform": report.relevance.uniform,
@@ -115,12 +104,6 @@ def measure(each: Job) -> tuple[str, dict[str, Any]]:
             },
             "position_norms": run.attend().position_norms,
         }
-    return key_of(each), measured
-
-
-def key_of(each: Job) -> str:
-    """Name a training in the cache."""
-    return f"{each[0]} {each[1]}"
 
 
 def main() -> None:
@@ -130,12 +113,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=DOCS / "results.json", help="file of measurements")
     args = parser.parse_args()
     seeds = range(args.seeds)
-    results: Results = json.loads(args.cache.read_text()) if args.cache.exists() else {}
-    missing = [each for each in jobs_of(seeds) if key_of(each) not in results]
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for key, measured in track(pool.map(measure, missing), total=len(missing), description="training"):
-            results[key] = measured
-            args.cache.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n")
+    results = measure_missing(args.cache, measure, jobs_of(seeds))
     write_tables(DOCS / "results.md", {name: table(results, seeds) for name, table in TABLES.items()})
 
 
