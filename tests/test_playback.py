@@ -6,7 +6,7 @@ import pytest
 
 import regard
 from regard.training import RunFolder
-from regard.training.config import SampledTraining
+from regard.training.settings import SampledTraining
 from tests.conftest import TINY
 from tests.german import write
 

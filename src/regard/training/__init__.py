@@ -5,12 +5,7 @@ from regard.training.config import (
     MODELS,
     PARTS,
     PRESETS,
-    PoolingTraining,
-    QueryTraining,
-    RecurrentTraining,
     RunConfig,
-    TrainingConfig,
-    TranslationTraining,
     make_config,
     models_for,
 )
@@ -18,6 +13,13 @@ from regard.training.loop import train_steps
 from regard.training.objective import Objective, exact
 from regard.training.recipes import RECIPES, Recipe
 from regard.training.runs import RunFolder, digest, find_run, new_run
+from regard.training.settings import (
+    PoolingTraining,
+    QueryTraining,
+    RecurrentTraining,
+    TrainingConfig,
+    TranslationTraining,
+)
 from regard.training.state import TrainingState, build_model, load_parameters, start
 from regard.training.stopping import Interrupted
 from regard.training.streams import generator_of

@@ -9,7 +9,7 @@ import torch
 
 from regard.tasks import Batch, Pair, PairTask, Task
 from regard.text import Pairs
-from regard.training.config import SampledTraining
+from regard.training.settings import SampledTraining
 from regard.training.streams import generator_of
 
 RESERVE = 16

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.tasks import Batch
 from regard.text import Pairs
-from regard.training.config import RunConfig, TrainingConfig, TranslationTraining
+from regard.training.config import RunConfig
 from regard.training.objective import Objective
 from regard.training.precision import dtype_of
 from regard.training.runs import RunFolder
+from regard.training.settings import TrainingConfig, TranslationTraining
 from regard.training.state import TrainingState
 from regard.training.stopping import stop_as_usual, stopping
 from regard.training.streams import seed_of

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from regard.models import Seq2Seq
 from regard.tasks import Batch
 from regard.text import PAD, Pairs
-from regard.training.config import RecurrentTraining, TrainingConfig, TranslationTraining
 from regard.training.loss import cross_entropy
+from regard.training.settings import RecurrentTraining, TrainingConfig, TranslationTraining
 
 
 class Objective(nn.Module):

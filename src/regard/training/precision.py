@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.training.config import Precision
+from regard.training.settings import Precision
 
 
 def dtype_of(precision: Precision, device: torch.device) -> torch.dtype:

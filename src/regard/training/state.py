@@ -17,9 +17,10 @@ from regard.errors import InputError
 from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq, Transformer
 from regard.tasks import AnyTask, SequenceTask, Task
 from regard.training.adam import Adam
-from regard.training.config import RunConfig, TranslationTraining
+from regard.training.config import RunConfig
 from regard.training.objective import Objective
 from regard.training.runs import RunFolder
+from regard.training.settings import TranslationTraining
 from regard.training.streams import generator_of
 from regard.training.world import ALONE, World
 
