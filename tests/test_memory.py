@@ -3,6 +3,7 @@
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,30 @@ def test_steps_take_their_pages_once() -> None:
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     assert faults("keep_memory()") < 1000 < faults("") / 10
+
+
+HUGE = """
+from pathlib import Path
+from regard.memory import keep_memory
+
+def advised():
+    heaps = Path("/proc/self/smaps").read_text().split("[heap]")[1:]
+    return ["hg" in heap.split("VmFlags:")[1].splitlines()[0].split() for heap in heaps]
+
+print(any(advised()))
+keep_memory()
+keep_memory()
+held = bytearray(24 << 20)
+print(advised().count(True))
+"""
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no huge pages to give"
+)
+def test_memory_is_asked_for_in_huge_pages() -> None:
+    done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "1"]
 
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,83 @@
+"""How a long training keeps its pace: with memory kept in huge pages (regard.memory), and as glibc does it.
+
+    python benchmarks/pace.py DATA [--steps 1500]
+
+DATA: the folder of `regard data multi30k`. The same training, German to English with R-Drop, twice, side by side:
+a process and a core for each, with one thread. Prints, for every hundred steps, how many a second and the memory
+(resident set) of both.
+"""
+
+import argparse
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from multi30k import files
+from tables import markdown
+
+from regard.comparison.processes import side_by_side
+
+EVERY = 100
+"""Steps between two measurements."""
+
+
+def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
+    """Train; returns steps a second and memory in MiB, for every hundred steps."""
+    import regard
+    from regard.api import training
+    from regard.training import loop
+
+    if not kept:
+        training.keep_memory = lambda: None
+    found: list[tuple[float, float]] = []
+    step, began, taken = loop._step, time.perf_counter(), 0
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        nonlocal began, taken
+        done = step(*args, **kwargs)
+        taken += 1
+        if taken % EVERY == 0:
+            found.append((EVERY / (time.perf_counter() - began), resident()))
+            began = time.perf_counter()
+        return done
+
+    loop._step = timed
+    text: dict[str, Any] = dict(files(data))
+    del text["valid"]
+    flags: dict[str, Any] = {"lowercase": True, "dropout": 0.2, "r_drop": 3.0, "steps": steps}
+    with tempfile.TemporaryDirectory() as folder:
+        regard.train("translation", **text, **flags, savepath=folder, progress=False)
+    return found
+
+
+def resident() -> float:
+    """Return this process's memory in MiB."""
+    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
+def main() -> None:
+    """Measure both, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
+    parser.add_argument("--steps", type=int, default=1500, help="training steps (default: 1500, half an hour)")
+    args = parser.parse_args()
+    found = dict(side_by_side(partial(measure, args.data, args.steps), [False, True]))
+    rows = [
+        [
+            f"{EVERY * (index + 1):,}",
+            f"{theirs:.2f}",
+            f"{mine:.2f}",
+            f"{mine / theirs:.2f}",
+            f"{a:,.0f}",
+            f"{b:,.0f}",
+        ]
+        for index, ((theirs, a), (mine, b)) in enumerate(zip(found[False], found[True], strict=True))
+    ]
+    speeds = ["steps/s, glibc's own", "kept, huge pages", "ratio"]
+    print(markdown(["steps", *speeds, "memory, glibc's own, MiB", "kept, huge pages"], rows))
+
+
+if __name__ == "__main__":
+    main()
