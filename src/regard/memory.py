@@ -5,11 +5,14 @@ import functools
 import mmap
 import os
 import sys
+from pathlib import Path
 
 MALLOPT_TRIM_THRESHOLD, MALLOPT_TOP_PAD, MALLOPT_MMAP_THRESHOLD, MALLOPT_MMAP_MAX = -1, -2, -3, -4
 """Parameters of mallopt(3)."""
 MMAPS = 65_536
 """Blocks that glibc takes from the system one by one, at most, by default."""
+STRICT = "2"
+"""Of /proc/sys/vm/overcommit_memory."""
 
 
 def keep_memory() -> None:
@@ -18,8 +21,9 @@ def keep_memory() -> None:
 
     A training step of a Transformer takes and frees hundreds of megabytes. Each page that comes back from the
     system is a fault and is filled with zeros first; and batches of all shapes scatter what is kept over
-    gigabytes, through which a processor finds its way slowly by pages of 4 KB. So it is, with less memory, in a
-    search. Nothing is handed back until the process ends. Only glibc on Linux knows it, elsewhere nothing happens.
+    gigabytes, through which a processor finds its way slowly by pages of 4 KB (benchmarks/pace.py). So it is,
+    with less memory, in a search. Nothing is handed back until the process ends. Only glibc on Linux knows it,
+    elsewhere nothing happens.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
@@ -31,10 +35,13 @@ def keep_memory() -> None:
 
 @functools.cache
 def _grow_in_huge_pages() -> None:
-    """Let the heap grow by addresses alone, to half the size of the machine's memory, and ask for huge pages there.
+    """Let the heap grow by addresses, to half the size of the machine's memory, and ask for huge pages there.
 
-    A block of that size moves the heap's end, and is freed at once; no page of it was touched.
+    A block of that size moves the heap's end, and is freed at once; no page of it was touched. Where the system
+    counts addresses as memory that is used, the heap stays as it is.
     """
+    if Path("/proc/sys/vm/overcommit_memory").read_text().strip() == STRICT:
+        return
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
