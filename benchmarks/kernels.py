@@ -1,4 +1,4 @@
-"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, dropout, memory.
+"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, dropout.
 
     python benchmarks/kernels.py [--rounds 15]
 
@@ -7,7 +7,6 @@ contestant in turn, medians, milliseconds.
 """
 
 import argparse
-import ctypes
 import statistics
 import time
 from collections.abc import Callable
@@ -17,14 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Dropout, MultiHeadAttention, single
-from regard.memory import (
-    MALLOPT_MMAP_THRESHOLD,
-    MALLOPT_TOP_PAD,
-    MALLOPT_TRIM_THRESHOLD,
-    keep_memory,
-)
-from regard.models import Transformer, TransformerConfig
-from regard.training.loss import CHUNK, cross_entropy
+from regard.training.loss import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 8000, 4000, 0.2, 0.1
 LENGTHS = (13, 27, 64, 128)
@@ -77,31 +69,6 @@ def dropouts() -> tuple[Work, Work]:
     return lambda: F.dropout(states, RATE).sum(), lambda: ours(states).sum()
 
 
-def steps() -> tuple[Work, Work]:
-    """A Transformer's forward pass with memory handed back after use, and kept."""
-    config = TransformerConfig(hidden=WIDTH, heads=HEADS, enc_layers=4, dec_layers=4, dropout=RATE)
-    model = Transformer(config, source_symbols=SYMBOLS, target_symbols=SYMBOLS, longest=LENGTHS[0], shared=True)
-    source, target_in, target = torch.randint(4, SYMBOLS, (3, TOKENS // LENGTHS[0], LENGTHS[0]))
-
-    def hand_back() -> None:
-        """Do as glibc does by itself: it settles on the largest block that was ever freed, and twice that."""
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(MALLOPT_MMAP_THRESHOLD, 4 * CHUNK)
-        mallopt(MALLOPT_TRIM_THRESHOLD, 2 * 4 * CHUNK)
-        mallopt(MALLOPT_TOP_PAD, 1 << 17)
-
-    def step(prepare: Callable[[], None]) -> Work:
-        def run() -> Tensor:
-            prepare()
-            states = model.read(target_in, model.encode(source, source > 0))
-            flat = states.reshape(1, -1, WIDTH)
-            return cross_entropy(flat, model.vocabulary_layer, target.flatten(), SMOOTHING)[0]
-
-        return run
-
-    return step(hand_back), step(keep_memory)
-
-
 def compare(name: str, contestants: tuple[Work, Work], rounds: int) -> None:
     """Print a line: PyTorch's time, ours, and the ratio."""
     times: tuple[list[float], list[float]] = ([], [])
@@ -129,12 +96,6 @@ def main() -> None:
         compare(f"attention layer, {length} steps, float32", (theirs, mine), rounds)
         compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
     compare("dropout", dropouts(), rounds)
-    theirs, mine = steps()
-    compare(
-        "a whole pass, bfloat16, memory kept",
-        (in_bfloat16(theirs), in_bfloat16(mine)),
-        rounds,
-    )
 
 
 if __name__ == "__main__":

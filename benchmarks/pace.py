@@ -63,6 +63,8 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
     parser.add_argument("--steps", type=int, default=1500, help="training steps (default: 1500, half an hour)")
     args = parser.parse_args()
+    if args.steps < EVERY:
+        parser.error(f"--steps: at least {EVERY}")
     found = dict(side_by_side(partial(measure, args.data, args.steps), [False, True]))
     rows = [
         [

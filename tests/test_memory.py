@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.memory import STRICT, keep_memory
+from regard.memory import OVERCOMMIT, STRICT, keep_memory
 
 FAULTS = """
 import ctypes
@@ -57,7 +57,8 @@ print(advised().count(True))
 
 @pytest.mark.skipif(
     not Path("/sys/kernel/mm/transparent_hugepage").exists()
-    or Path("/proc/sys/vm/overcommit_memory").read_text().strip() == STRICT,
+    or not OVERCOMMIT.exists()
+    or OVERCOMMIT.read_text().strip() == STRICT,
     reason="the system has no huge pages to give, or counts addresses",
 )
 def test_memory_is_asked_for_in_huge_pages() -> None:

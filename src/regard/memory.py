@@ -11,8 +11,8 @@ MALLOPT_TRIM_THRESHOLD, MALLOPT_TOP_PAD, MALLOPT_MMAP_THRESHOLD, MALLOPT_MMAP_MA
 """Parameters of mallopt(3)."""
 MMAPS = 65_536
 """Blocks that glibc takes from the system one by one, at most, by default."""
-STRICT = "2"
-"""Of /proc/sys/vm/overcommit_memory."""
+OVERCOMMIT, STRICT = Path("/proc/sys/vm/overcommit_memory"), "2"
+"""Where Linux says whether it counts addresses as memory that is used, and how it says yes."""
 
 
 def keep_memory() -> None:
@@ -38,9 +38,9 @@ def _grow_in_huge_pages() -> None:
     """Let the heap grow by addresses, to half the size of the machine's memory, and ask for huge pages there.
 
     A block of that size moves the heap's end, and is freed at once; no page of it was touched. Where the system
-    counts addresses as memory that is used, the heap stays as it is.
+    counts addresses as memory that is used, or does not say, the heap stays as it is.
     """
-    if Path("/proc/sys/vm/overcommit_memory").read_text().strip() == STRICT:
+    if not OVERCOMMIT.exists() or OVERCOMMIT.read_text().strip() == STRICT:
         return
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
