@@ -7,12 +7,10 @@ Three questions to every head that reads the input, each answered over many samp
   uniform attention, and beside the same head's share on the relevant inputs of another sample: a head that looks
   at the same places whatever the input is has that one too.
 - Does it rank the inputs as the answer's dependence on them does? Spearman's rank correlation of the weights
-with
-  gradient times input and with ablation (see `probing`), beside those of another sample.
+  with gradient times input and with ablation (see `probing`), beside those of another sample.
 - Does the head matter at all? What the loss gains when it is switched off (see `importance`).
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +20,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.files import write_atomically
+from regard.files import write_json
 from regard.inspection.importance import HeadImportance
 from regard.inspection.probing import Probe
 
@@ -160,7 +158,7 @@ class Examination:
     def save(self, path: Path) -> Path:
         """Write all figures as JSON, and the words; raises `MachineError` where that cannot be."""
         stored = {**asdict(self), "words": self.words}
-        write_atomically(path, (json.dumps(stored, indent=1, allow_nan=False) + "\n").encode())
+        write_json(path, stored, indent=1)
         return path
 
 

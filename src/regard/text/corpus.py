@@ -70,8 +70,8 @@ def write_corpus(
     """Encode parallel text into a new corpus at `folder`, complete or not at all.
 
     `vocabularies`: of source and target. Pairs with a side of more than `max_len` tokens are left out and
-    counted, or with `strict` refused. Raises `InputError` where
-    nothing is left, or the text cannot be read; `MachineError` where the disk refuses.
+    counted, or with `strict` refused. Raises `InputError` where nothing is left, or the text cannot be read;
+    `MachineError` where the disk refuses.
     """
     building = folder.with_name(f".{folder.name}.{os.getpid()}")
     dtype = "uint16" if max(map(len, vocabularies)) <= 1 << 16 else "uint32"

@@ -77,9 +77,7 @@ def train_steps(
             metrics: Metrics = {"step": state.step, "loss": loss}
             if validate is not None and (state.step % settings.validate_every == 0 or last):
                 found = validate_average(state, validate, world)
-                better = found["bleu"] > state.progress.best
-                state.progress.best = max(found["bleu"], state.progress.best)
-                state.progress.since_best = 0 if better else state.progress.since_best + 1
+                better = state.progress.note(found["bleu"])
                 metrics |= found
                 last = last or _given_up(state, settings)
             if (state.step % METRICS_EVERY == 0 or last or "bleu" in metrics) and world.first:

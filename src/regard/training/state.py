@@ -36,6 +36,13 @@ class Progress:
     since_best: int = 0
     """Validations since then."""
 
+    def note(self, bleu: float) -> bool:
+        """Take note of a validation; returns whether it is the best so far."""
+        better = bleu > self.best
+        self.best = max(bleu, self.best)
+        self.since_best = 0 if better else self.since_best + 1
+        return better
+
 
 @dataclass
 class TrainingState:
