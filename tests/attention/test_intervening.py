@@ -158,8 +158,8 @@ def test_step_by_step_as_all_at_once(name: str, change: dict[str, object]) -> No
         at_once = model(source, mask, target)
         state = model.start(model.encode(source, mask))
         for step in range(target.shape[1]):
-            logits, state = model.step(target[:, step : step + 1], state)
-            torch.testing.assert_close(logits[:, 0], at_once[:, step])
+            states, state = model.step(target[:, step : step + 1], state)
+            torch.testing.assert_close(model.logits(states[:, 0]), at_once[:, step])
     with torch.inference_mode():
         plain = model(source, mask, target)
     assert not torch.allclose(plain, at_once)

@@ -62,8 +62,8 @@ def test_cached_steps_equal_teacher_forcing(model: Seq2Seq) -> None:
     memory = model.encode(source, source != 0)
     state, steps = model.start(memory), []
     for time in range(5):
-        logits, state = model.step(target_in[:, time : time + 1], state)
-        steps.append(logits)
+        states, state = model.step(target_in[:, time : time + 1], state)
+        steps.append(model.logits(states))
     torch.testing.assert_close(torch.cat(steps, 1), model.decode(target_in, memory), atol=1e-12, rtol=0)
 
 
@@ -79,7 +79,7 @@ def test_hypotheses_side_by_side_equal_each_alone(model: Seq2Seq) -> None:
         memory = model.encode(source[row : row + 1], source[row : row + 1] != 0)
         for place, prefix in enumerate(prefixes):
             expected = model.decode(torch.tensor([[BOS, *prefix]]), memory)[0, -1]
-            torch.testing.assert_close(found[row, place], expected, atol=1e-12, rtol=0)
+            torch.testing.assert_close(model.logits(found[row, place]), expected, atol=1e-12, rtol=0)
     kept, _ = model.step(torch.tensor([[4, 4]]), state.keep(torch.tensor([1])))
     both, _ = model.step(torch.tensor([[5, 5], [4, 4]]), state)
     torch.testing.assert_close(kept[0], both[1], atol=1e-12, rtol=0)

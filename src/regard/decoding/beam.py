@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, log_probabilities
 from regard.decoding.largest import largest
+from regard.decoding.vocabulary import vocabulary_layer
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
@@ -44,14 +45,15 @@ def beam_search(
     if not 0 <= alpha < float("inf"):
         raise InputError(f"length_penalty {alpha} is out of range: 0 or more")
     device = source.device
-    state = model.start(model.encode(source, source_mask))
+    state, logits = model.start(model.encode(source, source_mask)), vocabulary_layer(model)
     active = torch.arange(len(source), device=device)
     prefixes = torch.full((len(source), 1, 1), BOS, device=device)
     totals = torch.zeros(len(source), 1, device=device)
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max_len + 1):
-        logits, state = model.step(prefixes[:, :, -1], state)
-        found, symbols = largest(log_probabilities(logits), min(2 * width, logits.shape[-1]))
+        states, state = model.step(prefixes[:, :, -1], state)
+        found = log_probabilities(logits(states))
+        found, symbols = largest(found, min(2 * width, found.shape[-1]))
         extended = totals.unsqueeze(-1) + found  # B x K x N
         penalty = length_penalty(time + 1, alpha)
         ends, parents, tokens, going_on = _best(extended, symbols, width)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.decoding.vocabulary import vocabulary_layer
 from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
@@ -47,14 +48,14 @@ def _walk(
     model: Seq2Seq, source: Tensor, source_mask: Tensor, choose: Callable[[Tensor], Tensor], max_len: int
 ) -> list[Hypothesis]:
     """Go on with the tokens (B, 1) that `choose` finds in log-probabilities (B, V)."""
-    state = model.start(model.encode(source, source_mask))
+    state, logits = model.start(model.encode(source, source_mask)), vocabulary_layer(model)
     tokens = torch.full((len(source), 1), BOS, device=source.device)
     total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
     active = torch.arange(len(source), device=source.device)
     written = torch.full((len(source), max_len + 1), EOS, device=source.device)
     for time in range(max_len + 1):
-        logits, state = model.step(tokens, state)
-        found = log_probabilities(logits[:, 0])
+        states, state = model.step(tokens, state)
+        found = log_probabilities(logits(states[:, 0]))
         tokens = choose(found)
         best = found.gather(1, tokens)
         going = tokens[:, 0] != EOS

@@ -120,9 +120,10 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.decoder.start(memory)
 
     def step(self, tokens: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Feed one token to each hypothesis, (B, K): returns logits (B, K, V) and the state after it."""
+        """Feed one token to each hypothesis, (B, K): returns what the vocabulary layer reads, (B, K, D), and the
+        state after it."""
         output, state = self.decoder.step(self._embed(tokens), state)
-        return self.logits(self.dropout(output)), state
+        return self.dropout(output), state
 
     def _embed(self, tokens: Tensor) -> Tensor:
         return self.dropout(self.target_embedding(tokens))

@@ -4,10 +4,10 @@
     states = model.read(target_in, memory)           all steps at once, fed the true target (teacher forcing)
     logits = model.logits(states)                    what the vocabulary layer makes of them
     state  = model.start(memory)                     before the first step
-    logits, state = model.step(tokens, state)        one step, given the last tokens, with all that is cached
+    states, state = model.step(tokens, state)        one step, given the last tokens, with all that is cached
 
-Training asks for states and vocabulary layer apart: logits of a whole batch over a large vocabulary are most of
-the memory and a good part of the time, and the loss can do without ever holding them all.
+States and vocabulary layer are apart, as over a large vocabulary that layer is most of the time: the loss can do
+without ever holding the logits of a whole batch, and a search multiplies with a matrix laid out once.
 
 Letters: B sources, K hypotheses for each source (1 for greedy search), T steps, V target vocabulary. The
 hypotheses of one source stand side by side and share its memory, so a beam costs no copies of it.
@@ -74,5 +74,6 @@ class Seq2Seq(nn.Module):
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
-        """Feed one token to each hypothesis, (B, K): returns logits (B, K, V) and the state after it."""
+        """Feed one token to each hypothesis, (B, K): returns what the vocabulary layer reads, (B, K, D), and the
+        state after it."""
         raise NotImplementedError

@@ -202,11 +202,12 @@ class Transformer(Seq2Seq):
         )
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        """Feed one token to each hypothesis, (B, K): returns logits (B, K, V) and the state after it."""
+        """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
+        it."""
         time = state.past[0].keys.shape[2]
         states = self._embed(tokens.reshape(-1, 1), time)
         states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
-        return self.logits(states).view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
+        return states.view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
 
     def _embed(self, tokens: Tensor, offset: int) -> Tensor:
         embedded = self.target_embedding(tokens) * self.scale

@@ -1,0 +1,62 @@
+"""The vocabulary layer of a search: against the model's own, in float64."""
+
+import copy
+
+import pytest
+import torch
+
+from regard.decoding import beam_search, vocabulary
+from regard.decoding.vocabulary import LARGE, vocabulary_layer
+from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
+from regard.text import collate
+
+WIDTH = 16
+SYMBOLS = LARGE // WIDTH + 3
+
+
+@pytest.fixture(params=["recurrent", "transformer"])
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    """A model with a vocabulary that is just large enough."""
+    torch.manual_seed(0)
+    symbols = {"source_symbols": 9, "target_symbols": SYMBOLS}
+    if request.param == "transformer":
+        return Transformer(TransformerConfig(hidden=WIDTH, inner=8), longest=9, **symbols).eval()
+    built = RecurrentSeq2Seq(RecurrentConfig(hidden=WIDTH, embedding=4), **symbols).eval()
+    torch.nn.init.normal_(built.output.bias)  # zero bias would show nothing
+    return built
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 5), (3, 5), (64, 5), (0, 5)])
+def test_it_makes_the_logits_of_the_model(model: Seq2Seq, shape: tuple[int, ...]) -> None:
+    states = torch.randn(*shape, WIDTH)
+    with torch.inference_mode():
+        expected = copy.deepcopy(model).double().logits(states.double())
+        found = vocabulary_layer(model)(states)
+    torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=1e-5)
+
+
+def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out = torch.backends.mkldnn.is_available()
+    assert (vocabulary_layer(model) != model.logits) == laid_out
+    double = copy.deepcopy(model).double()
+    assert vocabulary_layer(double) == double.logits
+    monkeypatch.setattr(vocabulary, "LARGE", SYMBOLS * WIDTH + 1)
+    assert vocabulary_layer(model) == model.logits
+
+
+def test_a_search_meets_the_parameters_of_its_own_time(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = collate([[4, 5, 6], [7]])
+
+    def answers() -> list[list[int]]:
+        found = beam_search(model, source, source != 0, width=3, max_len=4)
+        return [best.tokens for best, *_ in found]
+
+    first = answers()
+    with torch.no_grad():
+        for parameter in model.vocabulary_layer:
+            if parameter is not None:
+                parameter.neg_()
+    second = answers()
+    assert second != first
+    monkeypatch.setattr(vocabulary, "_packs", lambda: False)
+    assert answers() == second
