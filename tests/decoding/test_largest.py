@@ -1,4 +1,4 @@
-"""The largest of many values: against a sort of all of them."""
+"""The best extensions of prefixes: against a sort of all of them."""
 
 import torch
 from hypothesis import given
@@ -8,18 +8,25 @@ from regard.decoding.largest import largest
 
 
 @given(
-    shape=st.lists(st.integers(1, 4), max_size=2),
+    sources=st.integers(1, 3),
+    prefixes=st.integers(1, 4),
     count=st.integers(1, 12),
     more=st.integers(0, 2000),
     levels=st.integers(1, 10_000),
     seed=st.integers(0, 2**31),
 )
-def test_they_are_those_of_a_sort(shape: list[int], count: int, more: int, levels: int, seed: int) -> None:
+def test_they_are_those_of_a_sort(
+    sources: int, prefixes: int, count: int, more: int, levels: int, seed: int
+) -> None:
     # `levels`: how many different values there are, so that some or all may be equal; the least are infinite.
     generator = torch.Generator().manual_seed(seed)
-    values = torch.randint(levels, (*shape, count + more), generator=generator).float()
+    symbols = -(-count // prefixes) + more
+    values = torch.randint(levels, (sources, prefixes, symbols), generator=generator).float()
     values[values < levels // 3] = -torch.inf
-    found, places = largest(values, count)
-    assert torch.equal(found, values.sort(-1, descending=True).values[..., :count])
-    assert torch.equal(values.gather(-1, places), found)
-    assert all(len(set(row)) == count for row in places.reshape(-1, count).tolist())
+    totals = torch.randint(levels, (sources, prefixes), generator=generator).float()
+    totals[:, 1:][totals[:, 1:] < levels // 5] = -torch.inf
+    found, places = largest(values, totals, count)
+    extended = (totals.unsqueeze(-1) + values).flatten(1)
+    assert torch.equal(found, extended.sort(-1, descending=True).values[:, :count])
+    assert torch.equal(extended.gather(1, places), found)
+    assert all(len(set(row)) == count for row in places.tolist())

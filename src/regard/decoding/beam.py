@@ -52,11 +52,8 @@ def beam_search(
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max_len + 1):
         states, state = model.step(prefixes[:, :, -1], state)
-        found = log_probabilities(logits(states))
-        found, symbols = largest(found, min(2 * width, found.shape[-1]))
-        extended = totals.unsqueeze(-1) + found  # B x K x N
         penalty = length_penalty(time + 1, alpha)
-        ends, parents, tokens, going_on = _best(extended, symbols, width)
+        ends, parents, tokens, going_on = _best(log_probabilities(logits(states)), totals, width)
         for row, parent, total in ends:
             finished[int(active[row])].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         if time == max_len:
@@ -86,22 +83,23 @@ def beam_search(
 
 
 def _best(
-    extended: Tensor, symbols: Tensor, width: int
+    found: Tensor, totals: Tensor, width: int
 ) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
-    """Split extended prefixes (B, K, N), by tokens (B, K, N), into those that end and those that go on.
+    """Split prefixes of log-probability `totals` (B, K), extended by every token with that of `found` (B, K, V),
+    into those that end and those that go on.
 
     Returns, of the best `width` extensions, those that end as (row, parent, log-probability); and the best
     `width` that do not: parents, tokens and log-probabilities, (B, K') each, best first.
     """
-    each = extended.shape[2]
+    prefixes, symbols = found.shape[1:]
     # At most one extension of each prefix ends, so twice the width holds `width` that go on.
-    totals, flat = extended.flatten(1).topk(min(2 * width, extended.shape[1] * each), dim=1)
-    parents, tokens = flat // each, symbols.flatten(1).gather(1, flat)
+    totals, places = largest(found, totals, min(2 * width, prefixes * symbols))
+    parents, tokens = places // symbols, places % symbols
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
     ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
     # Those that end come last, and are cut off with what exceeds the width.
-    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, extended.shape[1] * (each - 1))]
+    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, prefixes * (symbols - 1))]
     return list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.decoding.largest import largest
 from regard.decoding.vocabulary import vocabulary_layer
 from regard.errors import InputError
 from regard.models import Seq2Seq
@@ -17,7 +18,11 @@ def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_le
 
     `source_mask` (B, Ts): True before the end. Sources that have found their end take no more steps.
     """
-    return _walk(model, source, source_mask, lambda found: found.argmax(-1, keepdim=True), max_len)
+
+    def most_likely(found: Tensor) -> Tensor:
+        return largest(found.unsqueeze(1), torch.zeros_like(found[:, :1]), 1)[1]
+
+    return _walk(model, source, source_mask, most_likely, max_len)
 
 
 def sample(

@@ -1,7 +1,7 @@
-"""The largest of many values.
+"""The best extensions of some prefixes, out of a whole vocabulary for each.
 
-A CPU sorts a whole vocabulary to find a beam's few best tokens, which takes longer than its softmax. A maximum
-costs next to nothing, so here only the stretches with the largest maxima are sorted.
+A CPU sorts all of them to find a beam's few best, which takes longer than their softmax. A maximum costs next to
+nothing, so here only the stretches with the largest maxima are sorted.
 """
 
 import torch
@@ -11,20 +11,25 @@ STRETCH = 64
 """Values that are passed over together."""
 
 
-def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the `count` largest of the last dimension of values (..., V), largest first, and their places.
+def largest(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` largest of `totals + values` for each source, largest first, and their places.
 
-    As `values.topk(count)`, but for the order of equal ones: (..., count) each, places int64. `count`: 1 to V.
+    values (B, K, V), what each token would add to each prefix; totals (B, K). (B, count) each; places int64 in
+    K V: `place // V` is the prefix and `place % V` the token. `count`: 1 to K V. Of equal ones, any are taken.
     """
-    stretches, rest = divmod(values.shape[-1], STRETCH)
-    if stretches <= count:
-        return values.topk(count)
-    whole = values[..., : stretches * STRETCH]
+    prefixes, symbols = values.shape[1:]
+    stretches, rest = divmod(symbols, STRETCH)
+    if prefixes * stretches <= count:
+        return (totals.unsqueeze(-1) + values).flatten(1).topk(count)
     # Each of the largest lies in one of the `count` stretches with the largest maxima, or behind all stretches.
-    best = whole.unflatten(-1, (stretches, STRETCH)).amax(-1).topk(count, sorted=False).indices
-    places = (best.unsqueeze(-1) * STRETCH + torch.arange(STRETCH, device=values.device)).flatten(-2)
+    whole = values[..., : stretches * STRETCH].unflatten(-1, (stretches, STRETCH))
+    maxima = (totals.unsqueeze(-1) + whole.amax(-1)).flatten(1)
+    best = maxima.topk(count, sorted=False).indices
+    begin = best // stretches * symbols + best % stretches * STRETCH
+    places = (begin.unsqueeze(-1) + torch.arange(STRETCH, device=values.device)).flatten(1)
     if rest:
-        behind = torch.arange(stretches * STRETCH, values.shape[-1], device=values.device)
-        places = torch.cat([places, behind.expand(*places.shape[:-1], rest)], dim=-1)
-    found, order = values.gather(-1, places).topk(count)
-    return found, places.gather(-1, order)
+        every = torch.arange(prefixes * symbols, device=values.device).view(prefixes, symbols)
+        behind = every[:, stretches * STRETCH :].flatten()
+        places = torch.cat([places, behind.expand(len(places), -1)], dim=1)
+    found, order = (totals.gather(1, places // symbols) + values.flatten(1).gather(1, places)).topk(count)
+    return found, places.gather(1, order)
