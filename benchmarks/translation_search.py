@@ -7,8 +7,8 @@ as Marian's is), so that what they write is as long; their BLEU shows that it is
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,17 @@ from tables import markdown
 BEAMS = (1, 5)
 
 
-def ours(setting: Setting) -> dict[str, Any]:
+Search = Callable[[list[str], int], list[str]]
+"""From sources and a number of beams to translations."""
+
+
+def ours(setting: Setting) -> Search:
     """Translate with Regard."""
-    trained, pairs, found = load_run(setting.model), texts(setting.data, "test"), _Searched()
-    for beam in BEAMS:
-        with found.timing(beam, pairs) as answers:
-            answers += trained.translate([source for source, _ in pairs], beam=beam, batchsize=BATCH)
-    return vars(found)
+    trained = load_run(setting.model)
+    return lambda sources, beam: trained.translate(sources, beam=beam, batchsize=BATCH)
 
 
-def ctranslate2(setting: Setting) -> dict[str, Any]:
+def ctranslate2(setting: Setting) -> Search:
     """Translate with CTranslate2, in float32."""
     import ctranslate2 as peer
     import tokenizers
@@ -53,18 +54,18 @@ def ctranslate2(setting: Setting) -> dict[str, Any]:
     translator = peer.Translator(
         str(exported), compute_type="float32", inter_threads=1, intra_threads=setting.threads
     )
-    pairs, searched = texts(setting.data, "test"), _Searched()
-    for beam in BEAMS:
-        with searched.timing(beam, pairs) as answers:
-            tokens = [tokenizer.encode(source).tokens for source, _ in pairs]
-            found = translator.translate_batch(
-                tokens, beam_size=beam, max_batch_size=BATCH, disable_unk=True, length_penalty=0.0
-            )
-            answers += ["".join(each.hypotheses[0]).replace("▁", " ").strip() for each in found]
-    return vars(searched)
+
+    def search(sources: list[str], beam: int) -> list[str]:
+        tokens = [tokenizer.encode(source).tokens for source in sources]
+        found = translator.translate_batch(
+            tokens, beam_size=beam, max_batch_size=BATCH, disable_unk=True, length_penalty=0.0
+        )
+        return ["".join(each.hypotheses[0]).replace("▁", " ").strip() for each in found]
+
+    return search
 
 
-def hugging_face(setting: Setting) -> dict[str, Any]:
+def hugging_face(setting: Setting) -> Search:
     """Translate with Hugging Face's MarianMT."""
     import torch
     from same_weights import for_marian
@@ -76,29 +77,43 @@ def hugging_face(setting: Setting) -> dict[str, Any]:
     peer = marian(len(source))
     peer.load_state_dict(for_marian(trained.model, POSITIONS))
     peer.eval()
-    pairs, searched = texts(setting.data, "test"), _Searched()
+
+    def search(sources: list[str], beam: int) -> list[str]:
+        encoded = [source.encode(text) for text in sources]
+        order = sorted(range(len(sources)), key=lambda index: len(encoded[index]))
+        found = [""] * len(sources)
+        for begin in range(0, len(order), BATCH):
+            rows = order[begin : begin + BATCH]
+            inputs = collate([encoded[row] for row in rows])
+            with torch.inference_mode():
+                written = peer.generate(
+                    inputs,
+                    attention_mask=(inputs != PAD).long(),
+                    num_beams=beam,
+                    do_sample=False,
+                    length_penalty=0.0,
+                    early_stopping=True,
+                    max_new_tokens=2 * inputs.shape[1] + 50,
+                )
+            for row, tokens in zip(rows, written.tolist(), strict=True):
+                found[row] = target.decode(tokens[1:])
+        return found
+
+    return search
+
+
+def searched(contestant: Callable[[Setting], Search], setting: Setting) -> dict[str, Any]:
+    """Return seconds and BLEU by the number of beams; the second of two searches is timed, the first warms up."""
+    search, pairs = contestant(setting), texts(setting.data, "test")
+    sources = [source for source, _ in pairs]
+    seconds, scores = {}, {}
     for beam in BEAMS:
-        with searched.timing(beam, pairs) as answers:
-            encoded = [source.encode(text) for text, _ in pairs]
-            order = sorted(range(len(pairs)), key=lambda index: len(encoded[index]))
-            found = [""] * len(pairs)
-            for begin in range(0, len(order), BATCH):
-                rows = order[begin : begin + BATCH]
-                inputs = collate([encoded[row] for row in rows])
-                with torch.inference_mode():
-                    written = peer.generate(
-                        inputs,
-                        attention_mask=(inputs != PAD).long(),
-                        num_beams=beam,
-                        do_sample=False,
-                        length_penalty=0.0,
-                        early_stopping=True,
-                        max_new_tokens=2 * inputs.shape[1] + 50,
-                    )
-                for row, tokens in zip(rows, written.tolist(), strict=True):
-                    found[row] = target.decode(tokens[1:])
-            answers += found
-    return vars(searched)
+        search(sources, beam)
+        began = time.perf_counter()
+        found = search(sources, beam)
+        seconds[str(beam)] = time.perf_counter() - began
+        scores[str(beam)] = _bleu(found, pairs)
+    return {"seconds": seconds, "bleu": scores}
 
 
 def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
@@ -119,9 +134,9 @@ def joeynmt(python: Path, setting: Setting) -> dict[str, Any]:
 
 
 CONTESTANTS = {
-    "Regard": ours,
-    "Hugging Face MarianMT": hugging_face,
-    "CTranslate2": ctranslate2,
+    "Regard": partial(searched, ours),
+    "Hugging Face MarianMT": partial(searched, hugging_face),
+    "CTranslate2": partial(searched, ctranslate2),
 }
 
 
@@ -148,23 +163,6 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
         rows.append(cells)
     head = ["program", "greedy, sentences/s", "Regard's ratio", "BLEU"]
     return markdown([*head, "beam 5, sentences/s", "Regard's ratio", "BLEU"], rows)
-
-
-class _Searched:
-    """Seconds and BLEU of searches, by the number of beams."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.bleu: dict[str, float] = {}
-
-    @contextmanager
-    def timing(self, beam: int, pairs: list[tuple[str, str]]) -> Iterator[list[str]]:
-        """Time a search, whose answers are put into the list that is yielded."""
-        answers: list[str] = []
-        began = time.perf_counter()
-        yield answers
-        self.seconds[str(beam)] = time.perf_counter() - began
-        self.bleu[str(beam)] = _bleu(answers, pairs)
 
 
 def _bleu(found: list[str], pairs: list[tuple[str, str]]) -> float:
