@@ -1,6 +1,7 @@
 """The vocabulary layer of a search: against the model's own, in float64."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ SYMBOLS = LARGE // WIDTH + 3
 def model(request: pytest.FixtureRequest) -> Seq2Seq:
     """A model with a vocabulary that is just large enough."""
     torch.manual_seed(0)
-    symbols = {"source_symbols": 9, "target_symbols": SYMBOLS}
+    symbols: Any = {"source_symbols": 9, "target_symbols": SYMBOLS}
     if request.param == "transformer":
         return Transformer(TransformerConfig(hidden=WIDTH, inner=8), longest=9, **symbols).eval()
     built = RecurrentSeq2Seq(RecurrentConfig(hidden=WIDTH, embedding=4), **symbols).eval()
