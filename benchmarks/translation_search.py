@@ -29,7 +29,6 @@ from tables import markdown
 
 BEAMS = (1, 5)
 
-
 Search = Callable[[list[str], int], list[str]]
 """From sources and a number of beams to translations."""
 

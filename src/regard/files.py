@@ -46,7 +46,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise cannot_write(path, error) from error
 
 
-def write_json(path: Path, content: Any, *, indent: int = 2) -> None:
-    """Replace the file at `path` by `content` as JSON, as `write_atomically` does; numbers that JSON has no word
-    for are written as Python's `json` does."""
-    write_atomically(path, (json.dumps(content, indent=indent) + "\n").encode())
+def write_json(path: Path, content: Any, *, indent: int = 2, allow_nan: bool = True) -> None:
+    """Replace the file at `path` by `content` as JSON, as `write_atomically` does.
+
+    Numbers that JSON has no word for are written as Python's `json` does; without `allow_nan` they raise
+    `ValueError`, and the file stays as it was.
+    """
+    write_atomically(path, (json.dumps(content, indent=indent, allow_nan=allow_nan) + "\n").encode())

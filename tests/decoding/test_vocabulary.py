@@ -41,8 +41,17 @@ def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.Monk
     assert (vocabulary_layer(model) != model.logits) == laid_out
     double = copy.deepcopy(model).double()
     assert vocabulary_layer(double) == double.logits
+    with torch.autocast("cpu", torch.bfloat16):
+        assert vocabulary_layer(model) == model.logits
     monkeypatch.setattr(vocabulary, "LARGE", SYMBOLS * WIDTH + 1)
     assert vocabulary_layer(model) == model.logits
+
+
+def test_a_search_in_bfloat16(model: Seq2Seq) -> None:
+    source = collate([[4, 5, 6], [7]])
+    with torch.autocast("cpu", torch.bfloat16):
+        [[found], [other]] = beam_search(model, source, source != 0, width=3, max_len=4)
+    assert found.log_probability < 0 and other.log_probability < 0
 
 
 def test_a_search_meets_the_parameters_of_its_own_time(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:

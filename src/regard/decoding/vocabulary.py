@@ -6,7 +6,6 @@ already, so a search does that once.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,17 +20,25 @@ def vocabulary_layer(model: Seq2Seq) -> Callable[[Tensor], Tensor]:
     """Return what makes logits (..., V) of states (..., D), as `model.logits` does while its parameters stay as
     they are; without gradients."""
     weight, bias = model.vocabulary_layer
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.numel() < LARGE or not _packs():
+    if not _pays(weight):
         return model.logits
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
-    return partial(_product, packed, None if bias is None else bias.detach())
+    bias = None if bias is None else bias.detach()
+
+    def logits(states: Tensor) -> Tensor:
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(states, packed, bias, "none", [], "")
+        return found
+
+    return logits
+
+
+def _pays(weight: Tensor) -> bool:
+    """Whether a matrix is large, in float32 on a CPU, and there to be multiplied so: autocast would narrow it."""
+    narrowed = torch.is_autocast_enabled("cpu")
+    wide = weight.device.type == "cpu" and weight.dtype == torch.float32 and not narrowed
+    return wide and weight.numel() >= LARGE and _packs()
 
 
 def _packs() -> bool:
     """Whether PyTorch was built with oneDNN, and has the product that its own compiler uses."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def _product(packed: Tensor, bias: Tensor | None, states: Tensor) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(states, packed, bias, "none", [], "")
-    return found

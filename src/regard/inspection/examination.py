@@ -158,7 +158,7 @@ class Examination:
     def save(self, path: Path) -> Path:
         """Write all figures as JSON, and the words; raises `MachineError` where that cannot be."""
         stored = {**asdict(self), "words": self.words}
-        write_json(path, stored, indent=1)
+        write_json(path, stored, indent=1, allow_nan=False)
         return path
 
 
