@@ -7,6 +7,8 @@ import torch
 
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search, sample
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.side_by_side import side_by_side
 from regard.errors import InputError
 from regard.memory import keep_memory
 from regard.models import Seq2Seq
@@ -61,8 +63,9 @@ def translate(
     """Return the `n_best` answers to each text, best first, of at most `max_len` tokens each, nor of many more
     than twice as many as the text.
 
-    Texts of like length go through the model together, `batchsize` at once; the order of the answers is that of
-    the texts. Raises `InputError` where the search does not fit.
+    Texts of like length go through the model together, `batchsize` at once, and on a CPU such batches side by
+    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. Raises
+    `InputError` where the search does not fit.
     """
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
@@ -70,30 +73,35 @@ def translate(
     model.eval()
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(search.seed)
-    answers: list[list[Translation]] = [[] for _ in texts]
     sources = [source_vocabulary.encode(text) for text in texts]
-    order = sorted(range(len(texts)), key=lambda index: len(sources[index]))
-    for begin in range(0, len(order), batchsize):
-        indices = order[begin : begin + batchsize]
+    # The longest first: what is left at the end is short.
+    order = sorted(range(len(texts)), key=lambda index: len(sources[index]), reverse=True)
+    batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
+
+    def answer(indices: list[int]) -> list[list[Hypothesis]]:
         source = collate([sources[index] for index in indices]).to(device)
         mask = source != PAD
         most = min(max_len, 2 * source.shape[1] + SLACK)
         if search.temperature:
             drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, generator=generator)
-            found = [[best] for best in drawn]
-        elif search.beam == 1 and search.n_best == 1:
-            found = [[best] for best in greedy_search(model, source, mask, max_len=most)]
-        else:
-            found = beam_search(
-                model,
-                source,
-                mask,
-                width=search.beam,
-                max_len=most,
-                alpha=search.length_penalty,
-                n_best=search.n_best,
-            )
-        for index, hypotheses in zip(indices, found, strict=True):
+            return [[best] for best in drawn]
+        if search.beam == 1 and search.n_best == 1:
+            return [[best] for best in greedy_search(model, source, mask, max_len=most)]
+        return beam_search(
+            model,
+            source,
+            mask,
+            width=search.beam,
+            max_len=most,
+            alpha=search.length_penalty,
+            n_best=search.n_best,
+        )
+
+    # What is drawn goes by one generator, from batch to batch.
+    found = map(answer, batches) if search.temperature else side_by_side(model, answer, batches)
+    answers: list[list[Translation]] = [[] for _ in texts]
+    for indices, batch in zip(batches, found, strict=True):
+        for index, hypotheses in zip(indices, batch, strict=True):
             answers[index] = [
                 Translation(text=target_vocabulary.decode(each.tokens), **vars(each)) for each in hypotheses
             ]
