@@ -40,7 +40,7 @@ def ours(setting: Setting) -> Search:
 
 
 def ctranslate2(setting: Setting) -> Search:
-    """Translate with CTranslate2, in float32."""
+    """Translate with CTranslate2, in float32, batches side by side: faster than a batch on all threads."""
     import ctranslate2 as peer
     import tokenizers
 
@@ -51,7 +51,7 @@ def ctranslate2(setting: Setting) -> Search:
         export_ctranslate2(load_run(setting.model), exported)
     tokenizer = tokenizers.Tokenizer.from_file(str(exported / "source.json"))
     translator = peer.Translator(
-        str(exported), compute_type="float32", inter_threads=1, intra_threads=setting.threads
+        str(exported), compute_type="float32", inter_threads=setting.threads, intra_threads=1
     )
 
     def search(sources: list[str], beam: int) -> list[str]:
