@@ -1,5 +1,7 @@
 """Vocabularies learned from text."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +43,16 @@ def test_what_was_never_seen_is_unknown(subwords: Subwords) -> None:
         "der Hund � läuft.",
         "der Hund� läuft.",
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_wrong_with_the_text_is_said_as_it_is(kind: Kind) -> None:
+    def refused() -> Iterator[str]:
+        yield from TEXT
+        raise InputError("line 10 is not UTF-8")
+
+    with pytest.raises(InputError, match=r"^line 10 is not UTF-8$"):
+        train_subwords(refused(), kind=kind, size=60)
 
 
 @given(text=st.text(alphabet=st.sampled_from("<>/spadunkHu ▁"), max_size=20))

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.errors import InputError
+from regard.errors import InputError, RegardError
 from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, Kind
 
 BLANK = "▁"
@@ -109,6 +109,8 @@ def train_subwords(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bo
     try:
         alphabet = _alphabet(texts, tokenizer, size) if kind in ("bpe", "characters") else []
         tokenizer.train_from_iterator(texts, _trainer(kind, size, alphabet))
+    except RegardError:  # what is wrong with the text is said already
+        raise
     except Exception as error:  # the library raises bare ones
         raise InputError(
             f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
