@@ -1,4 +1,4 @@
-"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, dropout.
+"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, softmax, dropout.
 
     python benchmarks/kernels.py [--rounds 15]
 
@@ -15,10 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import Dropout, MultiHeadAttention, single
+from regard.attention import Dropout, MultiHeadAttention, masked_softmax, single
 from regard.training.loss import cross_entropy
 
-WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 8000, 4000, 0.2, 0.1
+WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1
+AGREEMENT = 3.0
+"""Alpha of R-Drop."""
 LENGTHS = (13, 27, 64, 128)
 
 Work = Callable[[], Tensor]
@@ -43,6 +45,31 @@ def losses() -> tuple[Work, Work]:
         lambda: F.cross_entropy(states @ weight.T, target, label_smoothing=SMOOTHING, reduction="sum"),
         lambda: cross_entropy(states.unsqueeze(0), (weight, None), target, SMOOTHING)[0],
     )
+
+
+def disagreements() -> tuple[Work, Work]:
+    """R-Drop's loss over all logits of two passes, and ours in chunks."""
+    states = torch.randn(2, TOKENS // 2, WIDTH, requires_grad=True)
+    weight = torch.nn.Parameter(torch.randn(SYMBOLS, WIDTH) * 0.1)
+    target = torch.randint(4, SYMBOLS, (TOKENS // 2,))
+
+    def plain() -> Tensor:
+        logits = states @ weight.T
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), target.repeat(2), label_smoothing=SMOOTHING, reduction="sum"
+        )
+        one, two = logits.log_softmax(-1)
+        there = F.kl_div(two, one, log_target=True, reduction="sum")
+        back = F.kl_div(one, two, log_target=True, reduction="sum")
+        return loss + AGREEMENT / 2 * (there + back)
+
+    return plain, lambda: cross_entropy(states, (weight, None), target, SMOOTHING, AGREEMENT)[0]
+
+
+def softmaxes(length: int) -> tuple[Work, Work]:
+    """The weights of all heads from their scores."""
+    scores = torch.randn(TOKENS // length, HEADS, length, length, requires_grad=True)
+    return lambda: scores.softmax(-1).sum(), lambda: masked_softmax(scores).sum()
 
 
 def attentions(length: int) -> tuple[Work, Work]:
@@ -91,6 +118,9 @@ def main() -> None:
     theirs, mine = losses()
     compare(f"cross-entropy over {SYMBOLS:,} symbols, float32", (theirs, mine), rounds)
     compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
+    theirs, mine = disagreements()
+    compare("cross-entropy of two passes with R-Drop, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
+    compare(f"softmax over {LENGTHS[0]} steps", softmaxes(LENGTHS[0]), rounds)
     for length in LENGTHS:
         theirs, mine = attentions(length)
         compare(f"attention layer, {length} steps, float32", (theirs, mine), rounds)

@@ -87,3 +87,12 @@ def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
     expected = scores.double().softmax(-1).to(dtype)
     assert masked_softmax(scores).dtype == dtype
     torch.testing.assert_close(masked_softmax(scores), expected, rtol=2e-2, atol=0)
+
+
+@pytest.mark.parametrize("keys", [1, 15, 16, 17])
+def test_rows_of_any_length(keys: int) -> None:
+    scores = torch.randn(2, 3, keys, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(3, keys) < 0.8
+    torch.testing.assert_close(masked_softmax(scores), scores.softmax(-1))
+    for each in (masked_softmax, lambda scores: masked_softmax(scores, mask)):
+        assert torch.autograd.gradcheck(each, scores) and torch.autograd.gradgradcheck(each, scores)

@@ -76,17 +76,14 @@ class _CrossEntropy(torch.autograd.Function):
                 # The largest probability is at least 1 / V, so its logarithm is always a number.
                 total = largest - belief.amax(1, keepdim=True).log()
                 loss += (total - (1 - smoothing) * aim - smoothing * average).sum()
-                pull = None
                 if agreement:
-                    apart, pull = _disagreement(logits.sub_(total), belief)
-                    loss += agreement * apart
+                    apart, belief = _disagreement(logits, total, belief, agreement)
+                    loss += apart
                 if grad_states is None or grad_weight is None:
                     continue
                 # The gradient of the logits: what the model believes less what it should.
                 belief -= smoothing / belief.shape[1]
                 belief.scatter_add_(1, goal, torch.full_like(aim, smoothing - 1))
-                if pull is not None:
-                    belief.add_(pull, alpha=agreement)
                 if grad_bias is not None:
                     grad_bias += belief.sum(0)
                 narrow = belief.to(dtype)
@@ -103,13 +100,19 @@ class _CrossEntropy(torch.autograd.Function):
         return (*scaled, None, None, None)
 
 
-def _disagreement(logs: Tensor, belief: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum over steps of the mean divergence of two passes, and its gradient by the logits (2N, V).
+def _disagreement(logits: Tensor, total: Tensor, belief: Tensor, agreement: float) -> tuple[Tensor, Tensor]:
+    """Return what it costs in all that two passes disagree, and `belief` with the gradient of that added.
 
-    `logs` and `belief` (2N, V): log-probabilities and probabilities, those of the second pass below the first's.
+    All (2N, V), those of the second pass below the first's; `total` (2N, 1): the logarithm of a softmax's
+    divisor. The cost of a step is `agreement` times (KL(p, q) + KL(q, p)) / 2; with a = log p - log q its
+    gradient by the logits of p is `agreement` times (p (1 + a - KL(p, q)) - q) / 2, and alike for q.
     """
+    half = agreement / 2
     one, two = belief.chunk(2)
-    apart = torch.sub(*logs.chunk(2))
-    there, back = ((each * apart).sum(1, keepdim=True) for each in (one, two))
-    pull = torch.cat([one - two + one * (apart - there), two - one + two * (back - apart)])
-    return (there - back).sum() / 2, pull.div_(2)
+    apart = torch.sub(*logits.chunk(2)).sub_(torch.sub(*total.chunk(2))).mul_(half)
+    there, back = (torch.linalg.vecdot(each, apart).unsqueeze(1) for each in (one, two))
+    pulled = torch.empty_like(belief)
+    first, second = pulled.chunk(2)
+    torch.add(apart, 1 + half - there, out=first).mul_(one).sub_(two, alpha=half)
+    torch.sub(1 + half + back, apart, out=second).mul_(two).sub_(one, alpha=half)
+    return (there - back).sum(), pulled
