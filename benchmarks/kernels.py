@@ -55,9 +55,7 @@ def disagreements() -> tuple[Work, Work]:
 
     def plain() -> Tensor:
         logits = states @ weight.T
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), target.repeat(2), label_smoothing=SMOOTHING, reduction="sum"
-        )
+        loss = F.cross_entropy(logits.flatten(0, 1), target.repeat(2), label_smoothing=SMOOTHING, reduction="sum")
         one, two = logits.log_softmax(-1)
         there = F.kl_div(two, one, log_target=True, reduction="sum")
         back = F.kl_div(one, two, log_target=True, reduction="sum")
