@@ -95,4 +95,5 @@ def test_rows_of_any_length(keys: int) -> None:
     mask = torch.rand(3, keys) < 0.8
     torch.testing.assert_close(masked_softmax(scores), scores.softmax(-1))
     for each in (masked_softmax, lambda scores: masked_softmax(scores, mask)):
+        assert each(scores).is_contiguous()
         assert torch.autograd.gradcheck(each, scores) and torch.autograd.gradgradcheck(each, scores)

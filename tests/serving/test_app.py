@@ -58,6 +58,14 @@ def test_an_answer_with_its_attention(client: Client, trained: regard.AnswerRun)
     assert "original" not in found.json()
 
 
+def test_weights_that_are_a_view(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    explorer = Explorer(trained)
+    weights = np.random.default_rng(0).random((2, 3, 5), dtype=np.float32)[..., :4]
+    monkeypatch.setattr(explorer, "attend", lambda body: {"weights": weights})
+    found = Client(make_app(explorer)).post("/api/attend", {})
+    assert np.array_equal(np.array(found.json()["weights"], dtype=np.float32), weights)
+
+
 def test_an_intervention_shows_both(client: Client, trained: regard.AnswerRun) -> None:
     change = {"layer": "cross", "heads": [0], "to": 0.9, "query": 1, "key": 2}
     found = client.post("/api/attend", {"input": INPUT, "interventions": [change]}).json()

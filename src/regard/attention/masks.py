@@ -64,20 +64,22 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     wide = torch.promote_types(scores.dtype, torch.float32)
     if mask is None:
-        return _softmax(scores.to(wide)).to(scores.dtype)
+        # Those who record weights are not to get a view with gaps.
+        return _softmax(scores, wide).to(scores.dtype).contiguous()
     # What hides a step is added, in the precision of the softmax: one pass over the scores. It is a finite
     # number, for a row of -inf would be 0 / 0, and so far from the lowest one that no score makes it that.
     hidden = torch.zeros((), dtype=wide, device=mask.device).masked_fill(~mask, torch.finfo(wide).min / 2)
     seeing = mask.any(-1, keepdim=True).to(wide)
-    return (_softmax(scores + hidden) * seeing).to(scores.dtype)
+    return (_softmax(scores + hidden, wide) * seeing).to(scores.dtype)
 
 
-def _softmax(scores: Tensor) -> Tensor:
-    """Return the softmax over the last dimension; rows shorter than `LANES` are filled up first on a CPU.
+def _softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the softmax over the last dimension, in `dtype`.
 
-    PyTorch goes through such rows one number after the other, which takes ten times as long.
+    On a CPU rows shorter than `LANES` are filled up first: PyTorch goes through such rows one number after the
+    other, which takes up to ten times as long.
     """
     missing = LANES - scores.shape[-1]
     if missing <= 0 or scores.device.type != "cpu":
-        return scores.softmax(-1)
-    return F.pad(scores, (0, missing), value=-torch.inf).softmax(-1)[..., :-missing]
+        return scores.softmax(-1, dtype=dtype)
+    return F.pad(scores, (0, missing), value=-torch.inf).softmax(-1, dtype=dtype)[..., :-missing]

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import orjson
 from anyio import to_thread
 from starlette.applications import Starlette
@@ -119,7 +120,8 @@ def make_app(explorer: Explorer, *, hosts: tuple[str, ...] = LOCAL) -> Starlette
 
 
 def _encoded(found: Any) -> bytes:
-    return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY)
+    # `default` is asked for views with gaps, which a mechanism may record as its weights.
+    return orjson.dumps(found, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Logits of all target steps over 12,000 subwords are by far the largest tensor of a translation step: 190 MB for
 4,000 steps, read and written again for the softmax, its gradient, and each of the two products behind it. Here a
-chunk of steps goes all the way, from states to gradients, while it is in the processor's cache; what is kept are
-the gradients of states and weight.
+chunk of steps goes all the way, from states to gradients, while most of it is in the processor's cache; what is
+kept are the gradients of states and weight.
 
 Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 """
