@@ -74,8 +74,9 @@ def run(argv: list[str]) -> None:
         return
     last = trained.metrics[-1]
     found = f"loss {last['loss']:.4f}, exact match {last['exact_match']:.0%} of the last batch"
-    if "bleu" in last:
-        best = max(trained.metrics, key=lambda line: line.get("bleu", 0.0))
+    validated = [line for line in trained.metrics if "bleu" in line]
+    if validated:
+        best = max(validated, key=lambda line: line["bleu"])
         found = f"best validation BLEU {best['bleu']:.2f} after {best['step']} steps"
     sys.stdout.write(
         f"Trained {trained.task.name} for {last['step']} steps: {found}. The run is in {trained.folder}\n"
