@@ -6,6 +6,7 @@ The same subwords, sizes and tokens in a batch for all.
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ EVERY = 10
 """Steps of one measurement."""
 
 
-def ours(setting: Setting) -> dict[str, Any]:
+def ours(setting: Setting, **flags: Any) -> dict[str, Any]:
     """Train with Regard; to be run in a process of its own."""
     import regard
     from regard.text.buckets import Buckets
@@ -37,6 +38,7 @@ def ours(setting: Setting) -> dict[str, Any]:
         "translation",
         train=files(setting.data)["train"],
         **sizes,
+        **flags,
         steps=setting.steps,
         savepath=setting.folder,
         overwrite=True,
@@ -105,7 +107,11 @@ def _speeds(drawn: list[tuple[float, int]]) -> list[float]:
     ]
 
 
-CONTESTANTS = {"Regard": ours, "Hugging Face MarianMT": hugging_face}
+CONTESTANTS = {
+    "Regard": ours,
+    "Regard, --compile": partial(ours, compile=True),
+    "Hugging Face MarianMT": hugging_face,
+}
 
 
 def table(found: dict[str, list[dict[str, Any]]]) -> str:

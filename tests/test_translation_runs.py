@@ -106,6 +106,23 @@ def test_training_stops_when_validations_no_longer_get_better(tmp_path: Path) ->
     assert files(again) == files(run)
 
 
+@pytest.mark.slow  # compiling takes a minute
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own, of what its compiler imports
+def test_compiled_layers_learn_the_same_and_are_compiled_once(tmp_path: Path) -> None:
+    flags = {**FEW, "dropout": 0.0, "precision": "float32", "dec_layers": 2, "steps": 10}
+    text = write(tmp_path)
+    plain = regard.train("translation", **text, **flags, savepath=tmp_path / "plain")
+    torch.compiler.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    compiled = regard.train("translation", **text, **flags, compile=True, savepath=tmp_path / "compiled")
+    # One for the encoder's layers, and two for the decoder's where the first batch is as long on both sides.
+    assert counters["stats"]["unique_graphs"] <= 3 and not counters["graph_break"]
+    for one, other in zip(plain.metrics, compiled.metrics, strict=True):
+        assert other["loss"] == pytest.approx(one["loss"], rel=1e-4)
+        assert other.get("bleu") == pytest.approx(one.get("bleu"), abs=1.0)
+
+
 def test_presets_and_their_exceptions() -> None:
     from regard.training import make_config
 
@@ -114,6 +131,8 @@ def test_presets_and_their_exceptions() -> None:
     assert (tiny.model.hidden, tiny.model.inner, tiny.model.heads) == (128, 256, 8)
     with pytest.raises(InputError, match="preset 'huge' does not fit"):
         make_config("translation", {"preset": "huge"})
+    with pytest.raises(InputError, match="compile is for the layers of a transformer"):
+        make_config("translation", {"model": "recurrent", "compile": True})
     with pytest.raises(InputError, match="preset 'base' does not fit model recurrent"):
         make_config("translation", {"preset": "base", "model": "recurrent"})
 

@@ -34,7 +34,7 @@ class Dropout(nn.Module):
         """Return states of any shape with a share of them dropped."""
         if not self.training or not self.rate:
             return states
-        if states.device.type != "cpu":
+        if states.device.type != "cpu" or torch.compiler.is_compiling():  # it knows PyTorch's own only
             return F.dropout(states, self.rate)
         dropped = min(max(round(self.rate * BYTE), 1), BYTE - 1)
         words = torch.empty(-(-states.numel() // 8), dtype=torch.int64)

@@ -80,6 +80,6 @@ def _softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:
     other, which takes up to ten times as long.
     """
     missing = LANES - scores.shape[-1]
-    if missing <= 0 or scores.device.type != "cpu":
+    if scores.device.type != "cpu" or torch.compiler.is_compiling() or missing <= 0:
         return scores.softmax(-1, dtype=dtype)
     return F.pad(scores, (0, missing), value=-torch.inf).softmax(-1, dtype=dtype)[..., :-missing]

@@ -133,7 +133,9 @@ def _short(key: Tensor) -> bool:
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """Run PyTorch's kernel, which knows the causal mask only where there are as many queries as keys."""
-    grouped = key.shape[1] != query.shape[1]
+    grouped = False
+    if key.shape[1] != query.shape[1]:  # which is no bool itself where layers are compiled for any shape
+        grouped = True
     if causal and mask is None and query.shape[2] == key.shape[2]:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
     if causal:

@@ -132,6 +132,8 @@ def make_config(task: str, flags: dict[str, Any] | None = None) -> RunConfig:
             raise InputError(f"flag {name!r} is unknown: {f'did you mean {near[0]!r}?' if near else known}")
     if getattr(parts["training"], "r_drop", 0.0) and not parts["model"].dropout:
         raise InputError("r_drop compares two passes that drop differently: give dropout too")
+    if getattr(parts["training"], "compile", False) and kind != "transformer":
+        raise InputError(f"compile is for the layers of a transformer: leave it out for model {kind}")
     return RunConfig(task=str(Path(task).resolve()) if task.endswith(".py") else task, kind=kind, **parts)
 
 

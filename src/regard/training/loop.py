@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
 from regard.tasks import Batch
 from regard.text import Pairs
@@ -95,7 +96,8 @@ def train_steps(
 def validate_average(state: TrainingState, validate: Callable[[nn.Module], Metrics], world: World) -> Metrics:
     """Return the metrics of the averaged model, which the first process works out for all."""
     found: Metrics = {}
-    with state.averaged() as model:
+    # A search has other shapes at every step: compiled layers would be compiled again and again.
+    with state.averaged() as model, torch.compiler.set_stance("force_eager"):
         if world.first:
             found = validate(model)
     return found | {"bleu": world.agree(found.get("bleu", 0.0))}
@@ -107,10 +109,15 @@ def _given_up(state: TrainingState, settings: TrainingConfig) -> bool:
 
 
 def _learner(objective: Objective, settings: TrainingConfig, world: World) -> nn.Module:
-    """Return the objective, compiled and spread over all processes as asked."""
+    """Return the objective, compiled and spread over all processes as asked.
+
+    Compiled are the layers, whose code is compiled once for all of them and for batches of any shape.
+    """
     learner: nn.Module = objective
     if isinstance(settings, TranslationTraining) and settings.compile:
-        learner.compile(dynamic=True)
+        for module in objective.modules():
+            if isinstance(module, EncoderLayer | DecoderLayer):
+                module.compile(dynamic=True)
     if world.size > 1 and not (isinstance(settings, TranslationTraining) and settings.sharded):
         learner = nn.parallel.DistributedDataParallel(learner)
     return learner

@@ -158,7 +158,8 @@ class TranslationTraining(TrainingConfig):
     patience: int = 0
     """Stop when this many validations have not found a better BLEU; 0: never."""
     compile: bool = False
-    """Compile the model first (torch.compile): slow to start."""
+    """Compile the layers of a Transformer first (torch.compile), which takes a minute or two: for a GPU. On a CPU
+    steps are slower than without (docs/benchmarks.md)."""
     sharded: bool = False
     """Under torchrun: split parameters, gradients and moments between the processes (FSDP)."""
     tensorboard: bool = False
