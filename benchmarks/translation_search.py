@@ -36,7 +36,7 @@ Search = Callable[[list[str], int], list[str]]
 def ours(setting: Setting) -> Search:
     """Translate with Regard."""
     trained = load_run(setting.model)
-    return lambda sources, beam: trained.translate(sources, beam=beam, batchsize=BATCH)
+    return lambda sources, beam: trained.translate(sources, beam=beam, length_penalty=0.0, batchsize=BATCH)
 
 
 def ctranslate2(setting: Setting) -> Search:

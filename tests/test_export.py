@@ -22,7 +22,7 @@ def check_same(run: regard.TranslationRun, folder: Path) -> None:
     translator = ctranslate2.Translator(str(folder), compute_type="float32")
     tokens = [tokenizer.encode(source).tokens for source in sources]
     theirs = translator.translate_batch(tokens, beam_size=1, disable_unk=True)
-    ours = [best for best, *_ in run.search(sources)]
+    ours = [best for best, *_ in run.search(sources, beam=1)]
     written = [run.task.target_vocabulary.labels(each.tokens) for each in ours]
     ended = [index for index, each in enumerate(ours) if each.finished]  # those that did not are cut elsewhere
     assert len(ended) > 50

@@ -39,7 +39,7 @@ def test_the_best_validated_model_is_kept_and_it_is_the_average(german: regard.T
     best = max(validated, key=lambda line: line["bleu"])
     assert german.step == best["step"]
     sources, references = zip(*sentences()[240:264], strict=True)
-    assert bleu(german.translate(sources), references) == pytest.approx(best["bleu"])
+    assert bleu(german.translate(sources, beam=1), references) == pytest.approx(best["bleu"])
     trainer, step = RunFolder(german.folder).read_trainer()
     if step == german.step:
         for name, parameter in german.model.named_parameters():
@@ -181,6 +181,14 @@ def test_a_run_goes_on_without_its_prepared_corpus_and_not_with_other_flags(tmp_
     assert files(again) == files(run)
 
 
+def test_it_searches_with_beams_unless_told_otherwise(german: regard.TranslationRun) -> None:
+    sources = [source for source, _ in sentences()[:5]]
+    asked = german.search(sources, beam=5, length_penalty=1.0)
+    assert german.search(sources) == asked and asked != german.search(sources, beam=5, length_penalty=0.0)
+    assert german.translate(sources) == [best.text for best, *_ in asked]
+    assert german.attend(sources[0]).prediction == asked[0][0].text
+
+
 def test_scores_are_what_search_and_teacher_forcing_say(german: regard.TranslationRun) -> None:
     sources = [source for source, _ in sentences()[:20]]
     found = [best for best, *_ in german.search(sources, beam=3)]
@@ -213,7 +221,7 @@ def test_samples_are_drawn_by_seed_and_temperature(german: regard.TranslationRun
     drawn = [[best.text for best, *_ in german.search(source, temperature=2.0, seed=seed)] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2] and len(set(drawn[0])) > 5
     assert len({best.text for best, *_ in german.search(source, temperature=0.01)}) == 1
-    assert german.search(source[:1], temperature=0.01)[0][0].text == german.translate(source[:1])[0]
+    assert german.search(source[:1], temperature=0.01)[0][0].text == german.translate(source[:1], beam=1)[0]
     with pytest.raises(InputError, match="temperature 1.0 and beam 2 are given"):
         german.search(source, temperature=1.0, beam=2)
     with pytest.raises(InputError, match="temperature -1.0 is out of range"):

@@ -39,6 +39,8 @@ def test_train_test_translate(tmp_path: Path, command: Command) -> None:
     assert status == 0 and "nrefs:1" in out
     status, out, _ = command("translate", "translation", "Heute singt der Hahn.", *here)
     assert status == 0 and out.count("\n") == 1
+    status, out, _ = command("translate", "translation", "Heute singt der Hahn.", "--n_best", "3", *here)
+    assert status == 0 and out.count("\n") == 3
 
 
 def test_a_translator_that_says_nothing_right(tmp_path: Path, command: Command) -> None:

@@ -81,8 +81,8 @@ class PairRun(SequenceRun):
         *,
         sample_len: int | None = None,
         seed: int = 0,
-        beam: int = 1,
-        length_penalty: float = 0.0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
     ) -> AttentionMap:
         """Answer one input, such as `"3. Mai 1979"`, and keep what each character of the answer attended to.
 

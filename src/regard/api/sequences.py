@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -32,9 +33,18 @@ class SequenceRun(Run):
 
     task: SequenceTask
     model: Seq2Seq
+    usual_beam: ClassVar[int] = 1
+    """Prefixes kept side by side where nothing else is asked for; 1 is greedy search."""
+    usual_length_penalty: ClassVar[float] = 0.0
+    """Its exponent, where nothing else is asked for."""
 
     def translate(
-        self, texts: Iterable[str], *, beam: int = 1, length_penalty: float = 0.0, batchsize: int = 64
+        self,
+        texts: Iterable[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batchsize: int = 64,
     ) -> list[str]:
         """Return the most likely answer to each text, in order; see `search`."""
         found = self.search(texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
@@ -44,8 +54,8 @@ class SequenceRun(Run):
         self,
         texts: Iterable[str],
         *,
-        beam: int = 1,
-        length_penalty: float = 0.0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
         n_best: int = 1,
         temperature: float = 0.0,
         seed: int = 0,
@@ -53,10 +63,15 @@ class SequenceRun(Run):
     ) -> list[list[Translation]]:
         """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
 
-        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none.
-        `temperature` above 0: tokens are drawn instead, by `seed`. What training never saw is read as one
-        unknown symbol. Raises `InputError` where a text is too long, or numbers do not fit.
+        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none; of both,
+        None is what is usual for such a run. `temperature` above 0: tokens are drawn instead, by `seed`. What
+        training never saw is read as one unknown symbol. Raises `InputError` where a text is too long, or numbers
+        do not fit.
         """
+        if beam is None:
+            beam = 1 if temperature else self.usual_beam
+        if length_penalty is None:
+            length_penalty = self.usual_length_penalty
         check_range("beam", beam, 1, 1000)
         check_range("n_best", n_best, 1, beam)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -88,7 +103,9 @@ class SequenceRun(Run):
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
 
-    def attend_to(self, input: str, *, beam: int = 1, length_penalty: float = 0.0) -> AttentionMap:
+    def attend_to(
+        self, input: str, *, beam: int | None = None, length_penalty: float | None = None
+    ) -> AttentionMap:
         """Answer one input and keep what each symbol of the answer attended to; the rest is as in `search`."""
         [[best, *_]] = self.search([input], beam=beam, length_penalty=length_penalty)
         return self.look_back(input, best)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -43,13 +43,15 @@ class TranslationRun(SequenceRun):
     """A run on parallel text."""
 
     task: Translation
+    usual_beam: ClassVar[int] = 5
+    usual_length_penalty: ClassVar[float] = 1.0
 
     def test(
         self,
         text: Sequence[str | Path] | None = None,
         *,
-        beam: int = 5,
-        length_penalty: float = 1.0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
         batchsize: int = 64,
     ) -> TranslationReport:
         """Translate the sources of a text, and score them against its targets.
@@ -81,7 +83,7 @@ class TranslationRun(SequenceRun):
         pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
         return pairs[:samples]
 
-    def attend(self, input: str, *, beam: int = 5, length_penalty: float = 1.0) -> AttentionMap:
+    def attend(self, input: str, *, beam: int | None = None, length_penalty: float | None = None) -> AttentionMap:
         """Translate one sentence, and keep what each token of the translation attended to, in every layer."""
         return self.attend_to(input, beam=beam, length_penalty=length_penalty)
 

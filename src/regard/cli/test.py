@@ -57,9 +57,9 @@ class TranslationTestFlags:
 
     data: tuple[str, ...] = ()
     """Text to test on: a source and a target file, or one of tab-separated pairs. None: the run's test text."""
-    beam: int = 5
+    beam: int = TranslationRun.usual_beam
     """Prefixes kept side by side; 1 is greedy search."""
-    length_penalty: float = 1.0
+    length_penalty: float = TranslationRun.usual_length_penalty
     """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
     batchsize: int = 64
     """Sentences that go through the model at once."""

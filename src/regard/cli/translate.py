@@ -32,10 +32,11 @@ class TranslateFlags:
 
     input: Path | None = None
     """File of texts, one a line, in UTF-8. None: standard input."""
-    beam: int = 1
-    """Prefixes kept side by side; 1 is greedy search."""
-    length_penalty: float = 0.0
-    """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
+    beam: int | None = None
+    """Prefixes kept side by side; 1 is greedy search. None: 5 for runs on parallel text, else 1."""
+    length_penalty: float | None = None
+    """Exponent of the length penalty; 0 for none, above it longer answers are preferred. None: 1 for runs on
+    parallel text, else 0."""
     n_best: int = 1
     """Answers to each line, best first, each on a line of its own (at most beam)."""
     temperature: float = 0.0
