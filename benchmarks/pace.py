@@ -11,9 +11,11 @@ import argparse
 import tempfile
 import time
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from drawn import on_batch
 from multi30k import files
 from tables import markdown
 
@@ -27,29 +29,18 @@ def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
     """Train; returns steps a second and memory in MiB, for every hundred steps."""
     import regard
     from regard.api import training
-    from regard.training import loop
 
     if not kept:
         training.keep_memory = lambda: None
-    found: list[tuple[float, float]] = []
-    step, began, taken = loop._step, time.perf_counter(), 0
-
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        nonlocal began, taken
-        done = step(*args, **kwargs)
-        taken += 1
-        if taken % EVERY == 0:
-            found.append((EVERY / (time.perf_counter() - began), resident()))
-            began = time.perf_counter()
-        return done
-
-    loop._step = timed
+    marks: list[tuple[float, float]] = []
+    on_batch(lambda tokens: marks.append((time.perf_counter(), resident())))
     text: dict[str, Any] = dict(files(data))
     del text["valid"]
     flags: dict[str, Any] = {"lowercase": True, "dropout": 0.2, "r_drop": 3.0, "steps": steps}
     with tempfile.TemporaryDirectory() as folder:
         regard.train("translation", **text, **flags, savepath=folder, progress=False)
-    return found
+    marks.append((time.perf_counter(), resident()))
+    return [(EVERY / (end - begin), memory) for (begin, _), (end, memory) in pairwise(marks[::EVERY])]
 
 
 def resident() -> float:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from drawn import on_batch
 from multi30k import SIZES, SMOOTHING, SYMBOLS, TOKENS, Setting, files, joeynmt_files, load_run, marian
 from peers import run_joeynmt
 from tables import markdown
@@ -22,17 +23,9 @@ EVERY = 10
 def ours(setting: Setting, **flags: Any) -> dict[str, Any]:
     """Train with Regard; to be run in a process of its own."""
     import regard
-    from regard.text.buckets import Buckets
 
     drawn: list[tuple[float, int]] = []
-    draw = Buckets.draw
-
-    def counted(self: Buckets, step: int = 0) -> Any:
-        batch = draw(self, step)
-        drawn.append((time.perf_counter(), batch.tokens))
-        return batch
-
-    Buckets.draw = counted  # type: ignore[method-assign]
+    on_batch(lambda tokens: drawn.append((time.perf_counter(), tokens)))
     sizes: dict[str, Any] = {**SIZES, "vocab_size": SYMBOLS, "tokens": TOKENS, "lr": RATE}
     regard.train(
         "translation",
