@@ -34,3 +34,9 @@ def test_the_first_step_is_the_rate_in_the_gradients_direction() -> None:
     parameter.grad = torch.tensor([5.0, -0.1, 0.0])
     Adam({"p": parameter}, betas=(0.9, 0.999), lr_factors={"p": 2.0}).step(0.1)
     assert parameter.tolist() == pytest.approx([-0.2, 0.2, 0.0], abs=1e-6)
+
+
+def test_all_moments_are_where_their_parameter_is() -> None:
+    parameter = nn.Parameter(torch.empty(3, device="meta"))
+    moments = Adam({"p": parameter}, betas=(0.9, 0.999), lr_factors={"p": 1.0}).moments["p"]
+    assert {each.device.type for each in moments.values()} == {"meta"}

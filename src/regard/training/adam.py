@@ -33,7 +33,7 @@ class Adam:
         self.lr_factors = dict(lr_factors)
         self.moments = {
             name: {
-                "step": torch.tensor(0.0),
+                "step": torch.zeros((), device=parameter.device),  # where a GPU's fused step reads it
                 "mean": torch.zeros_like(parameter, requires_grad=False),
                 "square": torch.zeros_like(parameter, requires_grad=False),
             }
