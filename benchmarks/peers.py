@@ -24,8 +24,9 @@ def peers_parser(description: str) -> argparse.ArgumentParser:
 
 
 def run(command: list[str], threads: int) -> dict[str, Any]:
-    """Run a process and read the JSON of its last line."""
+    """Run a process, without a GPU, and read the JSON of its last line."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    environment["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from regard.api.answers import AnswerRun
 from regard.api.pairs import PairRun
 from regard.api.translation import TranslationRun
@@ -15,14 +17,17 @@ SAVEPATH = "models"
 def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnswerRun | PairRun | TranslationRun:
     """Load a run by its folder, or by its task's name under `savepath`.
 
-    Raises `InputError` where it is missing, damaged or not a run of Regard's. Nothing is unpickled; but a run
-    on a task of one's own runs the Python file of that task, so load only those whose file you know.
+    A translator is put on a GPU, where there is one; other models are too small for that to help. Raises
+    `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled; but a run on a
+    task of one's own runs the Python file of that task, so load only those whose file you know.
     """
     folder = find_run(run, Path(savepath))
     config = folder.read_config()
     task = stored_task(config, folder)
     model = build_model(config, task)
     step = load_parameters(model, folder)
+    if isinstance(task, Translation) and torch.cuda.is_available():
+        model.cuda()
     kind = (
         TranslationRun if isinstance(task, Translation) else PairRun if isinstance(task, PairTask) else AnswerRun
     )

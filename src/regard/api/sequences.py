@@ -148,6 +148,7 @@ class SequenceRun(Run):
         for source, target in pairs:
             tokens = collate([self.task.target_vocabulary.encode(target)])
             batch = Pairs(collate([self.task.source_vocabulary.encode(source)]), tokens)
+            batch = batch.to(next(self.model.parameters()).device)
             found = probe(self.model, self.model.input_embedding, partial(_copies, self.model, batch), layers)
             probes.append(
                 replace(found, weights={short_name(name): each for name, each in found.weights.items()})

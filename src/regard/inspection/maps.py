@@ -185,10 +185,11 @@ def attend_pair(
     """
     model.eval()
     batch = Pairs(read_source([source], task.source_vocabulary), collate([tokens]))
+    batch = batch.to(next(model.parameters()).device)
     with record(model) as records:
         logits = model(batch.source, batch.source_mask, batch.target_in)
     written = torch.tensor([*tokens, EOS])
-    likely = logits[0].float().softmax(-1)
+    likely = logits[0].float().softmax(-1).cpu()
     if forced:
         written = likely.argmax(-1)
     probabilities = likely[range(len(written)), written]
@@ -206,7 +207,7 @@ def attend_pair(
     layers = {}
     for full, each in records.items():
         name = short_name(full)
-        layers[name] = _layer(name, each.weights[0].float().numpy(), labels, relevant)
+        layers[name] = _layer(name, each.weights[0].float().cpu().numpy(), labels, relevant)
     return AttentionMap(
         task=task.name,
         input=source,

@@ -46,22 +46,23 @@ def probe(model: nn.Module, embedding: nn.Module, run: Callable[[int], Tensor], 
         leaves.append(embedded.detach().requires_grad_())
         return leaves[0]
 
-    # A copy for each output step: the gradient of the sum is that of every step in its own copy.
-    with torch.enable_grad(), _changing(embedding, follow):
+    # A copy for each output step: the gradient of the sum is that of every step in its own copy. On a GPU cuDNN's
+    # recurrent layers have no gradient in evaluation mode, and PyTorch's own have.
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _changing(embedding, follow):
         found = run(steps).log_softmax(-1)[range(steps), range(steps), predicted]
         [gradient] = torch.autograd.grad(found.sum(), leaves)
     gradient = (gradient * leaves[0]).sum(-1).abs().detach()
     inputs = leaves[0].shape[1]
 
     def leave_out(embedded: Tensor) -> Tensor:
-        return embedded * (1 - torch.eye(inputs, dtype=embedded.dtype)).unsqueeze(-1)
+        return embedded * (1 - torch.eye(inputs, dtype=embedded.dtype, device=embedded.device)).unsqueeze(-1)
 
     with torch.no_grad(), _changing(embedding, leave_out):
         without = run(inputs).log_softmax(-1)[:, range(steps), predicted]
     return Probe(
-        weights={name: each.weights[0].float().numpy() for name, each in records.items()},
-        gradient=gradient.numpy(),
-        ablation=(likely - without).abs().T.numpy(),
+        weights={name: each.weights[0].float().cpu().numpy() for name, each in records.items()},
+        gradient=gradient.cpu().numpy(),
+        ablation=(likely - without).abs().T.cpu().numpy(),
     )
 
 

@@ -31,6 +31,10 @@ class Pairs(NamedTuple):
         """Tokens of all targets, their ends of sequence counted."""
         return int((self.target != PAD).sum())
 
+    def to(self, device: torch.device) -> "Pairs":
+        """Return the same batch on another device."""
+        return Pairs(self.source.to(device), self.target.to(device))
+
     @property
     def target_in(self) -> Tensor:
         """(B, Tt) what the decoder is fed under teacher forcing: `BOS`, then the target one step late."""

@@ -38,7 +38,7 @@ class World:
             if not len(rows.target):  # fewer rows than processes: one without a target, so that all take the step
                 rows = Pairs(batch.source[:1], torch.full_like(batch.target[:1], PAD))
             batch = rows
-        return Pairs(batch.source.to(self.device), batch.target.to(self.device))
+        return batch.to(self.device)
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all processes."""
