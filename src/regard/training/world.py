@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,9 @@ from torch import Tensor
 from regard.text import PAD, Pairs
 
 CPU = torch.device("cpu")
+PATIENCE = timedelta(days=1)
+"""For which processes wait for each other: one prepares the corpus for all, which may take hours. Where another has
+failed, torchrun stops them."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def join_world(*, gpu: bool) -> Iterator[World]:
     if gpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield World(dist.get_rank(), dist.get_world_size(), device)
     finally:
