@@ -61,7 +61,7 @@ def table(results: Results, trials: dict[str, Flags]) -> str:
     keys = {what: key_of(flags) for what, flags in trials.items()}
     scores = {what: results[key]["bleu"] for what, key in keys.items() if key in results}
     base = next(iter(scores.values()))
-    body = [[what, f"{score:.1f}", f"{score - base:+.1f}"] for what, score in scores.items()]
+    body = [[what, f"{score:.1f}", f"{score - base:+z.1f}"] for what, score in scores.items()]
     return markdown(["what", "BLEU", "change"], body)
 
 
