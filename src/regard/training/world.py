@@ -18,8 +18,8 @@ from regard.text import PAD, Pairs
 
 CPU = torch.device("cpu")
 PATIENCE = timedelta(days=1)
-"""For which processes wait for each other: one prepares the corpus for all, which may take hours. Where another has
-failed, torchrun stops them."""
+"""For which processes wait for each other: one prepares the corpus for all, which may take hours. Where another
+has failed, torchrun stops them."""
 
 
 @dataclass(frozen=True)
