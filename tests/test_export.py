@@ -36,7 +36,10 @@ def test_the_same_translations(german: regard.TranslationRun, tmp_path: Path) ->
     check_same(german, export_ctranslate2(german, tmp_path / "exported"))
 
 
-@pytest.mark.parametrize("flags", [{"joint": False, "pre_norm": False, "positions": "learned", "dec_layers": 2}])
+@pytest.mark.parametrize(
+    "flags",
+    [{"joint": False, "pre_norm": False, "positions": "learned", "dec_layers": 2}, {"positions": "rotary"}],
+)
 def test_other_transformers(tmp_path: Path, flags: dict[str, Any]) -> None:
     run = regard.train(
         "translation", **write(tmp_path), **{**TINY, **flags}, steps=150, savepath=tmp_path, progress=False
@@ -61,9 +64,9 @@ def test_the_command_and_what_it_refuses(
         assert status == 2 and message in err and not (tmp_path / "other").exists()
 
 
-def test_rotary_positions_are_refused(tmp_path: Path) -> None:
-    flags = {**TINY, "positions": "rotary", "steps": 1}
+def test_concatenated_positions_are_refused(tmp_path: Path) -> None:
+    flags = {**TINY, "positions": "concatenated", "steps": 1}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.TranslationRun)
-    with pytest.raises(InputError, match="not positions rotary with score scaled_dot"):
+    with pytest.raises(InputError, match="not positions concatenated with score scaled_dot"):
         export_ctranslate2(run, tmp_path / "exported")

@@ -32,24 +32,27 @@ def export_ctranslate2(run: SequenceRun, folder: str | Path) -> Path:
     where the extra `export` is not installed; `MachineError` where the disk refuses.
     """
     try:
-        from ctranslate2.specs import TransformerSpec
+        from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     except ImportError:
         raise InputError("exporting to CTranslate2 needs it installed: pip install 'regard[export]'") from None
     model, config, folder = run.model, run.config.model, Path(folder)
     source, target = run.task.source_vocabulary, run.task.target_vocabulary
     if not isinstance(model, Transformer) or not isinstance(source, Subwords) or not isinstance(target, Subwords):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: CTranslate2 cannot run it")
-    if config.positions not in ("sinusoidal", "learned") or config.score != "scaled_dot":
+    if config.positions == "concatenated" or config.score != "scaled_dot":
         raise InputError(
-            f"CTranslate2 knows positions sinusoidal and learned, and score scaled_dot; not positions "
+            f"CTranslate2 knows positions sinusoidal, learned and rotary, and score scaled_dot; not positions "
             f"{config.positions} with score {config.score}"
         )
     if run.config.kept_heads:
         raise InputError(f"run {str(run.folder)!r} is pruned: CTranslate2 wants as many heads in every layer")
     if folder.exists():
         raise InputError(f"{str(folder)!r} exists: choose another --output")
-    spec = TransformerSpec.from_config(
-        (config.enc_layers, config.dec_layers), config.heads, pre_norm=config.pre_norm
+    head_width = config.hidden // config.heads
+    kind = {"pre_norm": config.pre_norm, "rotary_dim": head_width if config.positions == "rotary" else None}
+    spec = TransformerSpec(
+        TransformerEncoderSpec(config.enc_layers, config.heads, **kind),
+        TransformerDecoderSpec(config.dec_layers, config.heads, **kind),
     )
     steps = max(run.task.longest_source, run.task.longest_target) + 1
     _fill(spec, model, config, steps)
@@ -70,8 +73,13 @@ def export_ctranslate2(run: SequenceRun, folder: str | Path) -> Path:
 
 def _fill(spec: Any, model: Transformer, config: TransformerConfig, steps: int) -> None:
     embedding = model.source_embedding or model.target_embedding
-    _embed(spec.encoder, spec.encoder.embeddings[0], embedding, model.source_positions, steps)
-    _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding, model.target_positions, steps)
+    _embed(spec.encoder, spec.encoder.embeddings[0], embedding)
+    _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding)
+    if config.positions == "rotary":
+        del spec.encoder.position_encodings  # the decoder has none already
+    else:
+        _place(spec.encoder, model.source_positions, steps)
+        _place(spec.decoder, model.target_positions, steps)
     for part, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         if config.pre_norm:
             _normalise(part.layer_norm, layers.norm)
@@ -85,9 +93,12 @@ def _fill(spec: Any, model: Transformer, config: TransformerConfig, steps: int) 
     spec.decoder.projection.weight = _array(model.vocabulary_layer[0])
 
 
-def _embed(stack: Any, spec: Any, embedding: nn.Embedding, positions: Any, steps: int) -> None:
+def _embed(stack: Any, spec: Any, embedding: nn.Embedding) -> None:
     spec.weight = _array(embedding.weight)
     stack.scale_embeddings = np.int8(1)
+
+
+def _place(stack: Any, positions: Any, steps: int) -> None:
     stack.position_encodings.encodings = _array(positions.vectors(0, steps))
 
 
