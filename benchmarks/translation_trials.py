@@ -30,6 +30,7 @@ TRIALS: dict[str, Flags] = {
     "post-norm": {"pre_norm": False},
     "inverse square root of the step": {"schedule": "inverse_sqrt"},
     "rotary positions": {"positions": "rotary"},
+    "rotary positions, dropout 0.2": {"positions": "rotary", "dropout": 0.2},
     "16,000 subwords": {"vocab_size": 16_000},
     "a vocabulary for each language, 12,000 subwords each": {"joint": False},
     "label smoothing 0.2": {"label_smoothing": 0.2},
