@@ -25,16 +25,19 @@ from regard.text.parallel import ParallelText
 
 MODELS: dict[str, Flags] = {
     "Transformer, tiny, R-Drop": {"model": "transformer", "dropout": 0.2, "r_drop": 3.0},
+    "the same, rotary positions": {"model": "transformer", "dropout": 0.2, "r_drop": 3.0, "positions": "rotary"},
     "recurrent, general score, to the output layer": {"model": "recurrent", "hidden": 256, "lr": 0.002},
 }
 """Each model's own flags."""
-TRANSFORMER, RECURRENT = MODELS
+TRANSFORMER, ROTARY, RECURRENT = MODELS
 GERMAN_ENGLISH, ENGLISH_GERMAN = "German to English", "English to German"
 DIRECTIONS = {GERMAN_ENGLISH: ("de", "en"), ENGLISH_GERMAN: ("en", "de")}
 ROWS = [
     (GERMAN_ENGLISH, TRANSFORMER, 7000),
+    (GERMAN_ENGLISH, ROTARY, 7000),
     (GERMAN_ENGLISH, RECURRENT, 6000),
     (ENGLISH_GERMAN, TRANSFORMER, 7000),
+    (ENGLISH_GERMAN, ROTARY, 7000),
     (ENGLISH_GERMAN, TRANSFORMER, 9000),
     (ENGLISH_GERMAN, RECURRENT, 6000),
 ]
