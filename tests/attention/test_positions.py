@@ -61,14 +61,16 @@ def test_concatenated_positions_leave_the_states_as_they_are(beside: "Sinusoidal
     torch.testing.assert_close(wide[1, :, 3:], beside(torch.zeros(1, 5, 4))[0])
 
 
-def test_rotation_turns_pairs_as_complex_numbers(generator: torch.Generator) -> None:
-    heads = torch.randn(2, 3, 5, 6, generator=generator, dtype=torch.float64)
+@pytest.mark.parametrize("first", [0, 1])
+def test_rotation_turns_pairs_by_their_angle(generator: torch.Generator, first: int) -> None:
+    wide = torch.randn(2, 3, 5, 7, generator=generator, dtype=torch.float64)
+    heads = wide[..., first : first + 6]  # in memory, a pair may begin anywhere
     turned = Rotary(6).rotate(heads, offset=2)
     for step in range(5):
         for pair in range(3):
             angle = (step + 2) / 10_000 ** (2 * pair / 6)
-            z = torch.view_as_complex(heads[:, :, step, 2 * pair : 2 * pair + 2].contiguous())
-            expected = torch.view_as_real(z * complex(math.cos(angle), math.sin(angle)))
+            sin, cos = math.sin(angle), math.cos(angle)
+            expected = heads[:, :, step, 2 * pair : 2 * pair + 2] @ heads.new_tensor([[cos, sin], [-sin, cos]])
             torch.testing.assert_close(turned[:, :, step, 2 * pair : 2 * pair + 2], expected)
 
 
