@@ -20,3 +20,20 @@ def test_one_is_noted_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_one_that_comes_while_the_first_is_noted_is_its_echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python runs a handler within another: here the second signal comes where the first asks for the time.
+    clock = stopping.time.monotonic
+    coming = [signal.SIGINT]
+
+    def monotonic() -> float:
+        while coming:
+            signal.raise_signal(coming.pop())
+        return clock()
+
+    monkeypatch.setattr(stopping.time, "monotonic", monotonic)
+    with stopping.stopping() as stopped:
+        signal.raise_signal(signal.SIGTERM)
+        assert stopped == [signal.SIGTERM]
+    assert not coming

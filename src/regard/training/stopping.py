@@ -1,5 +1,6 @@
 """Stopping in good order: Ctrl-C and SIGTERM wait for the end of a step."""
 
+import math
 import signal
 import sys
 import time
@@ -25,7 +26,7 @@ def stopping() -> Iterator[list[int]]:
     """
     stopped: list[int] = []
     before: dict[int, object] = {}
-    first = 0.0
+    first = math.inf  # until it is known when: another signal may come while the first one is being noted
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal first
