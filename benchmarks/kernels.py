@@ -1,4 +1,4 @@
-"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, softmax, dropout.
+"""What a training step of the Transformer is made of, beside PyTorch's own: loss, attention, positions, dropout.
 
     python benchmarks/kernels.py [--rounds 15]
 
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import Dropout, MultiHeadAttention, masked_softmax, single
+from regard.attention import Dropout, MultiHeadAttention, Rotary, masked_softmax, single
 from regard.training.loss import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1
@@ -87,6 +87,24 @@ def attentions(length: int) -> tuple[Work, Work]:
     return attend(0), attend(length)
 
 
+def rotations(length: int) -> tuple[Work, Work]:
+    """Heads turned by rotary positions: as one writes it out, and by a product of complex numbers."""
+    states = torch.randn(TOKENS // length, length, WIDTH, requires_grad=True)
+    beyond = torch.randn(TOKENS // length, HEADS, length, WIDTH // HEADS)
+    rotary = Rotary(WIDTH // HEADS)
+
+    def heads() -> Tensor:
+        return states.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+    def plain() -> Tensor:
+        sin, cos = rotary.waves.vectors(0, length, states.device).unflatten(-1, (-1, 2)).unbind(-1)
+        even, odd = heads().unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+    # A sum's gradient is one number for all values, so a product stands for what is done with the heads.
+    return lambda: (plain() * beyond).sum(), lambda: (rotary.rotate(heads()) * beyond).sum()
+
+
 def dropouts() -> tuple[Work, Work]:
     """A random number for each value, and a byte."""
     states = torch.randn(TOKENS, WIDTH, requires_grad=True)
@@ -123,6 +141,8 @@ def main() -> None:
         theirs, mine = attentions(length)
         compare(f"attention layer, {length} steps, float32", (theirs, mine), rounds)
         compare("the same, bfloat16", (in_bfloat16(theirs), in_bfloat16(mine)), rounds)
+    for length in LENGTHS[:2]:
+        compare(f"heads turned by rotary positions, {length} steps", rotations(length), rounds)
     compare("dropout", dropouts(), rounds)
 
 

@@ -101,9 +101,9 @@ class Rotary(nn.Module):
         waves = self.waves.vectors(offset, heads.shape[2], heads.device).to(wide.dtype)
         sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)
         pairs = wide.unflatten(-1, (-1, 2))
-        if torch.compiler.is_compiling():  # fuses what is written out, and knows no complex numbers
+        if torch.compiler.is_compiling():  # it makes no code of its own for complex numbers
             even, odd = pairs.unbind(-1)
             turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
-        else:  # one product of complex numbers, some twice as fast to train with
+        else:  # one pass over the heads instead of several
             turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
         return turned.flatten(-2).to(heads.dtype)
