@@ -156,6 +156,6 @@ def best_validation(run: Any) -> float:
 
 def load_run(folder: Path) -> Any:
     """Return a run of Regard."""
-    from regard.api import load
+    from regard.runs import load
 
     return load(folder)

@@ -28,7 +28,7 @@ EVERY = 100
 def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
     """Train; returns steps a second and memory in MiB, for every hundred steps."""
     import regard
-    from regard.api import training
+    from regard.runs import training
 
     if not kept:
         training.keep_memory = lambda: None

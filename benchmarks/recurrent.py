@@ -44,7 +44,7 @@ its cell a layer of context and state; ours is the paper's."""
 
 def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     """Train and translate with Regard; to be run in a process of its own."""
-    from regard.api import PairRun
+    from regard.runs import PairRun
     from regard.models import Seq2Seq
     from regard.tasks import PairTask, find_task
     from regard.text import PAD

@@ -14,7 +14,7 @@ from typing import Any
 
 from tables import DOCS, markdown, spread, write_tables
 
-from regard.api import PairRun, load
+from regard.runs import PairRun, load
 from regard.comparison import Comparison, Measured, Variant, compare
 
 LENGTHS = [20, 50, 100, 200]

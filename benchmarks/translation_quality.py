@@ -55,7 +55,7 @@ def train_ours(data: Path, steps: int, folder: Path) -> None:
 
 def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, threads: int) -> None:
     """Train with JoeyNMT, or go on, with the subwords of Regard's run in `folder`."""
-    from regard.api import SequenceRun, load
+    from regard.runs import SequenceRun, load
 
     trained = load("translation", savepath=folder)
     assert isinstance(trained, SequenceRun)

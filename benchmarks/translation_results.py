@@ -20,7 +20,7 @@ from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, files, train
 from tables import DOCS, markdown, write_tables
 
-from regard.api import TranslationRun
+from regard.runs import TranslationRun
 from regard.text.parallel import ParallelText
 
 MODELS: dict[str, Flags] = {

@@ -44,7 +44,7 @@ def ctranslate2(setting: Setting) -> Search:
     import ctranslate2 as peer
     import tokenizers
 
-    from regard.api.export import export_ctranslate2
+    from regard.exchange.ctranslate2 import export_ctranslate2
 
     exported = setting.folder / "exported"
     if not exported.exists():

@@ -11,65 +11,163 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import InputError, MachineError, RegardError
+from regard.memory import keep_memory
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.api import (
+    from regard.attention import intervene, record
+    from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.decoding import Candidate
+    from regard.evaluation import Quality, Scored
+    from regard.examination import (
+        Alignment,
+        Estimate,
+        Examination,
+        HeadFindings,
+        HeadImportance,
+        RelevanceShare,
+        examine,
+        head_importance,
+    )
+    from regard.exchange import export
+    from regard.inspection import AttentionMap, Layer, LayerMap, Playback, Subject, Trial
+    from regard.runs import (
         AnswerRun,
+        AnyRun,
+        Figures,
         PairReport,
         PairRun,
+        PruneReport,
         Run,
+        SequenceRun,
         TestReport,
         TranslationReport,
         TranslationRun,
         load,
+        load_translator,
         plot_positions,
+        prune,
         train,
     )
-    from regard.attention import intervene
-    from regard.comparison import compare
-    from regard.inspection import record
+    from regard.serving import show
+    from regard.tasks import Example
+    from regard.tasks import examples as list_tasks
+    from regard.text.download import fetch
+    from regard.training import RunConfig, make_config
 
 _HOMES = {
-    "AnswerRun": "regard.api",
-    "PairReport": "regard.api",
-    "PairRun": "regard.api",
-    "Run": "regard.api",
-    "TestReport": "regard.api",
-    "TranslationReport": "regard.api",
-    "TranslationRun": "regard.api",
+    "Alignment": "regard.examination",
+    "AnswerRun": "regard.runs",
+    "AnyRun": "regard.runs",
+    "AttentionMap": "regard.inspection",
+    "Candidate": "regard.decoding",
+    "Comparison": "regard.comparison",
+    "Contrast": "regard.comparison",
+    "Estimate": "regard.examination",
+    "Examination": "regard.examination",
+    "Example": "regard.tasks",
+    "Figures": "regard.runs",
+    "HeadFindings": "regard.examination",
+    "HeadImportance": "regard.examination",
+    "Interval": "regard.comparison",
+    "Layer": "regard.inspection",
+    "LayerMap": "regard.inspection",
+    "Measured": "regard.comparison",
+    "PairReport": "regard.runs",
+    "PairRun": "regard.runs",
+    "Playback": "regard.inspection",
+    "PruneReport": "regard.runs",
+    "Quality": "regard.evaluation",
+    "RelevanceShare": "regard.examination",
+    "Run": "regard.runs",
+    "RunConfig": "regard.training",
+    "Scored": "regard.evaluation",
+    "SequenceRun": "regard.runs",
+    "Subject": "regard.inspection",
+    "TestReport": "regard.runs",
+    "TranslationReport": "regard.runs",
+    "TranslationRun": "regard.runs",
+    "Trial": "regard.inspection",
+    "Variant": "regard.comparison",
     "compare": "regard.comparison",
+    "examine": "regard.examination",
+    "export": "regard.exchange",
+    "fetch": "regard.text.download",
+    "head_importance": "regard.examination",
     "intervene": "regard.attention",
-    "load": "regard.api",
-    "plot_positions": "regard.api",
-    "record": "regard.inspection",
-    "train": "regard.api",
+    "list_tasks": "regard.tasks",
+    "load": "regard.runs",
+    "load_translator": "regard.runs",
+    "make_config": "regard.training",
+    "plot_positions": "regard.runs",
+    "prune": "regard.runs",
+    "record": "regard.attention",
+    "show": "regard.serving",
+    "train": "regard.runs",
 }
+_RENAMED = {"list_tasks": "examples"}
+"""What is called otherwise in its room, where nothing else has its name."""
 
 __all__ = [
+    "Alignment",
     "AnswerRun",
+    "AnyRun",
+    "AttentionMap",
+    "Candidate",
+    "Comparison",
+    "Contrast",
+    "Estimate",
+    "Examination",
+    "Example",
+    "Figures",
+    "HeadFindings",
+    "HeadImportance",
     "InputError",
+    "Interval",
+    "Layer",
+    "LayerMap",
     "MachineError",
+    "Measured",
     "PairReport",
     "PairRun",
+    "Playback",
+    "PruneReport",
+    "Quality",
     "RegardError",
+    "RelevanceShare",
     "Run",
+    "RunConfig",
+    "Scored",
+    "SequenceRun",
+    "Subject",
     "TestReport",
     "TranslationReport",
     "TranslationRun",
+    "Trial",
+    "Variant",
     "__version__",
     "compare",
+    "examine",
+    "export",
+    "fetch",
+    "head_importance",
     "intervene",
+    "keep_memory",
+    "list_tasks",
     "load",
+    "load_translator",
+    "make_config",
     "plot_positions",
+    "prune",
     "record",
+    "show",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(importlib.import_module(_HOMES[name]), _RENAMED.get(name, name))
     raise AttributeError(f"module 'regard' has no attribute {name!r}")
 
 

@@ -7,6 +7,12 @@
 Every message is one line that names the value, the limit and the fix.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MANY = 20
+"""Choices above which only the nearest one is named."""
+
 
 class RegardError(Exception):
     """Base of all errors that Regard raises on purpose; `exit_status` is what the command line returns."""
@@ -36,3 +42,17 @@ def check_share(name: str, value: float, *, below: bool = False) -> None:
     """Raise `InputError` unless `value` is from 0 to 1, with `below` to below 1."""
     if not 0 <= value <= 1 or (below and value == 1):
         raise InputError(f"{name} {value} is out of range: choose from 0 to {'below ' if below else ''}1")
+
+
+def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
+    """Return the error that says that no `what` is called `name`, which there are, and the nearest of them.
+
+    `other`: what may be given besides, such as a class of one's own.
+    """
+    known = list(choices)
+    near = get_close_matches(name, known, n=1)
+    meant = f"did you mean {near[0]}?" if near else ""
+    if meant and len(known) > MANY:
+        return InputError(f"{what} {name!r} is unknown: {meant}")
+    offered = f"choose {', '.join(known) or 'none'}{f' or {other}' if other else ''}"
+    return InputError(f"{what} {name!r} is unknown: {offered}{f'; {meant}' if meant else ''}")

@@ -3,6 +3,9 @@
 import errno
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +56,23 @@ def write_json(path: Path, content: Any, *, indent: int = 2, allow_nan: bool = T
     `ValueError`, and the file stays as it was.
     """
     write_atomically(path, (json.dumps(content, indent=indent, allow_nan=allow_nan) + "\n").encode())
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Make a folder at `path`, whole or not at all: yields one beside it to fill, which is then renamed.
+
+    Raises `InputError` or `MachineError` (see `cannot_write`) where the disk refuses; what stands at `path` is
+    the caller's to move away before the block ends.
+    """
+    building = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir()
+        yield building
+        building.rename(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)

@@ -25,7 +25,7 @@ each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 def model_of(config: QueryModelConfig, *, rest: bool = False, seed: int = 0) -> QueryModel:
     """A model with every parameter drawn, so that nothing is hidden by a zero."""
-    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, rest=rest)
+    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=rest)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -136,7 +136,7 @@ def test_positions_tell_identical_letters_apart() -> None:
 @each_config
 @pytest.mark.parametrize("rest", [False, True], ids=["plain", "rest"])
 def test_padding_changes_nothing(config: QueryModelConfig, rest: bool) -> None:
-    model = model_of(config, rest=rest).double()
+    model = model_of(config, vary_len=rest).double()
     inputs = torch.randint(5, (1, 6), generator=torch.Generator().manual_seed(1))
     padded = torch.cat([inputs, torch.full((1, 4), -1)], dim=1)
     torch.testing.assert_close(model(padded, padded >= 0), model(inputs))
@@ -144,14 +144,14 @@ def test_padding_changes_nothing(config: QueryModelConfig, rest: bool) -> None:
 
 def test_only_a_step_to_rest_on_tells_lengths_apart() -> None:
     once, twice = torch.tensor([[1]]), torch.tensor([[1, 1]])
-    plain, resting = model_of(CONFIGS["counting"]), model_of(CONFIGS["counting"], rest=True)
+    plain, resting = model_of(CONFIGS["counting"]), model_of(CONFIGS["counting"], vary_len=True)
     torch.testing.assert_close(plain(once), plain(twice))
     assert (resting(once) - resting(twice)).abs().max() > 0.01
 
 
 def test_initialisation_draws_what_it_says() -> None:
     config = dataclasses.replace(CONFIGS["all"], hidden=210)
-    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, rest=True)
+    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=True)
     model.initialise(Initialisation(queries=0.1, projections=0.01))
     assert model.positions is not None and model.rest is not None
     assert math.isclose(model.queries.std().item(), 0.1, rel_tol=0.1)

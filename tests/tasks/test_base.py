@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tasks import PAD, Counting, Difference, Signal, Signal2, Task, TaskConfig
+from regard.tasks import PAST_END, Counting, Difference, Signal, Signal2, Task, TaskConfig
 
 PRIMER = (Counting, Difference, Signal, Signal2)
 each_task = pytest.mark.parametrize("task_class", PRIMER, ids=[task.name for task in PRIMER])
@@ -53,7 +53,7 @@ def test_lengths_vary_from_one_to_the_longest(task_class: type[Task]) -> None:
     lengths = mask.sum(1) - task.signals
     counts = torch.bincount(lengths, minlength=6)
     assert counts[0] == 0 and (counts[1:] > 300).all() and len(counts) == 6
-    assert ((inputs == PAD) == ~mask).all()
+    assert ((inputs == PAST_END) == ~mask).all()
     # What lies past the end changes nothing: the sequence by itself has the same answer and relevance.
     for row in range(20):
         alone = inputs[row : row + 1, mask[row]]
@@ -95,7 +95,7 @@ def test_parse_reads_or_refuses_any_text(task_class: type[Task], text: str) -> N
 
 
 def test_render_leaves_out_what_is_past_the_end() -> None:
-    assert Counting().render(torch.tensor([1, 0, 2, PAD, PAD])) == "A B"
+    assert Counting().render(torch.tensor([1, 0, 2, PAST_END, PAST_END])) == "A B"
 
 
 @pytest.mark.parametrize(

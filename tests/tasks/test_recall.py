@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tasks import PAD, Recall, RecallConfig
+from regard.tasks import PAST_END, Recall, RecallConfig
 from regard.tasks.recall import NOISE, VALUES
 
 
@@ -29,7 +29,7 @@ def test_samples_are_pairs_noise_and_one_of_the_keys(seed: int, pairs: int, nois
         assert len(set(keys)) == pairs and set(keys) <= set(task.keys)
         assert set(values) <= set(VALUES) and set(between) <= set(NOISE)
         assert str(target[0]) == dict(zip(keys, values, strict=True))[text[-1]]
-        own = row[row != PAD][None]
+        own = row[row != PAST_END][None]
         assert task.answer(own).tolist() == [target]
         if vary:
             assert 2 * pairs + 1 <= len(text) <= task.config.max_len
@@ -37,7 +37,7 @@ def test_samples_are_pairs_noise_and_one_of_the_keys(seed: int, pairs: int, nois
             assert len(text) == task.config.max_len
         assert torch.equal(task.parse(text), own)
     if mask is not None:
-        assert torch.equal(mask, inputs != PAD)
+        assert torch.equal(mask, inputs != PAST_END)
 
 
 def test_every_key_and_value_is_drawn_and_asked_for(generator: torch.Generator) -> None:

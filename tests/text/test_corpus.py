@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.text import EOS, PAD, Pairs, buckets
+from regard.text import EOS, PAD, PairBatch, buckets
 from regard.text.buckets import Buckets, Place, cut
 from regard.text.corpus import Corpus, open_corpus, write_corpus
 from regard.text.parallel import ParallelText
@@ -109,7 +109,7 @@ def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int)
             assert max(lengths[begin : end + 1]) * (end + 1 - begin) > tokens
 
 
-def sentences(pairs: Pairs) -> set[tuple[tuple[int, ...], ...]]:
+def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
     return {
         tuple(tuple(index for index in row.tolist() if index != PAD) for row in both)
         for both in zip(pairs.source, pairs.target, strict=True)
@@ -126,7 +126,7 @@ def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_epoch_serves_every_pair_once_in_batches_of_like_length(corpus: Corpus) -> None:
     batches = Buckets(corpus, 100, seed=0)
     assert batches.pools == 4
-    drawn: list[Pairs] = []
+    drawn: list[PairBatch] = []
     while batches.place.epoch == 0:
         drawn.append(batches.draw())
     every = [sentences(each) for each in drawn]

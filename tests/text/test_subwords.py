@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.text import BOS, EOS, PAD, UNKNOWN
-from regard.text.subwords import BLANK, Kind, Subwords, train_subwords
+from regard.text.subwords import BLANK, TokenizerKind, Subwords, train_subwords
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "klein ist der Hund"] * 3
-KINDS: list[Kind] = ["bpe", "unigram", "words", "characters"]
+KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -46,7 +46,7 @@ def test_what_was_never_seen_is_unknown(subwords: Subwords) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_wrong_with_the_text_is_said_as_it_is(kind: Kind) -> None:
+def test_what_is_wrong_with_the_text_is_said_as_it_is(kind: TokenizerKind) -> None:
     def refused() -> Iterator[str]:
         yield from TEXT
         raise InputError("line 10 is not UTF-8")
@@ -90,7 +90,7 @@ def test_settings() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vocabulary_without_room_is_refused(kind: Kind) -> None:
+def test_a_vocabulary_without_room_is_refused(kind: TokenizerKind) -> None:
     with pytest.raises(InputError, match="vocab_size 4 leaves no room beside 4 special symbols"):
         train_subwords(TEXT, kind=kind, size=4)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text import BOS, EOS, PAD, UNKNOWN, Characters, Pairs, collate, read_source
+from regard.text import BOS, EOS, PAD, UNKNOWN, Characters, PairBatch, collate, read_source
 
 
 @given(text=st.text(), others=st.text())
@@ -34,7 +34,7 @@ def test_the_same_characters_make_the_same_vocabulary() -> None:
 def test_batches() -> None:
     source = read_source(["ab", "", "b"], Characters("ab"))
     assert source.tolist() == [[4, 5, EOS], [EOS, PAD, PAD], [5, EOS, PAD]]
-    pairs = Pairs(source, collate([[4], [5, 5], []]))
+    pairs = PairBatch(source, collate([[4], [5, 5], []]))
     assert pairs.target.tolist() == [[4, EOS, PAD], [5, 5, EOS], [EOS, PAD, PAD]]
     assert pairs.target_in.tolist() == [[BOS, 4, EOS], [BOS, 5, 5], [BOS, EOS, PAD]]
     assert pairs.source_mask.sum(1).tolist() == [3, 1, 2]

@@ -8,15 +8,15 @@ import regard
 from regard.decoding import greedy_search
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
-from regard.text import Pairs, collate
+from regard.text import PairBatch, collate
 from regard.training import Objective, RecurrentTraining, TranslationTraining
 from regard.training.objective import teacher_forcing
 
 
-def make() -> tuple[RecurrentSeq2Seq, Pairs]:
+def make() -> tuple[RecurrentSeq2Seq, PairBatch]:
     torch.manual_seed(0)
     model = RecurrentSeq2Seq(RecurrentConfig(hidden=6, embedding=3), source_symbols=8, target_symbols=8)
-    return model, Pairs(collate([[4, 5, 6], [7]]), collate([[4, 4], [5, 6, 7]]))
+    return model, PairBatch(collate([[4, 5, 6], [7]]), collate([[4, 4], [5, 6, 7]]))
 
 
 def test_the_loss_is_the_mean_over_target_tokens() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.text import PAD, Pairs, collate
+from regard.text import PAD, PairBatch, collate
 from regard.training import World
 from tests.german import write
 
@@ -95,7 +95,7 @@ def test_bad_input_is_told_by_the_processes_and_stops_them(tmp_path: Path) -> No
 
 
 def test_shares_of_a_batch_are_the_batch() -> None:
-    batch = Pairs(collate([[4], [5, 6], [7]]), collate([[8, 9], [9], [4, 4]]))
+    batch = PairBatch(collate([[4], [5, 6], [7]]), collate([[8, 9], [9], [4, 4]]))
     shares = [World(rank, 2).share(batch) for rank in range(2)]
     assert torch.equal(torch.cat([each.source for each in shares]), batch.source[[0, 2, 1]])
     assert sum(each.tokens for each in shares) == batch.tokens

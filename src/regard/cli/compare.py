@@ -7,12 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from regard.cli.parsing import parse, subject, take_flag, wants_help
+from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.train import chosen_model, parse_config
-from regard.comparison import compare, summary, write_report
-from regard.comparison.grid import COMPARISONS
+from regard.comparison import COMPARISONS, compare
 from regard.errors import InputError
-from regard.training import make_config
+from regard.training import changed, make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
@@ -41,7 +40,7 @@ def run(argv: list[str]) -> None:
     """Compare as `argv` asks, and print the table."""
     if wants_help(argv):
         parse(CompareFlags(), ["--help"], prog=f"{PROG} TASK", description=DESCRIPTION)
-    task, argv = subject(argv, what="task", prog=PROG, example="recall")
+    task, argv = first_word(argv, what="task", prog=PROG, example="recall")
     varied, argv = take_flag(argv, "--vary")
     own: list[str] = []
     for flag in ("--seeds", "--savepath"):
@@ -67,15 +66,15 @@ def run(argv: list[str]) -> None:
     for name, texts in vary.items():
         others = [flag for other, flag in first.items() if other != name]
         values[name] = [_value(task, [*argv, *others], name, text) for text in texts]
-    shared = {name: value for name, value in fixed.items() if name not in vary}
+    shared: dict[str, Any] = {name: value for name, value in fixed.items() if name not in vary}
     try:
         comparison = compare(task, values, seeds=flags.seeds, savepath=flags.savepath, **shared)
     except KeyboardInterrupt:
         sys.stderr.write("regard: stopped; the same command goes on where it stopped\n")
         sys.exit(130)
     # What reads a pipe has room for the widest table.
-    Console(width=None if sys.stdout.isatty() else PIPED).print(summary(comparison))
-    sys.stdout.write("".join(f"Saved {path}\n" for path in write_report(comparison)))
+    Console(width=None if sys.stdout.isatty() else PIPED).print(comparison.table())
+    sys.stdout.write("".join(f"Saved {path}\n" for path in comparison.save()))
 
 
 def _split(text: str) -> tuple[str, list[str]]:
@@ -89,8 +88,7 @@ def _flags(task: str, argv: list[str]) -> dict[str, Any]:
     """Return what `argv` changes of a task's flags, and the model."""
     base = make_config(task, chosen_model(argv))
     config, _ = parse_config(base, argv, task=task)
-    changed = {name: value for name, value in config.flags().items() if value != base.flags()[name]}
-    return {"model": base.kind, **changed}
+    return {"model": base.kind, **changed(config, base)}
 
 
 def _value(task: str, argv: list[str], name: str, text: str) -> Any:

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import parse, subject, wants_help
+from regard.cli.parsing import first_word, parse, wants_help
 from regard.text.download import DATA_SETS, fetch
 
 PROG = "regard data"
@@ -25,7 +25,7 @@ def run(argv: list[str]) -> None:
     """Fetch as `argv` asks, and say how to train on it."""
     if wants_help(argv[:1]):
         parse(DataFlags(), argv, prog=f"{PROG} NAME", description=DESCRIPTION)
-    name, argv = subject(argv, what="data set", prog=PROG, example="multi30k")
+    name, argv = first_word(argv, what="data set", prog=PROG, example="multi30k")
     flags = parse(DataFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     files = fetch(name, flags.savepath, url=flags.url)
     texts = {part: " ".join(str(file) for file in files if file.name.startswith(part)) for part in PARTS}

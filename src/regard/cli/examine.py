@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, load
 from regard.cli.parsing import parse_of_run
+from regard.runs import SAVEPATH, AnyRun, load
 
 PROG = "regard examine"
 DESCRIPTION = (
@@ -34,10 +34,10 @@ class ExamineFlags:
 def run(argv: list[str]) -> None:
     """Examine as `argv` asks, print and save what is found."""
     name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
-    run = load(name, savepath=flags.savepath)
+    run: AnyRun = load(name, savepath=flags.savepath)
     found = run.examine(samples=flags.samples, seed=flags.seed)
     Console(width=WIDTH).print(found.table())
     sys.stdout.write("\n")
-    for each in found.words:
+    for each in found.sentences:
         sys.stdout.write(textwrap.fill(each, WIDTH, subsequent_indent="  ") + "\n")
     sys.stdout.write(f"\nSaved {found.save(run.folder / 'examined.json')}\n")

@@ -3,12 +3,10 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from regard.api import SAVEPATH, SequenceRun, load
-from regard.api.export import export_ctranslate2
 from regard.cli.parsing import parse_of_run
-from regard.errors import InputError
+from regard.exchange import Program, export
+from regard.runs import SAVEPATH, load_translator
 
 PROG = "regard export"
 DESCRIPTION = (
@@ -21,7 +19,7 @@ DESCRIPTION = (
 class ExportFlags:
     """All flags of the command."""
 
-    to: Literal["ctranslate2"] = "ctranslate2"
+    to: Program = "ctranslate2"
     """The other program."""
     output: Path | None = None
     """New folder for the model. None: a folder named for the other program, in the run's."""
@@ -32,8 +30,6 @@ class ExportFlags:
 def run(argv: list[str]) -> None:
     """Export as `argv` asks, and say where the model is."""
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = load(name, savepath=flags.savepath)
-    if not isinstance(run, SequenceRun):
-        raise InputError(f"run {name!r} answers with numbers: a Transformer for translation can be exported")
-    folder = export_ctranslate2(run, flags.output or run.folder / flags.to)
+    run = load_translator(name, savepath=flags.savepath)
+    folder = export(run, flags.output, to=flags.to)
     sys.stdout.write(f"Exported to {folder}, for ctranslate2.Translator\n")

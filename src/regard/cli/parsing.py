@@ -73,7 +73,7 @@ def _one_line(box: str) -> str:
     return "; ".join(" ".join(section.split()).rstrip(".") for section in sections)
 
 
-def subject(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
+def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
     """Split `argv` into its first word, which names a task or run, and the flags after it.
 
     Raises `InputError` where the first word is missing or a flag.
@@ -87,10 +87,10 @@ def subject(argv: list[str], *, what: str, prog: str, example: str = "counting")
 def parse_of_run(
     default: Flags, argv: list[str], *, prog: str, description: str, example: str = "counting"
 ) -> tuple[str, Flags]:
-    """Read `argv` as the name of a run and flags over `default`; the rest is as in `subject` and `parse`."""
+    """Read `argv` as the name of a run and flags over `default`; the rest is as in `first_word` and `parse`."""
     if wants_help(argv[:1]):
         parse(default, argv, prog=f"{prog} RUN", description=description)
-    name, argv = subject(argv, what="run", prog=prog, example=example)
+    name, argv = first_word(argv, what="run", prog=prog, example=example)
     return name, parse(default, argv, prog=f"{prog} {name}", description=description)
 
 

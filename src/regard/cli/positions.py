@@ -4,9 +4,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.api import SAVEPATH, plot_positions
 from regard.cli.parsing import parse, with_empty_value
 from regard.cli.screen import open_on_screen
+from regard.runs import SAVEPATH, plot_positions
 
 
 @dataclass(frozen=True, kw_only=True)

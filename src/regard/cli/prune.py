@@ -6,9 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, load
-from regard.api.pruning import prune
 from regard.cli.parsing import parse_of_run
+from regard.runs import SAVEPATH, AnyRun, load, prune
 
 PROG = "regard prune"
 DESCRIPTION = (
@@ -36,8 +35,7 @@ class PruneFlags:
 def run(argv: list[str]) -> None:
     """Prune as `argv` asks, and say what it cost."""
     name, flags = parse_of_run(PruneFlags(), argv, prog=PROG, description=DESCRIPTION)
-    whole = load(name, savepath=flags.savepath)
-    output = flags.output or whole.folder.with_name(f"{whole.folder.name}-pruned")
-    found = prune(whole, flags.heads, output, seed=flags.seed, overwrite=flags.overwrite)
+    whole: AnyRun = load(name, savepath=flags.savepath)
+    found = prune(whole, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
     Console(width=110).print(found.table())
     sys.stdout.write(f"The smaller run is in {found.run.folder}\n")

@@ -5,10 +5,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.api import SAVEPATH, SequenceRun, load
 from regard.cli.lines import numbered_chunks, open_lines, read_line, warn
 from regard.cli.parsing import parse_of_run
-from regard.errors import InputError
+from regard.runs import SAVEPATH, SequenceRun, load_translator
 
 PROG = "regard score"
 DESCRIPTION = (
@@ -33,9 +32,7 @@ class ScoreFlags:
 def run(argv: list[str]) -> None:
     """Score as `argv` asks."""
     name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = load(name, savepath=flags.savepath)
-    if not isinstance(run, SequenceRun):
-        raise InputError(f"run {name!r} answers with numbers: scores are for runs from sequence to sequence")
+    run = load_translator(name, savepath=flags.savepath)
     with open_lines(flags.input) as file:
         for chunk in numbered_chunks(file):
             pairs = [_read(run, line, number) for number, line in chunk]

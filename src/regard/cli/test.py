@@ -1,24 +1,21 @@
 """`regard test TASK`: test a trained model, and see what it attends to."""
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, AnswerRun, PairRun, TranslationRun, load
-from regard.api.answers import TestReport
-from regard.api.pairs import PairReport
-from regard.api.translation import TranslationReport
-from regard.cli.parsing import parse, subject, take_flag, wants_help, with_empty_value
+from regard.cli.parsing import first_word, parse, take_flag, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.errors import InputError
 from regard.files import write_atomically, write_json
 from regard.inspection import check_ending
 from regard.inspection.endings import PAGE
-from regard.inspection.terminal import heatmap
-from regard.tasks import Translation
+from regard.memory import keep_memory
+from regard.result import Result
+from regard.runs import SAVEPATH, AnswerRun, PairRun, TranslationRun, load
 
 PROG = "regard test"
 DESCRIPTION = (
@@ -75,20 +72,18 @@ def run(argv: list[str]) -> None:
     """Test as `argv` asks and print the report."""
     if wants_help(argv[:1]):
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG)
+    name, argv = first_word(argv, what="run", prog=PROG)
     if wants_help(argv):
-        flags = TranslationTestFlags() if name == Translation.name else TestFlags()
+        flags = TranslationTestFlags() if name == "translation" else TestFlags()
         parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
-    tested = load(name, savepath=folders[-1] if folders else SAVEPATH)
-    if isinstance(tested, TranslationRun):
-        _test_translation(tested, argv, name)
-    else:
-        _test_task(tested, argv, name)
+    tested: Any = load(name, savepath=folders[-1] if folders else SAVEPATH)
+    (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
 
 
 def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     flags = parse(TranslationTestFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    keep_memory()
     report = run.test(
         flags.data or None, beam=flags.beam, length_penalty=flags.length_penalty, batchsize=flags.batchsize
     )
@@ -104,10 +99,10 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     if plot is not None:
         check_ending(plot)
     drawn: dict[str, Any] = {"sample_len": flags.sample_len, "seed": flags.seed}
-    if isinstance(run, AnswerRun):
+    if flags.signal is not None:
+        if "signal" not in run.drawn_by:
+            raise InputError(f"signal {flags.signal!r} does not fit: {run.name} has no signals")
         drawn["signal"] = flags.signal
-    elif flags.signal is not None:
-        raise InputError(f"signal {flags.signal!r} does not fit: {run.task.name} has no signals")
     attention = run.attend(flags.input) if flags.input is not None else run.attend(**drawn)
     if flags.samples is not None:
         drawn["samples"] = flags.samples
@@ -115,7 +110,7 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     _write_json(flags.json, report)
     steps = f"{run.step} of {run.config.training.steps} steps"
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
-    Console().print(heatmap(attention))
+    Console().print(attention.table())
     if plot is not None:
         if plot.suffix.lower() == PAGE and run.has_snapshots:
             run.playback(attention.input).to_html(plot)
@@ -125,6 +120,6 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
         open_on_screen(plot)
 
 
-def _write_json(path: Path | None, report: TestReport | PairReport | TranslationReport) -> None:
+def _write_json(path: Path | None, report: Result) -> None:
     if path is not None:
-        write_json(path, asdict(report), indent=1)
+        write_json(path, report.json(), indent=1)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.api import SAVEPATH, train
-from regard.cli.parsing import parse, subject, take_flag, wants_help
-from regard.tasks import TASKS, Translation, TranslationConfig
-from regard.training import PARTS, Interrupted, RunConfig, RunFolder, make_config
+from regard.cli.parsing import first_word, parse, take_flag, wants_help
+from regard.runs import SAVEPATH, train
+from regard.tasks import TASKS
+from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, make_config, sized
 
 PROG = "regard train"
 
@@ -22,8 +22,8 @@ class ModelChoice:
 
     model: str
     """query (learned queries), pooling (a recurrent classifier): for tasks with a number for each output step.
-    recurrent (encoder and decoder), transformer: for tasks from sequence to sequence. Name it to see its
-    flags."""
+    recurrent (encoder and decoder), transformer: for tasks from sequence to sequence. Or a class of your own, as
+    module:Class. Name it to see its flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +50,21 @@ def run(argv: list[str]) -> None:
     """Train as `argv` asks, and say where the run is."""
     if wants_help(argv[:1]):
         parse_config(make_config("counting"), argv, task="TASK")
-    task, argv = subject(argv, what="task", prog=PROG)
+    task, argv = first_word(argv, what="task", prog=PROG)
     chosen = chosen_model(argv)
     base = make_config(task, chosen)
     _, where = parse_config(base, argv, task=task)
     if where.resume:
         base = RunFolder(where.savepath / base.name).read_config()
     config, _ = parse_config(base, argv, task=task)
-    given = {name: value for name, value in config.flags().items() if value != base.flags()[name]}
+    given: dict[str, Any] = {**chosen, **changed(config, base)}
     try:
         trained = train(
             task,
             savepath=where.savepath,
             resume=where.resume,
             overwrite=where.overwrite,
-            **{**chosen, **given},
+            **given,
         )
     except Interrupted:
         again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
@@ -92,13 +92,12 @@ def chosen_model(argv: list[str]) -> dict[str, Any]:
 
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, WhereConfig]:
     """Read `argv` as flags over `config`, and where the run is kept."""
-    parts = {part: getattr(config, part) for part in PARTS}
-    sized = config.kind == "transformer" and isinstance(config.size, TranslationConfig)
-    choice = TransformerChoice(model=config.kind) if sized else ModelChoice(model=config.kind)
+    parts = config.parts()
+    has_sizes = sized(config.task_class, config.kind)
+    choice = TransformerChoice(model=config.kind) if has_sizes else ModelChoice(model=config.kind)
     fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": WhereConfig()}.items()]
     flags = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
-    names = [*TASKS, Translation.name]
-    described = f"Train a model on a task. TASK: {', '.join(names)}, or a Python file that defines one. " + (
+    described = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
         "The defaults below are those of counting; name a task to see its own." if task == "TASK" else ""
     )
     found: Any = parse(

@@ -7,14 +7,14 @@ from typing import Any, BinaryIO
 
 from rich.console import Console
 
-from regard.api import SAVEPATH, SequenceRun, load
 from regard.cli.lines import numbered_chunks, open_lines, read_line, warn
-from regard.cli.parsing import parse, subject, wants_help, with_empty_value
+from regard.cli.parsing import first_word, parse, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
-from regard.decoding import Translation
+from regard.decoding import Candidate
 from regard.errors import InputError
 from regard.inspection import AttentionMap, check_ending
-from regard.inspection.terminal import heatmap
+from regard.memory import keep_memory
+from regard.runs import SAVEPATH, SequenceRun, load_translator
 
 PROG = "regard translate"
 DESCRIPTION = (
@@ -60,15 +60,14 @@ def run(argv: list[str]) -> None:
     """Translate as `argv` asks."""
     if wants_help(argv[:1]):
         parse(TranslateFlags(), argv, prog=f"{PROG} RUN [TEXT]", description=DESCRIPTION)
-    name, argv = subject(argv, what="run", prog=PROG, example="dates")
+    name, argv = first_word(argv, what="run", prog=PROG, example="dates")
     text = None
     if argv and not argv[0].startswith("-"):
         text, *argv = argv
     argv = with_empty_value(argv, "--plot")
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
-    run = load(name, savepath=flags.savepath)
-    if not isinstance(run, SequenceRun):
-        raise InputError(f"run {name!r} answers with numbers, not text: try `regard test {name} --input ...`")
+    run = load_translator(name, savepath=flags.savepath)
+    keep_memory()
     if text is not None:
         if flags.input is not None:
             raise InputError(f"text {text!r} and --input are given: leave out one of them")
@@ -78,7 +77,7 @@ def run(argv: list[str]) -> None:
         answers = run.search([text], **_search(flags))
         _write(answers, flags)
         if plot is not None:
-            drawn = run.look_back(text, answers[0][0])
+            drawn = run.attend(text, answer=answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
         return
     if flags.plot is not None:
@@ -122,7 +121,7 @@ def _read(run: SequenceRun, line: bytes, number: int) -> str | None:
     return text
 
 
-def _write(answers: "list[list[Translation]] | list[list[Translation] | None]", flags: TranslateFlags) -> None:
+def _write(answers: "list[list[Candidate]] | list[list[Candidate] | None]", flags: TranslateFlags) -> None:
     """Write the answers, and `n_best` lines for each, empty ones where there are fewer."""
     for answer in answers:
         for rank in range(flags.n_best):
@@ -134,6 +133,6 @@ def _write(answers: "list[list[Translation]] | list[list[Translation] | None]", 
 
 def _draw(attention: AttentionMap, plot: Path) -> None:
     attention.save(plot)
-    Console().print(heatmap(attention))
+    Console().print(attention.table())
     sys.stdout.write(f"Saved {plot}\n")
     open_on_screen(plot)

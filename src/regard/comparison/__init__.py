@@ -1,6 +1,16 @@
 """Comparison: many variants of one training, over several seeds."""
 
-from regard.comparison.grid import Comparison, Measured, Variant, compare, make_variants
-from regard.comparison.report import summary, write_report
+from regard.comparison.comparison import COMPARISONS, Comparison, compare
+from regard.comparison.grid import Measured, Variant, make_variants
+from regard.comparison.statistics import Contrast, Interval
 
-__all__ = ["Comparison", "Measured", "Variant", "compare", "make_variants", "summary", "write_report"]
+__all__ = [
+    "COMPARISONS",
+    "Comparison",
+    "Contrast",
+    "Interval",
+    "Measured",
+    "Variant",
+    "compare",
+    "make_variants",
+]

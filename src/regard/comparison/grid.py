@@ -18,16 +18,14 @@ from typing import Any
 
 import torch
 
-from regard.api import AnswerRun, PairRun, TranslationRun, load, train
-from regard.api.training import train_seeds
-from regard.comparison.processes import side_by_side
-from regard.errors import InputError, check_range
+from regard.comparison.processes import in_processes
+from regard.errors import InputError
 from regard.files import write_json
 from regard.progress import counting_bar
+from regard.runs import AnyRun, Figures, load, train, train_seeds
 from regard.tasks import find_task
-from regard.training import RunConfig, RunFolder, make_config, stackable
+from regard.training import RunConfig, RunFolder, make_config, renamed, stackable
 
-COMPARISONS = "comparisons"
 REACHED = 0.99
 """Exact match of a training batch, mean over ten lines of metrics, that counts as having learned."""
 
@@ -45,11 +43,9 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measured(Figures):
     """What one training came to."""
 
-    exact_match: float
-    """Share (0 to 1) of fresh samples answered without any error."""
     steps_to_99: int | None
     """Training steps until the training batches were 99 % right (mean of ten lines of metrics); None: never."""
     parameters: int
@@ -57,20 +53,11 @@ class Measured:
     """Processor time of its training; None where it was interrupted."""
     loss: float
     """Mean over the last ten lines of metrics."""
-    relevance: float | None
-    """Share (0 to 1) of the attention on relevant inputs, of the best head; None without attention."""
-    uniform: float | None
-    """The same of uniform attention."""
-    alignment_error: float | None
-    """Alignment error rate, where there is one."""
-    bleu: float | None = None
-    """BLEU of the run's test text, or else of its validation text, without regard to case for a model of lower
-    case; None for other tasks."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """All measurements, by variant and seed."""
+@dataclass(frozen=True, repr=False)
+class Measurements:
+    """All measurements of a grid, by variant and seed."""
 
     task: str
     folder: Path
@@ -86,7 +73,7 @@ class Comparison:
     def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
         """Return the lines of metrics of each seed's training."""
         seeds = range(len(self.measured[variant.name]))
-        runs = (self.folder / _file_name(variant) / f"seed-{seed}" / self.task for seed in seeds)
+        runs = (self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in seeds)
         return [RunFolder(run).read_metrics() for run in runs]
 
 
@@ -98,33 +85,21 @@ def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
     return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
 
 
-def compare(
-    task: str,
-    vary: Mapping[str, Sequence[Any]],
-    *,
-    seeds: int = 5,
-    savepath: str | Path = COMPARISONS,
-    progress: bool = True,
-    **flags: Any,
-) -> Comparison:
-    """Train `task` with every combination of the values in `vary`, over `seeds` seeds each, and test it.
+def measure_grid(
+    task: str, variants: Sequence[Variant], seeds: int, folder: Path, flags: Mapping[str, Any], *, progress: bool
+) -> dict[str, list[Measured]]:
+    """Measure every variant with seeds from 0, and return what was found by the variant's name.
 
-    `vary`: from a flag of `regard train` to its values. `flags`: those that all variants share. Everything is
-    kept under `savepath`, and measured once. Raises `InputError` before anything is trained where a variant
-    cannot be.
+    Raises `InputError` before anything is trained where a variant cannot be.
     """
-    check_range("seeds", seeds, 1, 1000)
-    variants = make_variants(vary)
-    folder = Path(savepath) / find_task(task).name
     jobs = []
     for variant in variants:
         for seed in range(seeds):
             given = {**flags, **variant.varied, "seed": seed}
             make_config(task, given)
-            jobs.append(_Job(task, folder / _file_name(variant) / f"seed-{seed}", given))
+            jobs.append(_Job(task, folder / folder_name(variant) / f"seed-{seed}", given))
     found = _measure_all(jobs, progress=progress)
-    by_name = {variant.name: found[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
-    return Comparison(find_task(task).name, folder, variants, by_name)
+    return {variant.name: found[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
 
 
 @dataclass(frozen=True)
@@ -153,7 +128,7 @@ class _Job:
         """Return what was measured before; raises `InputError` where that was something else."""
         try:
             stored = json.loads(self.file.read_text(encoding="utf-8"))
-            if stored["config"] != self.asked:
+            if renamed(stored["config"]) != self.asked:
                 raise InputError(
                     f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
                 )
@@ -171,7 +146,7 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     return found
 
 
-def _file_name(variant: Variant) -> str:
+def folder_name(variant: Variant) -> str:
     """Name the folder of a variant: what a path cannot hold is written as `-`."""
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
 
@@ -182,7 +157,7 @@ def _measure_all(jobs: list[_Job], *, progress: bool) -> list[Measured]:
     missing = [job for job in jobs if found[job.folder] is None]
     if missing:
         with counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as on_one_more:
-            for group, results in side_by_side(_measure_group, _groups(missing)):
+            for group, results in in_processes(_measure_group, _groups(missing)):
                 for job, measured in zip(group, results, strict=True):
                     found[job.folder] = measured
                     on_one_more()
@@ -221,7 +196,7 @@ def _measure_group(jobs: list[_Job]) -> list[Measured]:
     return [_measure(job, run, seconds) for job, run in zip(jobs, runs, strict=True)]
 
 
-def _train(job: _Job) -> AnswerRun | PairRun | TranslationRun:
+def _train(job: _Job) -> AnyRun:
     """Train a job, or go on with it where it was interrupted."""
     if not job.interrupted:
         return train(job.task, savepath=job.folder, progress=False, **job.flags)
@@ -231,40 +206,19 @@ def _train(job: _Job) -> AnswerRun | PairRun | TranslationRun:
     return train(job.task, savepath=job.folder, resume=True, progress=False, **model)
 
 
-def _measure(job: _Job, run: AnswerRun | PairRun | TranslationRun, seconds: float | None) -> Measured:
+def _measure(job: _Job, run: AnyRun, seconds: float | None) -> Measured:
     """Test a run, and keep what was found."""
-    lines = run.metrics
+    lines, figures = run.metrics, run.figures(seed=job.flags["seed"])
     recent = [
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)
         for end in range(10, len(lines) + 1)
     ]
-    relevance = uniform = error = bleu = None
-    if isinstance(run, AnswerRun):
-        # Of full length, also where lengths varied in training: so exact match by length means what it says.
-        report = run.test(seed=job.flags["seed"], sample_len=run.config.size.max_len)
-        exact = report.exact_match
-        if report.relevance is not None:
-            relevance, uniform = max(report.relevance.heads), report.relevance.uniform
-    elif isinstance(run, TranslationRun):
-        translated = run.test(run.task.config.test or run.task.config.valid or None)
-        exact, lowercase = translated.quality.exact_match, run.task.config.lowercase
-        bleu = translated.quality.bleu_lowercase if lowercase else translated.quality.bleu
-    else:
-        tested = run.test(seed=job.flags["seed"])
-        exact = tested.exact_match
-        for alignment in tested.alignments.values():
-            relevance, uniform, error = alignment.share, alignment.uniform, alignment.error_rate
     measured = Measured(
-        exact_match=exact,
+        **vars(figures),
         steps_to_99=next((step for step, share in recent if share >= REACHED), None),
-        parameters=sum(parameter.numel() for parameter in run.model.parameters()),
+        parameters=run.parameters,
         seconds=None if seconds is None else round(seconds, 3),
         loss=sum(line["loss"] for line in lines[-10:]) / len(lines[-10:]),
-        relevance=relevance,
-        uniform=uniform,
-        alignment_error=error,
-        bleu=bleu,
     )
-    stored_now = {"config": _plain(run.config), "measured": dataclasses.asdict(measured)}
-    write_json(job.file, stored_now)
+    write_json(job.file, {"config": _plain(run.config), "measured": dataclasses.asdict(measured)})
     return measured

@@ -23,7 +23,7 @@ _stopped = threading.Event()
 """Set where this process was told to stop: the pool would hand it the next job."""
 
 
-def side_by_side(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
     """Yield each of one or more jobs with what `work` made of it, as they are done: a process for each core, with
     one thread.
 

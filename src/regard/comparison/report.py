@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from regard.comparison.grid import Comparison, Variant
+from regard.comparison.grid import Measurements, Variant
 from regard.comparison.statistics import LEVEL, Interval, differences, mean
 from regard.files import write_atomically
 from regard.inspection.picture import figure_bytes
@@ -45,13 +45,13 @@ def written(found: Interval, form: Callable[[float], str]) -> str:
     return f"{middle} ({form(found.low)} to {form(found.high)})"
 
 
-def summary(comparison: Comparison) -> RenderableType:
+def tables(comparison: Measurements) -> RenderableType:
     """Return the tables: a line for each variant; and exact match by the last flag, where two or more vary."""
     seeds = len(next(iter(comparison.measured.values())))
     names = list(comparison.variants[0].varied)
-    tables: list[RenderableType] = []
+    parts: list[RenderableType] = []
     if len(names) > 1:
-        tables += [_by_last(comparison), ""]
+        parts += [_by_last(comparison), ""]
     shown = [each for each in QUANTITIES if any(comparison.values(v, each) for v in comparison.variants)]
     title = f"{comparison.task}: mean (95 % interval) over {seeds} seeds"
     table = _table(title, *names, *(QUANTITIES[each][0] for each in shown))
@@ -61,15 +61,15 @@ def summary(comparison: Comparison) -> RenderableType:
         if "steps_to_99" in cells and reached < seeds:
             cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
         table.add_row(*map(str, variant.varied.values()), *cells.values())
-    return Group(*tables, table, *_differences(comparison))
+    return Group(*parts, table, *_differences(comparison))
 
 
-def main_quantity(comparison: Comparison) -> str:
+def main_quantity(comparison: Measurements) -> str:
     """Return what variants are compared by: BLEU, where there is one, or else exact match."""
     return "bleu" if any(comparison.values(each, "bleu") for each in comparison.variants) else "exact_match"
 
 
-def _differences(comparison: Comparison) -> list[RenderableType]:
+def _differences(comparison: Measurements) -> list[RenderableType]:
     """Say which variants differ, and which are not shown to."""
     quantity = main_quantity(comparison)
     name, form = QUANTITIES[quantity]
@@ -87,7 +87,7 @@ def _differences(comparison: Comparison) -> list[RenderableType]:
     return ["", table]
 
 
-def _by_last(comparison: Comparison) -> Table:
+def _by_last(comparison: Measurements) -> Table:
     """Return exact match with a row for each variant of all flags but the last, whose values are columns."""
     *names, last = comparison.variants[0].varied
     columns = (f"{last}={value}" for value in _values_of(comparison, last))
@@ -103,11 +103,11 @@ def _table(title: str, *columns: str) -> Table:
     return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
-def _values_of(comparison: Comparison, flag: str) -> list[Any]:
+def _values_of(comparison: Measurements, flag: str) -> list[Any]:
     return list(dict.fromkeys(variant.varied[flag] for variant in comparison.variants))
 
 
-def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
+def _series(comparison: Measurements) -> dict[tuple[Any, ...], list[Variant]]:
     """Group variants that differ in the last flag only, by the values of the others."""
     series: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in comparison.variants:
@@ -115,7 +115,7 @@ def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
     return series
 
 
-def write_report(comparison: Comparison) -> list[Path]:
+def write_report(comparison: Measurements) -> list[Path]:
     """Write results.json and results.csv (a line for each run), summary.json (means, differences and their
     intervals), curves.png (learning curves) and values.png (by the last flag) beside the runs; returns their
     paths."""
@@ -131,7 +131,7 @@ def write_report(comparison: Comparison) -> list[Path]:
     contents = {
         "results.json": (json.dumps(lines, indent=1) + "\n").encode(),
         "results.csv": table.getvalue().encode(),
-        "summary.json": (json.dumps(_summary(comparison), indent=1) + "\n").encode(),
+        "summary.json": (json.dumps(figures(comparison), indent=1) + "\n").encode(),
         "curves.png": learning_curves(comparison, "png"),
         "values.png": curves(comparison, "png"),
     }
@@ -140,7 +140,7 @@ def write_report(comparison: Comparison) -> list[Path]:
     return [comparison.folder / name for name in contents]
 
 
-def _summary(comparison: Comparison) -> dict[str, Any]:
+def figures(comparison: Measurements) -> dict[str, Any]:
     """Return means and differences with their intervals, as JSON has them."""
     means = [
         {
@@ -166,7 +166,7 @@ def _summary(comparison: Comparison) -> dict[str, Any]:
     return {"task": comparison.task, "level": LEVEL, "means": means, "differences": {quantity: found}}
 
 
-def learning_curves(comparison: Comparison, format: str) -> bytes:
+def learning_curves(comparison: Measurements, format: str) -> bytes:
     """Draw exact match and loss of training batches over the steps: the mean of all seeds, smoothed, and a band
     of its 95 % interval."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
@@ -201,7 +201,7 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
     return sums / np.minimum(np.arange(values.shape[1]) + 1, SMOOTHED)
 
 
-def curves(comparison: Comparison, format: str) -> bytes:
+def curves(comparison: Measurements, format: str) -> bytes:
     """Draw exact match over the values of the last flag, a line and a band over the seeds for each series."""
     last = list(comparison.variants[0].varied)[-1]
     figure = Figure(figsize=(7, 4.5), layout="constrained")

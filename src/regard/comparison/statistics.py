@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.comparison.grid import Comparison, Variant
+from regard.comparison.grid import Measurements, Variant
 
 LEVEL = 0.95
 MOST_PAIRS = 15
@@ -27,7 +27,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class Contrast:
     """The mean of one variant less that of another."""
 
     one: Variant
@@ -54,23 +54,19 @@ def mean(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def difference(one: Sequence[float], other: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return the mean of `one` less that of `other`, and its interval at `level`."""
+    """Return the mean of `one` less that of `other`, and its interval at `level` (Welch's)."""
     from scipy import stats
 
     value = statistics.fmean(one) - statistics.fmean(other)
     if len(one) < 2 or len(other) < 2:
         return Interval(value=value, low=None, high=None)
-    squares = [statistics.variance(each) / len(each) for each in (one, other)]
-    if not any(squares):  # every seed came to the same
+    if len({*one}) == len({*other}) == 1:  # every seed came to the same: there is no variance to divide by
         return Interval(value=value, low=value, high=value)
-    freedom = sum(squares) ** 2 / sum(
-        square**2 / (len(each) - 1) for square, each in zip(squares, (one, other), strict=True)
-    )
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * sum(squares) ** 0.5
-    return Interval(value=value, low=value - half, high=value + half)
+    found = stats.ttest_ind(one, other, equal_var=False).confidence_interval(level)
+    return Interval(value=value, low=float(found.low), high=float(found.high))
 
 
-def differences(comparison: Comparison, quantity: str) -> list[Difference]:
+def differences(comparison: Measurements, quantity: str) -> list[Contrast]:
     """Return the differences of a quantity between variants: of all pairs, or, where these are many, with the
     first variant. Variants without values are left out."""
     variants = [each for each in comparison.variants if comparison.values(each, quantity)]
@@ -79,7 +75,7 @@ def differences(comparison: Comparison, quantity: str) -> list[Difference]:
         pairs = [(variants[0], each) for each in variants[1:]]
     level = 1 - (1 - LEVEL) / max(len(pairs), 1)
     return [
-        Difference(
+        Contrast(
             one=one,
             other=other,
             interval=difference(comparison.values(one, quantity), comparison.values(other, quantity), level),

@@ -3,12 +3,12 @@
 from regard.decoding.beam import beam_search, length_penalty
 from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.translation import Search, Translation, translate
+from regard.decoding.search import Candidate, Search, translate
 
 __all__ = [
+    "Candidate",
     "Hypothesis",
     "Search",
-    "Translation",
     "beam_search",
     "greedy_search",
     "length_penalty",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from regard.models import PoolingModel, QueryModel
+from regard.models import AnswerModel
 from regard.tasks import Batch, Task
 from regard.training import exact
 
@@ -28,7 +28,7 @@ def fresh_batches(
 
 
 @torch.inference_mode()
-def exact_match(model: QueryModel | PoolingModel, batches: Iterator[Batch]) -> float:
+def exact_match(model: AnswerModel, batches: Iterator[Batch]) -> float:
     """Return the share of samples (0 to 1) that `model` answers without any error."""
     model.eval()
     right = torch.cat([exact(model(inputs, mask), targets) for inputs, targets, mask in batches])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from regard.models import Seq2Seq
-from regard.text import PAD, Pairs, Vocabulary, collate
+from regard.text import PAD, PairBatch, Vocabulary, collate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def score_pairs(
     for begin in range(0, len(order), batchsize):
         indices = order[begin : begin + batchsize]
         sources, targets = zip(*(encoded[index] for index in indices), strict=True)
-        batch = Pairs(collate(sources), collate(targets)).to(device)
+        batch = PairBatch(collate(sources), collate(targets)).to(device)
         logits = model(batch.source, batch.source_mask, batch.target_in)
         each = logits.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1)
         there = batch.target != PAD

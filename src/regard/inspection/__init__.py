@@ -1,28 +1,22 @@
-"""Inspection: attention maps in the terminal, as a picture and as a page; relevance."""
+"""Inspection: attention to see, as plain data and in the terminal, as a picture, a page or a widget."""
 
+from regard.inspection.attention_map import AttentionMap
 from regard.inspection.endings import check_ending
-from regard.inspection.examination import Examination, examine
-from regard.inspection.importance import HeadImportance, head_importance
-from regard.inspection.maps import AttentionMap, LayerMap, attend, attend_pair
-from regard.inspection.probing import Probe, probe
-from regard.inspection.records import Records, record
-from regard.inspection.relevance import CROSS, RelevanceShare, relevance_share
+from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
+from regard.inspection.playback import Playback
+from regard.inspection.subject import Layer, Subject, Trial
 
 __all__ = [
     "CROSS",
     "AttentionMap",
-    "Examination",
-    "HeadImportance",
+    "Layer",
+    "LayerKind",
     "LayerMap",
-    "Probe",
-    "Records",
-    "RelevanceShare",
-    "attend",
-    "attend_pair",
+    "Map",
+    "Playback",
+    "Subject",
+    "Trial",
     "check_ending",
-    "examine",
-    "head_importance",
-    "probe",
-    "record",
-    "relevance_share",
+    "kind_of",
+    "layer_map",
 ]

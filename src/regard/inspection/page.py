@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from regard.files import write_atomically
-from regard.inspection.maps import AttentionMap, LayerMap
+from regard.inspection.maps import LayerMap, Map
 from regard.inspection.words import word_pieces
 
 LEVELS = 65535
 """Whole numbers above 0 that a weight is rounded to."""
 
 
-def page(maps: Sequence[AttentionMap], **more: Any) -> str:
+def page(maps: Sequence[Map], **more: Any) -> str:
     """Return a page that shows `maps`, with a choice of input, layer and head; `more` as in `as_data`."""
     view = files("regard.inspection") / "view"
     # "<" cannot be followed into a tag, so no text of an input can end the script element.
@@ -37,17 +37,17 @@ def page(maps: Sequence[AttentionMap], **more: Any) -> str:
     return template.replace("/*VIEW*/", code).replace("/*DIGEST*/", digest).replace("/*DATA*/", data)
 
 
-def write_page(path: str | Path, maps: Sequence[AttentionMap], **more: Any) -> Path:
+def write_page(path: str | Path, maps: Sequence[Map], **more: Any) -> Path:
     """Write the page of `maps` to a file; raises `MachineError` where that cannot be."""
     write_atomically(Path(path), page(maps, **more).encode())
     return Path(path)
 
 
 def as_data(
-    maps: Sequence[AttentionMap],
+    maps: Sequence[Map],
     *,
     packed: bool,
-    original: AttentionMap | None = None,
+    original: Map | None = None,
     importance: Mapping[str, Sequence[float]] | None = None,
     playback: Mapping[str, Any] | None = None,
 ) -> str:
@@ -63,7 +63,7 @@ def as_data(
     return json.dumps(data, ensure_ascii=False)
 
 
-def as_json(attention: AttentionMap, *, packed: bool = False) -> dict[str, Any]:
+def as_json(attention: Map, *, packed: bool = False) -> dict[str, Any]:
     """Return a map as plain values; `packed`: with weights as in the page, else as they are, an array."""
     return {
         "task": attention.task,

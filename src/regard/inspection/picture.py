@@ -3,10 +3,12 @@
 import io
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from regard.inspection.maps import AttentionMap, LayerMap
+from regard.inspection.maps import LayerMap, Map
 
 COLOURS = "viridis"
 """Keeps its order for colour-blind eyes and in grey."""
@@ -17,7 +19,7 @@ LONG = 4
 """Characters of a label above which labels stand upright."""
 
 
-def draw(attention: AttentionMap, format: str) -> bytes:
+def draw(attention: Map, format: str) -> bytes:
     """Return the picture of a map as the bytes of a file; `format`: png, svg or pdf.
 
     All panels share one colour scale, from 0 to the largest weight. A white dot marks an input that the
@@ -54,7 +56,7 @@ def figure_bytes(figure: Figure, format: str) -> bytes:
     return file.getvalue()
 
 
-def _panel(panel, layer: LayerMap, head: int, largest: float):
+def _panel(panel: Axes, layer: LayerMap, head: int, largest: float) -> AxesImage:
     image = panel.imshow(layer.weights[head], cmap=COLOURS, vmin=0.0, vmax=largest, aspect="equal")
     panel.set_title(f"{layer.title}\nhead {head}", fontsize=7)
     # Words stand upright, so as not to run into each other.

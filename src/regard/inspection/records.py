@@ -17,7 +17,8 @@ from torch import nn
 from regard import attention
 from regard.attention import Record, short_name
 from regard.errors import InputError
-from regard.inspection.maps import AttentionMap, LayerMap
+from regard.inspection.attention_map import AttentionMap
+from regard.inspection.maps import LayerMap
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,8 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.inspection.maps import AttentionMap, LayerMap
-from regard.inspection.relevance import CROSS
+from regard.inspection.maps import CROSS, LayerMap, Map
 
 SHADES = " ░▒▓█"
 """Five steps from nothing to all: readable without colour."""
@@ -14,7 +13,7 @@ COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """The same steps in viridis, which keeps its order for colour-blind eyes and in grey."""
 
 
-def describe(attention: AttentionMap) -> str:
+def describe(attention: Map) -> str:
     """Write one sample as the primer does: input, prediction, truth, weights of each output step and head."""
     lines = [
         f"Input:      {attention.input!r}",
@@ -52,7 +51,7 @@ def decimals(values: "np.ndarray | list[float]") -> str:
     return "[" + ", ".join(f"{value:.3f}" for value in values) + "]"
 
 
-def heatmap(attention: AttentionMap) -> RenderableType:
+def heatmap(attention: Map) -> RenderableType:
     """Draw what each output attended to: a row for each output step and head, a column for each key."""
     # Of a run, what the outputs attended to; of records, which know of no outputs, everything.
     layers = [layer for layer in attention.drawn if layer.kind != "encoder" or attention.prediction is None]

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from regard.errors import InputError
-from regard.inspection.maps import AttentionMap
+from regard.inspection.maps import Map
 from regard.inspection.page import as_data
 from regard.inspection.picture import draw
 
@@ -28,7 +28,7 @@ class AttentionWidget(anywidget.AnyWidget):
     _esm = (files("regard.inspection") / "view" / "attention-view.js").read_text(encoding="utf-8")
     data = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, maps: Sequence[AttentionMap], **more: Any) -> None:
+    def __init__(self, maps: Sequence[Map], **more: Any) -> None:
         super().__init__(data=as_data(maps, packed=True, **more))
         self.maps = list(maps)
         self.on_msg(self._send_exact)
@@ -50,7 +50,7 @@ class AttentionWidget(anywidget.AnyWidget):
         return {**bundle, "image/png": draw(self.maps[0], "png")}, metadata
 
 
-def view(maps: Sequence[AttentionMap], **more: Any) -> AttentionWidget:
+def view(maps: Sequence[Map], **more: Any) -> AttentionWidget:
     """Return a widget that shows `maps`; `more`: what else the view shows, as in
     `regard.inspection.page.as_data`.
 

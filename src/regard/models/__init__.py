@@ -1,5 +1,7 @@
 """Models built from `regard.attention`."""
 
+from regard.models.answer import AnswerModel
+from regard.models.config import ModelConfig
 from regard.models.encoder import RecurrentEncoder
 from regard.models.pooling import PoolingConfig, PoolingModel
 from regard.models.query import Initialisation, QueryModel, QueryModelConfig
@@ -8,7 +10,9 @@ from regard.models.seq2seq import Seq2Seq, State
 from regard.models.transformer import Transformer, TransformerConfig
 
 __all__ = [
+    "AnswerModel",
     "Initialisation",
+    "ModelConfig",
     "PoolingConfig",
     "PoolingModel",
     "QueryModel",

@@ -16,14 +16,16 @@ from torch import Tensor, nn
 
 from regard.attention import Attention, find_score
 from regard.errors import check_range
+from regard.models.answer import AnswerModel
 from regard.models.cells import Cell
+from regard.models.config import ModelConfig
 from regard.models.encoder import RecurrentEncoder, check_width
 
 Pooling = Literal["attention", "last", "max", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolingConfig:
+class PoolingConfig(ModelConfig):
     """The parts of a pooling classifier."""
 
     hidden: int = 64
@@ -45,19 +47,38 @@ class PoolingConfig:
         find_score(self.score)
 
 
-class PoolingModel(nn.Module):
-    """See the module's docstring. The attention layer is called `cross`: outputs attend to inputs."""
+class PoolingModel(AnswerModel):
+    """See the module's docstring. The attention layer is called `cross`: outputs attend to inputs.
 
-    positions = None
+    It takes sequences of any length, so `input_len` and `vary_len` do not matter.
+    """
 
-    def __init__(self, config: PoolingConfig, *, letters: int, outputs: int, classes: int) -> None:
+    config_class = PoolingConfig
+
+    def __init__(
+        self,
+        config: PoolingConfig,
+        *,
+        letters: int,
+        outputs: int,
+        classes: int,
+        input_len: int | None = None,
+        vary_len: bool = True,
+    ) -> None:
         super().__init__()
+        del input_len, vary_len
         width = config.hidden
         self.pooling, self.outputs = config.pooling, outputs
         self.embedding = nn.Embedding(letters, width)
         self.encoder = RecurrentEncoder(width, width, layers=config.enc_layers, cell=config.cell)
         self.cross = Attention(find_score(config.score)(width)) if config.pooling == "attention" else None
+        self.cross_layers = () if self.cross is None else ("cross",)
         self.output = nn.Linear(width, outputs * classes)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The letters' embedding."""
+        return self.embedding
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""

@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 from regard.attention import EncoderLayer, LearnedPositions, MultiHeadAttention, attention_layer, find_score
 from regard.errors import InputError, check_range
+from regard.models.answer import AnswerModel
+from regard.models.config import ModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryModelConfig:
+class QueryModelConfig(ModelConfig):
     """The parts of a query model."""
 
     hidden: int = 64
@@ -60,13 +62,16 @@ class Initialisation:
     projections: float | None
 
 
-class QueryModel(nn.Module):
+class QueryModel(AnswerModel):
     """Learned queries attend to encoded letters; see the module's docstring for the equations.
 
-    With `rest`, one learned vector joins the memory that the queries attend to, as key and value. A softmax
+    With `vary_len`, one learned vector joins the memory that the queries attend to, as key and value. A softmax
     only ever averages: without something constant to weigh against, "A" and "AA" give the same context, and
     sequences of unknown length cannot be counted.
     """
+
+    config_class = QueryModelConfig
+    cross_layers = ("cross",)
 
     def __init__(
         self,
@@ -76,7 +81,7 @@ class QueryModel(nn.Module):
         input_len: int,
         outputs: int,
         classes: int,
-        rest: bool = False,
+        vary_len: bool = False,
     ) -> None:
         super().__init__()
         width, heads = config.hidden, config.heads if config.multihead else None
@@ -88,13 +93,23 @@ class QueryModel(nn.Module):
         self.encoder = nn.ModuleList(
             EncoderLayer(width, heads, inner_width=2 * width, score=score) for _ in range(config.enc_layers)
         )
-        self.rest = nn.Parameter(torch.zeros(1, 1, width)) if rest else None
+        self.rest = nn.Parameter(torch.zeros(1, 1, width)) if vary_len else None
         self.queries = nn.Parameter(torch.zeros(outputs, width))
         self.cross = attention_layer(width, heads, score=score)
         self.cross_norm = nn.LayerNorm(width)
         self.self_attention = attention_layer(width, heads, score=score) if config.self_att else None
         self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
         self.output = nn.Linear(width, classes)
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The dense layer of the one-hot letters."""
+        return self.embedding
+
+    @property
+    def learned_positions(self) -> Tensor | None:
+        """The vectors added to the input steps, (T, D)."""
+        return None if self.positions is None else self.positions.weight.detach()
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.attention import Dropout, find_score
 from regard.errors import check_range, check_share
 from regard.models.cells import Cell
+from regard.models.config import ModelConfig
 from regard.models.decoder import Memory, Place, Query, RecurrentDecoder, RecurrentState
 from regard.models.encoder import RecurrentEncoder, check_width
 from regard.models.seq2seq import Seq2Seq
@@ -21,7 +22,7 @@ NO_SCORE = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
+class RecurrentConfig(ModelConfig):
     """The parts of a recurrent encoder-decoder."""
 
     hidden: int = 128
@@ -72,10 +73,24 @@ class RecurrentConfig:
 
 
 class RecurrentSeq2Seq(Seq2Seq):
-    """See the module's docstring; its attention layer is called `decoder.cross`."""
+    """See the module's docstring; its attention layer is called `decoder.cross`.
 
-    def __init__(self, config: RecurrentConfig, *, source_symbols: int, target_symbols: int) -> None:
+    It takes sequences of any length, and has two embeddings always: `longest` and `shared` do not matter.
+    """
+
+    config_class = RecurrentConfig
+
+    def __init__(
+        self,
+        config: RecurrentConfig,
+        *,
+        source_symbols: int,
+        target_symbols: int,
+        longest: int | None = None,
+        shared: bool = False,
+    ) -> None:
         super().__init__()
+        del longest, shared
         self.source_embedding = nn.Embedding(source_symbols, config.embedding)
         self.target_embedding = nn.Embedding(target_symbols, config.embedding)
         self.dropout = Dropout(config.dropout)

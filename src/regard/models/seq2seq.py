@@ -13,10 +13,12 @@ Letters: B sources, K hypotheses for each source (1 for greedy search), T steps,
 hypotheses of one source stand side by side and share its memory, so a beam costs no copies of it.
 """
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from regard.models.config import ModelConfig
 
 
 class State(Protocol):
@@ -30,8 +32,18 @@ class State(Protocol):
 
 
 class Seq2Seq(nn.Module):
-    """Base of all sequence-to-sequence models."""
+    """Base of all sequence-to-sequence models.
 
+    The constructor takes an instance of `config_class` and, by name, what the model has to know of a task:
+    `source_symbols` and `target_symbols` of the vocabularies, the most steps of a sequence (`longest`), and
+    whether the vocabularies are one (`shared`).
+    """
+
+    answers: ClassVar[str] = "text"
+    config_class: ClassVar[type[ModelConfig]] = ModelConfig
+    """The dataclass of what can be chosen of the model; its fields are flags."""
+    compilable: ClassVar[bool] = False
+    """Whether its layers are blocks of `regard.attention`, which `torch.compile` takes."""
     cross_layers: tuple[str, ...] = ()
     """Names of the layers in which target steps attend to source steps."""
 
@@ -39,6 +51,11 @@ class Seq2Seq(nn.Module):
     def input_embedding(self) -> nn.Module:
         """The module that embeds the source; where it embeds the target too, the source comes first."""
         raise NotImplementedError
+
+    @property
+    def learned_positions(self) -> Tensor | None:
+        """A learned vector for each source step, (T, D); None where there are none."""
+        return None
 
     def forward(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
         """Return logits (B, Tt, V) of sources (B, Ts) with mask (B, Ts), fed target_in (B, Tt)."""

@@ -28,13 +28,14 @@ from regard.attention import (
     find_score,
 )
 from regard.errors import InputError, check_range, check_share
+from regard.models.config import ModelConfig
 from regard.models.seq2seq import Seq2Seq
 
 Positions = Literal["sinusoidal", "learned", "concatenated", "rotary"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(ModelConfig):
     """The parts of a Transformer."""
 
     hidden: int = 128
@@ -122,6 +123,9 @@ class Transformer(Seq2Seq):
     vocabulary, and so one embedding.
     """
 
+    config_class = TransformerConfig
+    compilable = True
+
     def __init__(
         self,
         config: TransformerConfig,
@@ -176,6 +180,12 @@ class Transformer(Seq2Seq):
     def input_embedding(self) -> nn.Module:
         """The module that embeds the source, and the target too where they share a vocabulary."""
         return self.source_embedding or self.target_embedding
+
+    @property
+    def learned_positions(self) -> Tensor | None:
+        """The vectors added to the source's steps, (T, D), with positions learned."""
+        positions = self.source_positions
+        return positions.weight.detach() if isinstance(positions, LearnedPositions) else None
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""

@@ -1,6 +1,6 @@
-"""Serving: the explorer, a page on which one types an input and sees what a run makes of it."""
+"""Serving: the explorer, a page on which one types an input and sees what a subject makes of it."""
 
-from regard.serving.app import make_app
 from regard.serving.explorer import Explorer
+from regard.serving.show import show
 
-__all__ = ["Explorer", "make_app"]
+__all__ = ["Explorer", "show"]

@@ -1,12 +1,12 @@
-"""What the explorer asks of a run: answers with attention, touched or not, head importance, playback."""
+"""What the explorer asks of a subject: answers with attention, touched or not, head importance, playback."""
 
 from contextlib import ExitStack
 from typing import Any
 
-from regard.api import AnswerRun, PairRun, SequenceRun
 from regard.attention import find_layer, intervene
 from regard.errors import InputError, check_range
-from regard.inspection import AttentionMap
+from regard.examination import head_importance
+from regard.inspection import Subject
 from regard.inspection.page import as_json
 
 LONGEST = 20_000
@@ -16,23 +16,15 @@ MOST = 200
 
 
 class Explorer:
-    """A run that answers requests, one at a time."""
+    """A subject that answers requests, one at a time; `samples`: unseen inputs that importance is asked over."""
 
-    def __init__(self, run: AnswerRun | SequenceRun) -> None:
-        self.run = run
+    def __init__(self, subject: Subject[Any], *, samples: int = 500) -> None:
+        self.subject, self.samples = subject, samples
         self._importance: dict[str, list[float]] | None = None
 
     def about(self) -> dict[str, Any]:
-        """Return what the page says of the run."""
-        run = self.run
-        return {
-            "task": run.task.name,
-            "summary": run.task.summary,
-            "kind": run.config.kind,
-            "step": run.step,
-            "draws": isinstance(run, AnswerRun | PairRun),
-            "snapshots": run.has_snapshots,
-        }
+        """Return what the page says of the subject."""
+        return self.subject.about()
 
     def attend(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a request `{input, seed, interventions}`, each of which may be left out.
@@ -44,13 +36,13 @@ class Explorer:
         _check_names(request, ("input", "seed", "interventions"), "request")
         text = self._input(request)
         changes = [self._change(each) for each in _list(request.get("interventions", []), "interventions", MOST)]
-        original = self._attend(text)
+        original = self.subject.attend(text)
         if not changes:
             return {"map": as_json(original)}
         with ExitStack() as stack:
             for change in changes:
-                stack.enter_context(intervene(self.run.model, **change))
-            touched = self._attend(text)
+                stack.enter_context(intervene(self.subject.model, **change))
+            touched = self.subject.attend(text)
         return {"map": as_json(touched), "original": as_json(original)}
 
     def playback(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -60,23 +52,14 @@ class Explorer:
         """
         _check_names(request, ("input", "seed"), "request")
         text = self._input(request)
-        self._check_length(text)
-        found = self.run.playback(text)
+        found = self.subject.playback(text)
         return {**found.data(), "frames": [as_json(each, packed=True) for each in found.frames]}
 
     def importance(self) -> dict[str, list[float]]:
         """Return, for each layer, by how much the loss rises when each head is off; worked out once."""
         if self._importance is None:
-            self._importance = self.run.importance().added
+            self._importance = head_importance(self.subject, samples=self.samples).added
         return self._importance
-
-    def _attend(self, text: str) -> AttentionMap:
-        self._check_length(text)
-        return self.run.attend_to(text) if isinstance(self.run, SequenceRun) else self.run.attend(text)
-
-    def _check_length(self, text: str) -> None:
-        if isinstance(self.run, SequenceRun) and (reason := self.run.too_long(text)) is not None:
-            raise InputError(f"input {reason}")
 
     def _input(self, request: dict[str, Any]) -> str:
         text, seed = request.get("input"), request.get("seed", 0)
@@ -84,13 +67,12 @@ class Explorer:
             raise InputError(f"seed {seed!r} is not a whole number")
         check_range("seed", seed, 0, 2**32 - 1)
         if text is None:
-            if isinstance(self.run, AnswerRun | PairRun):
-                return self.run.draw(seed=seed)
-            raise InputError("input is missing: this task draws none by itself")
+            return self.subject.draw(seed=seed)
         if not isinstance(text, str):
             raise InputError("input is not a text")
         if len(text) > LONGEST:
             raise InputError(f"input has {len(text):,} characters: at most {LONGEST:,} are taken")
+        self.subject.check(text)
         return text
 
     def _change(self, given: Any) -> dict[str, Any]:
@@ -98,7 +80,7 @@ class Explorer:
         if not isinstance(given, dict) or not isinstance(given.get("layer"), str):
             raise InputError("an intervention needs a layer, heads, and what they are changed to")
         _check_names(given, ("layer", "heads", "to", "query", "key"), "intervention")
-        find_layer(self.run.model, given["layer"])
+        find_layer(self.subject.model, given["layer"])
         heads = given.get("heads")
         if heads is not None:
             heads = _list(heads, "heads", MOST)

@@ -1,53 +1,93 @@
-"""Synthetic tasks: each knows its answers and what every answer depends on."""
+"""Synthetic tasks: each knows its answers and what every answer depends on. And translation, whose text does.
 
+A task's module is imported when it is asked for: Dates brings a library of its own along.
+"""
+
+import functools
+import importlib
 import importlib.util
 import inspect
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard.errors import InputError
-from regard.tasks.base import NULL, PAD, Batch, Task, TaskConfig
-from regard.tasks.counting import Counting
-from regard.tasks.dates import Dates, DatesConfig
-from regard.tasks.difference import Difference
+from regard.errors import InputError, unknown
+from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
+from regard.tasks.batch import Batch
 from regard.tasks.pairs import Pair, PairTask, SequenceTask, links
-from regard.tasks.recall import Recall, RecallConfig
-from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
-from regard.tasks.signal import Signal, Signal2
-from regard.tasks.translation import Translation, TranslationConfig
+from regard.tasks.source import Beginning, Source
 
-AnyTask = Task | SequenceTask
-"""A task with a number for each output step, or one from sequence to sequence."""
-TASKS: dict[str, type[Task | PairTask]] = {
-    task.name: task for task in (Counting, Difference, Signal, Signal2, Recall, Copy, Reverse, Sort, Dates)
+if TYPE_CHECKING:
+    from regard.tasks.counting import Counting
+    from regard.tasks.dates import Dates, DatesConfig
+    from regard.tasks.difference import Difference
+    from regard.tasks.recall import Recall, RecallConfig
+    from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
+    from regard.tasks.signal import Signal, Signal2
+    from regard.tasks.translation import Translation, TranslationConfig
+
+_HOMES = {
+    "Copy": "sequences",
+    "Counting": "counting",
+    "Dates": "dates",
+    "DatesConfig": "dates",
+    "Difference": "difference",
+    "Recall": "recall",
+    "RecallConfig": "recall",
+    "Reverse": "sequences",
+    "SequenceConfig": "sequences",
+    "Signal": "signal",
+    "Signal2": "signal",
+    "Sort": "sequences",
+    "Translation": "translation",
+    "TranslationConfig": "translation",
 }
-"""Those that draw their own samples."""
+"""In which module of this room each task stands."""
+TASKS = {
+    "counting": "Counting",
+    "difference": "Difference",
+    "signal": "Signal",
+    "signal2": "Signal2",
+    "recall": "Recall",
+    "copy": "Copy",
+    "reverse": "Reverse",
+    "sort": "Sort",
+    "dates": "Dates",
+    "translation": "Translation",
+}
+"""Every task by name, with its class."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"regard.tasks.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'regard.tasks' has no attribute {name!r}")
 
 
 def find_task(name: str) -> type[AnyTask]:
-    """Return the task called `name`, translation among them, or the one subclass of `Task` or `PairTask` that
-    the Python file `name` defines.
+    """Return the task called `name`, or the one subclass of `Task` or `PairTask` that the Python file `name`
+    defines.
 
-    Raises `InputError` for an unknown name, or a file that is missing, fails, or has not exactly one task.
+    A file is run once in a process, unless it changes. Raises `InputError` for an unknown name, or a file that is
+    missing, fails, or has not exactly one task.
     """
     if name in TASKS:
-        return TASKS[name]
-    if name == Translation.name:
-        return Translation
-    if name.endswith(".py"):
-        return _task_of_file(Path(name))
-    names = [*TASKS, Translation.name]
-    near = get_close_matches(name, names, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    raise InputError(f"task {name!r} is unknown: choose {', '.join(names)} or a Python file{meant}")
-
-
-def _task_of_file(path: Path) -> type[Task | PairTask]:
+        found: type[AnyTask] = __getattr__(TASKS[name])
+        return found
+    if not name.endswith(".py"):
+        raise unknown("task", name, TASKS, other="a Python file")
+    path = Path(name)
     if not path.is_file():
-        raise InputError(f"task file {str(path)!r} does not exist: give the path of a Python file")
+        raise InputError(f"task file {name!r} does not exist: give the path of a Python file")
+    return _task_of_file(path.resolve(), path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _task_of_file(path: Path, changed: int) -> type[AnyTask]:
+    """Run a file as it was `changed`, in nanoseconds since 1970, and return its task."""
+    del changed
     spec = importlib.util.spec_from_file_location(f"regard_task_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -78,26 +118,21 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """Return an example of each task, always the same."""
-    return [_example(task_class(), seed) for seed, task_class in enumerate(TASKS.values())]
-
-
-def _example(task: Task | PairTask, seed: int) -> Example:
-    generator = torch.Generator().manual_seed(seed)
-    if isinstance(task, PairTask):
-        pair = task.pair(generator)
-        return Example(task.name, task.summary, pair.source, pair.target)
-    inputs, targets, _ = task.sample(1, generator)
-    answer = " ".join(map(str, targets[0].tolist()))
-    return Example(task.name, task.summary, task.render(inputs[0]), answer)
+    """Return an example of each task that draws its own, always the same."""
+    found = []
+    for seed, task in enumerate(filter(lambda each: each.draws, map(find_task, TASKS))):
+        drawn = task.restore(None, {}).example(torch.Generator().manual_seed(seed))
+        found.append(Example(task.name, task.summary, *drawn))
+    return found
 
 
 __all__ = [
     "NULL",
-    "PAD",
+    "PAST_END",
     "TASKS",
     "AnyTask",
     "Batch",
+    "Beginning",
     "Copy",
     "Counting",
     "Dates",
@@ -114,6 +149,7 @@ __all__ = [
     "Signal",
     "Signal2",
     "Sort",
+    "Source",
     "Task",
     "TaskConfig",
     "Translation",

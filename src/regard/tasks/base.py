@@ -1,22 +1,27 @@
 """What a task is: a vocabulary, a sampler, the oracle answer and what each answer depends on.
 
-A task of your own is a Python file with one subclass of `Task`; `regard train path/to/task.py` trains on it.
-Letters: B batch, T input steps, To output steps. Inputs are vocabulary indices (B, T), int64; steps past the
-end of a shorter sequence hold `PAD`, which equals no letter, so oracle and relevance need no mask.
+A task of your own is a Python file with one subclass of `Task` (its answers are numbers) or of `PairTask` (they
+are sequences); `regard train path/to/task.py` trains on it. Letters: B batch, T input steps, To output steps.
+Inputs are vocabulary indices (B, T), int64; steps past the end of a shorter sequence hold `PAST_END`, which
+equals no letter, so oracle and relevance need no mask.
 """
 
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from regard.errors import InputError, check_range
+from regard.tasks.batch import Batch
+from regard.tasks.defaults import Defaults
+from regard.tasks.source import NOWHERE, BatchSettings, Beginning, Source
 
-PAD = -1
+PAST_END = -1
 """The index at steps past the end of a sequence."""
 NULL = " "
 """The null character. On input `_` is taken for it too, which survives a shell better than a space."""
@@ -37,38 +42,71 @@ class TaskConfig:
         check_range("vocab_size", self.vocab_size, 1, len(string.ascii_uppercase))
 
 
-class Batch(NamedTuple):
-    """A batch of samples."""
-
-    inputs: Tensor
-    """(B, T) int64, vocabulary indices, `PAD` past the end."""
-    targets: Tensor
-    """(B, To) int64, the class of each output step."""
-    mask: Tensor | None
-    """(B, T) bool, True before the end; None where every sequence is full."""
-
-
-class Task(ABC):
-    """A synthetic task over letters whose every answer is a number from a range: a count from 0 to `max_len`.
-
-    Subclasses set `name`, `summary` and `defaults`, and define `outputs`, `answer` and `relevance`. Those of
-    another vocabulary or other answers set `size_class` and what the constructor and the properties set here.
-    """
+class AnyTask(ABC):
+    """What every task has, whatever its answers are."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     """One line for `regard tasks`."""
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    defaults: ClassVar[Defaults] = {}
     """Flags whose default for this task differs from the general one, e.g. `{"steps": 1000}`."""
-    size_class: ClassVar[type] = TaskConfig
-    """The dataclass of the task's size."""
+    config_class: ClassVar[type]
+    """The dataclass of what can be chosen of the task."""
+    answers: ClassVar[Literal["numbers", "text"]]
+    """What an answer is: a number for each output step, or a sequence."""
+    draws: ClassVar[bool] = True
+    """Whether the task draws its own samples; otherwise they come from text."""
+
+    config: Any
+    """An instance of `config_class`."""
+
+    @classmethod
+    def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
+        """Return the task of a new training; what is learned from text first is kept in `folder`."""
+        del folder, progress
+        return cls(config)  # type: ignore[call-arg]
+
+    @classmethod
+    def restore(cls, config: Any, files: Mapping[str, str]) -> Self:
+        """Return the task of a run, given what `files` was there."""
+        del files
+        return cls(config)  # type: ignore[call-arg]
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What was learned from text and is kept with each run, as JSON by name."""
+        return {}
+
+    @abstractmethod
+    def batches(self, settings: BatchSettings, beginning: Beginning) -> Source:
+        """Return where the batches of a training come from."""
+
+    def example(self, generator: torch.Generator) -> tuple[str, str]:
+        """Draw an input and its answer, as text."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def sizes(self) -> Mapping[str, int]:
+        """What a model for this task has to know of it: arguments of its constructor."""
+
+
+class Task(AnyTask):
+    """A synthetic task over letters whose every answer is a number from a range: a count from 0 to `max_len`.
+
+    Subclasses set `name`, `summary` and `defaults`, and define `outputs`, `answer` and `relevance`. Those of
+    another vocabulary or other answers set `config_class` and what the constructor and the properties set here.
+    """
+
+    config_class: ClassVar[type] = TaskConfig
+    answers = "numbers"
     null: ClassVar[bool] = False
     """Whether the vocabulary starts with the null character."""
     signals: ClassVar[int] = 0
     """Steps before the letters that say what to count."""
 
-    config: Any
-    """An instance of `size_class`."""
+    vocabulary: str
+    """All letters; an index is a place in it."""
 
     def __init__(self, config: TaskConfig | None = None) -> None:
         self.config = TaskConfig() if config is None else config
@@ -89,6 +127,20 @@ class Task(ABC):
     def input_len(self) -> int:
         """Input steps of the longest sequence, signals included."""
         return self.signals + self.config.max_len
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Letters of the vocabulary, most input steps, output steps, and classes of each."""
+        return {
+            "letters": len(self.vocabulary),
+            "input_len": self.input_len,
+            "outputs": self.outputs,
+            "classes": self.classes,
+        }
+
+    def batches(self, settings: BatchSettings, beginning: Beginning) -> "Samples":
+        """Draw each batch after the one before."""
+        return Samples(self, settings, beginning.generator)
 
     @abstractmethod
     def answer(self, inputs: Tensor) -> Tensor:
@@ -127,8 +179,13 @@ class Task(ABC):
             return Batch(inputs, self.answer(inputs), None)
         lengths = self.signals + torch.randint(1, letters + 1, (batch, 1), generator=generator)
         mask = torch.arange(steps) < lengths
-        inputs = inputs.masked_fill(~mask, PAD)
+        inputs = inputs.masked_fill(~mask, PAST_END)
         return Batch(inputs, self.answer(inputs), mask)
+
+    def example(self, generator: torch.Generator) -> tuple[str, str]:
+        """Draw an input and its answer, as text."""
+        inputs, targets, _ = self.sample(1, generator)
+        return self.render(inputs[0]), " ".join(map(str, targets[0].tolist()))
 
     def parse(self, text: str) -> Tensor:
         """Read one sequence such as `"AB_BC"` (null: a space or `_`) as inputs (1, T).
@@ -146,7 +203,7 @@ class Task(ABC):
 
     def render(self, inputs: Tensor) -> str:
         """Write one sequence (T,) as text; `parse` reads it back. Steps past the end are left out."""
-        return "".join(self.vocabulary[index] for index in inputs.tolist() if index != PAD)
+        return "".join(self.vocabulary[index] for index in inputs.tolist() if index != PAST_END)
 
     def _index(self, letter: str, step: int) -> int:
         index = self.vocabulary.find(letter)
@@ -162,3 +219,17 @@ class Task(ABC):
             one_each = "" if self.signals == 1 else f" or {self.signals} letters, one for each signal"
             raise InputError(f"signal {signal!r} has {len(signal)} letters: give 1 letter{one_each}")
         return torch.tensor([self._index(letter, step) for step, letter in enumerate(signal)])
+
+
+class Samples:
+    """The batches of a training, drawn one after the other."""
+
+    place = NOWHERE
+
+    def __init__(self, task: Task, settings: BatchSettings, generator: torch.Generator) -> None:
+        self.task, self.settings, self.generator = task, settings, generator
+
+    def draw(self, step: int) -> Batch:
+        """Return the next batch; at which training step does not matter."""
+        del step
+        return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)

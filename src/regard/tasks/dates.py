@@ -74,7 +74,7 @@ class Dates(PairTask):
 
     name = "dates"
     summary = "a date as people write it, to ISO 8601"
-    size_class = DatesConfig
+    config_class = DatesConfig
     defaults = {"steps": 500}
 
     def __init__(self, config: DatesConfig | None = None) -> None:

@@ -4,15 +4,21 @@ Letters: B batch, Ts source steps, Tt target steps. A sample is a `Pair`: the so
 character of the target the characters of the source that it was made from.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.errors import check_range
-from regard.text import Pairs, Vocabulary, collate
+from regard.streams import generator_of
+from regard.tasks.base import AnyTask
+from regard.tasks.source import NOWHERE, BatchSettings, Beginning
+from regard.text import PairBatch, Vocabulary, collate
+
+RESERVE = 16
+"""Batches of pairs that are drawn at once."""
 
 
 class Pair(NamedTuple):
@@ -24,20 +30,14 @@ class Pair(NamedTuple):
     """For each character of the target, the positions of its characters in the source; empty for none."""
 
 
-class SequenceTask(ABC):
+class SequenceTask(AnyTask):
     """A task whose answer is a sequence.
 
-    Subclasses set `name`, `summary`, `defaults` and `size_class`, and define `source_vocabulary`,
+    Subclasses set `name`, `summary`, `defaults` and `config_class`, and define `source_vocabulary`,
     `target_vocabulary`, `longest_source` and `longest_target`.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    """One line for `regard tasks`."""
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    """Flags whose default for this task differs from the model's and training's own."""
-    size_class: ClassVar[type]
-    """The dataclass of the task's size."""
+    answers = "text"
 
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
@@ -54,10 +54,48 @@ class SequenceTask(ABC):
     def longest_target(self) -> int:
         """The most symbols of an answer that is looked for."""
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Symbols of both vocabularies, the most steps of a sequence, and whether the vocabularies are one."""
+        return {
+            "source_symbols": len(self.source_vocabulary),
+            "target_symbols": len(self.target_vocabulary),
+            "longest": max(self.longest_source, self.longest_target) + 1,  # and the end of sequence
+            "shared": self.shared,
+        }
+
     def known(self, source: str) -> Pair | None:
         """Return the pair of a source with the oracle's answer, or None where the task does not know it."""
         del source
         return None
+
+
+class SortedPairs:
+    """The batches of a training, of sources of like length, so that little of the arithmetic goes into padding.
+
+    `RESERVE` batches are drawn at once, sorted by length and cut, and then served in random order. Each reserve
+    has a random stream of its own, by its number, so a resumed training draws the same ones wherever it stopped.
+    """
+
+    place = NOWHERE
+
+    def __init__(self, task: "PairTask", settings: BatchSettings) -> None:
+        self.task, self.settings = task, settings
+        self._number, self._reserve = -1, list[list[Pair]]()
+
+    def draw(self, step: int) -> PairBatch:
+        """Return the batch of a training step, counted from 0."""
+        number, index = divmod(step, RESERVE)
+        if number != self._number:
+            self._number, self._reserve = number, self._draw_reserve(number)
+        return self.task.batch(self._reserve[index])
+
+    def _draw_reserve(self, number: int) -> list[list[Pair]]:
+        size = self.settings.batchsize
+        generator = generator_of(self.settings.seed, f"pairs/{number}")
+        pairs = sorted(self.task.pairs(RESERVE * size, generator), key=lambda pair: len(pair.source))
+        order = torch.randperm(RESERVE, generator=generator).tolist()
+        return [pairs[place * size : (place + 1) * size] for place in order]
 
 
 class PairTask(SequenceTask):
@@ -72,7 +110,7 @@ class PairTask(SequenceTask):
     """Characters of the longest target."""
 
     def __init__(self, config: Any = None) -> None:
-        self.config = self.size_class() if config is None else config
+        self.config = self.config_class() if config is None else config
 
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
@@ -93,6 +131,11 @@ class PairTask(SequenceTask):
         """The most characters of an answer that is looked for: twice those of the longest target."""
         return 2 * self.max_target
 
+    def batches(self, settings: BatchSettings, beginning: Beginning) -> SortedPairs:
+        """Draw batches of like length, each reserve by a stream of its own."""
+        del beginning
+        return SortedPairs(self, settings)
+
     def check_sample_len(self, sample_len: int | None) -> None:
         """Raise `InputError` where samples cannot have this length."""
         if sample_len is not None:
@@ -105,13 +148,18 @@ class PairTask(SequenceTask):
         self.check_sample_len(sample_len)
         return [self.pair(generator, sample_len=sample_len, unseen=unseen) for _ in range(count)]
 
-    def sample(self, batch: int, generator: torch.Generator) -> Pairs:
+    def example(self, generator: torch.Generator) -> tuple[str, str]:
+        """Draw an input and its answer."""
+        pair = self.pair(generator)
+        return pair.source, pair.target
+
+    def sample(self, batch: int, generator: torch.Generator) -> PairBatch:
         """Draw a batch to train on."""
         return self.batch(self.pairs(batch, generator))
 
-    def batch(self, pairs: Sequence[Pair]) -> Pairs:
+    def batch(self, pairs: Sequence[Pair]) -> PairBatch:
         """Return pairs as indices."""
-        return Pairs(
+        return PairBatch(
             collate([self.source_vocabulary.encode(pair.source) for pair in pairs]),
             collate([self.target_vocabulary.encode(pair.target) for pair in pairs]),
         )

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, check_range
-from regard.tasks.base import PAD, Batch, Task
+from regard.tasks.base import PAST_END, Task
+from regard.tasks.batch import Batch
 
 NOISE = "abcd"
 VALUES = string.digits
@@ -43,7 +44,7 @@ class Recall(Task):
 
     name = "recall"
     summary = "key-value pairs, noise, a key: what was its value?"
-    size_class = RecallConfig
+    config_class = RecallConfig
     defaults = {"model": "pooling", "cell": "gru", "batchsize": 64, "lr": 0.01, "vary_len": True}
     outputs = 1
     classes = len(VALUES)
@@ -65,7 +66,7 @@ class Recall(Task):
 
     def output_labels(self, inputs: Tensor) -> list[str]:
         """Name the output by the key it is asked for."""
-        return [f"value of {self.vocabulary[int(inputs[inputs != PAD][-1])]}"]
+        return [f"value of {self.vocabulary[int(inputs[inputs != PAST_END][-1])]}"]
 
     def sample(
         self,
@@ -93,7 +94,7 @@ class Recall(Task):
         asked = torch.randint(self.config.pairs, (batch, 1), generator=generator)
         inputs.scatter_(1, lengths - 1, keys.gather(1, asked))
         mask = torch.arange(length) < lengths
-        inputs = inputs.masked_fill(~mask, PAD)
+        inputs = inputs.masked_fill(~mask, PAST_END)
         return Batch(inputs, self.answer(inputs), mask if vary_len else None)
 
     def parse(self, text: str) -> Tensor:
@@ -110,5 +111,5 @@ class Recall(Task):
 
     def _key_step(self, inputs: Tensor) -> Tensor:
         """Return where the key of the last step stood first: (B, 1)."""
-        last = (inputs != PAD).sum(1, keepdim=True) - 1
+        last = (inputs != PAST_END).sum(1, keepdim=True) - 1
         return (inputs == inputs.gather(1, last)).int().argmax(1, keepdim=True)

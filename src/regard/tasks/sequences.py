@@ -29,7 +29,7 @@ class SequenceConfig:
 class _Reordering(PairTask):
     """Symbols, each uniform over the vocabulary, to the same symbols in another order."""
 
-    size_class = SequenceConfig
+    config_class = SequenceConfig
     symbols = string.ascii_uppercase
     # Among repeated symbols a decoder has to know where it has just looked: its cell reads the context too.
     defaults = {"context": "both", "steps": 3500}

@@ -1,10 +1,25 @@
 """Translation: from one language to another, learned from parallel text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
 
 from regard.errors import InputError, check_range
+from regard.progress import tell
 from regard.tasks.pairs import SequenceTask
-from regard.text import Kind, Vocabulary
+from regard.tasks.source import BatchSettings, Beginning
+from regard.text import TokenizerKind
+
+if TYPE_CHECKING:
+    from regard.text.buckets import Buckets
+    from regard.text.corpus import Corpus
+    from regard.text.parallel import Text
+    from regard.text.subwords import Subwords
+
+Part = Literal["train", "valid", "test"]
+HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
+"""What the parts of a data set are called on the Hub."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +38,7 @@ class TranslationConfig:
     folder (needs the extra hub)."""
     languages: tuple[str, ...] = ()
     """Columns of source and target in the data set, such as: de en."""
-    tokenizer: Kind = "bpe"
+    tokenizer: TokenizerKind = "bpe"
     """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters."""
     vocab_size: int = 12_000
     """Symbols of the vocabulary, at most."""
@@ -37,18 +52,42 @@ class TranslationConfig:
     """Stop at the first line that would be left out."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
+        """Raise `InputError` where a value is out of range; paths become absolute, as runs are used from
+        anywhere."""
         check_range("vocab_size", self.vocab_size, 5, 10**7)
         check_range("max_len", self.max_len, 1, 100_000)
-        for name in ("train", "valid", "test"):
-            if len(getattr(self, name)) > 2:
-                raise InputError(
-                    f"{name} has {len(getattr(self, name))} files: give a source and a target, or one of pairs"
-                )
+        for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
+            if len(paths) > 2:
+                raise InputError(f"{name} has {len(paths)} files: give a source and a target, or one of pairs")
+            object.__setattr__(self, name, tuple(str(Path(path).absolute()) for path in paths))
         if self.hub is not None and self.train:
             raise InputError("train and hub are given: leave out one of them")
         if self.hub is not None and len(self.languages) != 2:
             raise InputError("hub needs --languages, the columns of source and target, such as --languages de en")
+
+    def text(self, part: Part) -> "Text | None":
+        """Return the text to train, validate or test on; None where there is none.
+
+        Raises `InputError` where it cannot be read.
+        """
+        strict = self.strict and part == "train"
+        if self.hub is not None:
+            from regard.text.hub import HubText  # brings a large library
+
+            return HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)
+        from regard.text.parallel import ParallelText
+
+        paths = {"train": self.train, "valid": self.valid, "test": self.test}[part]
+        return ParallelText(paths, strict=strict) if paths else None
+
+    def training_text(self) -> "Text":
+        """Return the text to train on; raises `InputError` where there is none."""
+        text = self.text("train")
+        if text is None:
+            raise InputError(
+                "translation needs text to train on: give --train SOURCE TARGET, or --train PAIRS.tsv"
+            )
+        return text
 
 
 class Translation(SequenceTask):
@@ -56,7 +95,8 @@ class Translation(SequenceTask):
 
     name = "translation"
     summary = "a sentence in another language, learned from parallel text"
-    size_class = TranslationConfig
+    config_class = TranslationConfig
+    draws = False
     defaults = {
         "model": "transformer",
         "embedding": 128,
@@ -65,10 +105,68 @@ class Translation(SequenceTask):
         "steps": 12_000,
     }
 
-    def __init__(self, config: TranslationConfig, source: Vocabulary, target: Vocabulary) -> None:
+    config: TranslationConfig
+    source_vocabulary: "Subwords"
+    target_vocabulary: "Subwords"
+
+    def __init__(self, config: TranslationConfig, source: "Subwords", target: "Subwords") -> None:
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
+
+    @classmethod
+    def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
+        """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
+        from regard.text.prepare import Cutting, learn_vocabularies
+
+        cutting = Cutting(
+            kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
+        )
+        return cls(config, *learn_vocabularies(config.training_text(), cutting, folder, progress=progress))
+
+    @classmethod
+    def restore(cls, config: TranslationConfig, files: Mapping[str, str]) -> Self:
+        """Return the task with the vocabularies of a run; raises `InputError` where they are damaged."""
+        from regard.text.prepare import read_vocabularies
+
+        return cls(config, *read_vocabularies(files["source"], files["target"]))
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Both vocabularies, by side."""
+        return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
+
+    def corpus(self, folder: Path, *, progress: bool = True) -> "Corpus":
+        """Return the text to train on as indices, prepared in `folder` or found there.
+
+        Raises `InputError` where there is none, or it cannot be read.
+        """
+        from regard.text.prepare import prepare_corpus
+
+        return prepare_corpus(
+            self.config.training_text(),
+            (self.source_vocabulary, self.target_vocabulary),
+            folder,
+            max_len=self.config.max_len,
+            strict=self.config.strict,
+            progress=progress,
+        )
+
+    def batches(self, settings: BatchSettings, beginning: Beginning) -> "Buckets":
+        """Return batches of like length from the corpus, which is prepared first."""
+        from regard.text.buckets import Buckets, Place
+        from regard.text.merges import DroppedMerges
+
+        corpus = self.corpus(beginning.folder, progress=beginning.progress)
+        tell(f"Training on {corpus.counts}", show=beginning.progress)
+        recut = None
+        if settings.merge_dropout:
+            source, target = (
+                DroppedMerges(each, settings.merge_dropout, settings.seed)
+                for each in (self.source_vocabulary, self.target_vocabulary)
+            )
+            recut = (source, target)
+        return Buckets(corpus, settings.tokens, settings.seed, Place(*beginning.place), recut)
 
     @property
     def longest_source(self) -> int:

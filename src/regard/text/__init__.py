@@ -4,8 +4,8 @@ What reads corpora and learns vocabularies brings libraries along, and is import
 `subwords`, `corpus`, `buckets`.
 """
 
-from regard.text.pairs import Pairs, collate, read_source
-from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, Kind, Vocabulary
+from regard.text.batch import PairBatch, collate, read_source
+from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, TokenizerKind, Vocabulary
 
 __all__ = [
     "BOS",
@@ -13,8 +13,8 @@ __all__ = [
     "PAD",
     "UNKNOWN",
     "Characters",
-    "Kind",
-    "Pairs",
+    "PairBatch",
+    "TokenizerKind",
     "Vocabulary",
     "collate",
     "read_source",

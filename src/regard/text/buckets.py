@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.text.batch import PairBatch
 from regard.text.corpus import Corpus
-from regard.text.pairs import Pairs
 from regard.text.vocabulary import PAD
 
 CHUNK = 500
@@ -70,7 +70,7 @@ class Buckets:
     def _chunks(self) -> int:
         return -(-len(self.corpus) // CHUNK)
 
-    def draw(self, step: int = 0) -> Pairs:
+    def draw(self, step: int = 0) -> PairBatch:
         """Return the next batch, and move on; at which training step does not matter."""
         del step
         epoch, pool, batch = self.place
@@ -81,7 +81,7 @@ class Buckets:
             self.place = Place(epoch, pool, batch + 1)
         else:
             self.place = Place(epoch, pool + 1, 0) if pool + 1 < self.pools else Place(epoch + 1, 0, 0)
-        return Pairs(pad(source), pad(target))
+        return PairBatch(pad(source), pad(target))
 
     def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
         order = np.random.default_rng((self.seed, epoch)).permutation(self._chunks)

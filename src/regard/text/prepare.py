@@ -16,7 +16,7 @@ from regard.progress import reading_bar
 from regard.text.corpus import Corpus, open_corpus, write_corpus
 from regard.text.parallel import Text
 from regard.text.subwords import Subwords, train_subwords
-from regard.text.vocabulary import Kind
+from regard.text.vocabulary import TokenizerKind
 
 Vocabularies = tuple[Subwords, Subwords]
 
@@ -25,7 +25,7 @@ Vocabularies = tuple[Subwords, Subwords]
 class Cutting:
     """How text is cut into tokens."""
 
-    kind: Kind
+    kind: TokenizerKind
     size: int
     joint: bool
     """One vocabulary for both sides."""

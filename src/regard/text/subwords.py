@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import InputError, RegardError
-from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, Kind
+from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, TokenizerKind
 
 BLANK = "▁"
 """Stands for the blank before a word."""
@@ -85,7 +85,7 @@ class Subwords:
             raise InputError(f"tokenizer is damaged: {error}") from error
 
 
-def train_subwords(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bool = False) -> Subwords:
+def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False) -> Subwords:
     """Learn a vocabulary of at most `size` symbols, the four special ones among them, from `texts`,
     which are read more than once.
 
@@ -124,7 +124,7 @@ def train_subwords(texts: Iterable[str], *, kind: Kind, size: int, lowercase: bo
     return found
 
 
-def _model(kind: Kind) -> models.Model:
+def _model(kind: TokenizerKind) -> models.Model:
     if kind == "words":
         return models.WordLevel(unk_token=RESERVED[UNKNOWN])
     if kind == "unigram":
@@ -146,7 +146,7 @@ def _alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str
     return ranked[: max(1, size - len(RESERVED))]
 
 
-def _trainer(kind: Kind, size: int, alphabet: list[str]) -> trainers.Trainer:
+def _trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> trainers.Trainer:
     options: dict[str, Any] = {"special_tokens": list(RESERVED), "show_progress": False}
     if kind == "words":
         return trainers.WordLevelTrainer(vocab_size=size, **options)

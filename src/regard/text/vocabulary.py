@@ -9,7 +9,7 @@ SPECIAL = ("", "<s>", "</s>", "�")
 """How these four are shown as labels."""
 
 
-Kind = Literal["bpe", "unigram", "words", "characters"]
+TokenizerKind = Literal["bpe", "unigram", "words", "characters"]
 """How text is cut into tokens, by a vocabulary that is learned (see `subwords`)."""
 
 

@@ -1,62 +1,73 @@
-"""Training: configuration, recipes, the loop, and the run on disk."""
+"""Training: config, kinds of model, recipes, the loop, and the run on disk."""
 
-from regard.training.batches import Batches
-from regard.training.config import (
-    MODELS,
-    PARTS,
-    PRESETS,
-    RunConfig,
-    make_config,
-    models_for,
-)
+from regard.training.config import PARTS, ModelPart, RunConfig, TaskPart, TrainingPart
+from regard.training.flags import changed, make_config
+from regard.training.folder import RunFolder, digest, find_run, new_run, renamed
+from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
+from regard.training.learner import Learner, OneLearner
 from regard.training.loop import train_steps
-from regard.training.objective import Objective, exact
+from regard.training.objective import Objective, exact, objective_of
+from regard.training.presets import PRESETS, sized
 from regard.training.recipes import RECIPES, Recipe
-from regard.training.runs import RunFolder, digest, find_run, new_run
 from regard.training.settings import (
+    OwnAnswerTraining,
+    OwnSequenceTraining,
     PoolingTraining,
     QueryTraining,
     RecurrentTraining,
     TrainingConfig,
+    TransformerTraining,
     TranslationTraining,
 )
-from regard.training.state import TrainingState, build_model, load_parameters, start
+from regard.training.stacked import StackedLearner, stackable
+from regard.training.start import build_model, load_parameters, start
+from regard.training.state import TrainingState
 from regard.training.stopping import Interrupted
-from regard.training.streams import generator_of
-from regard.training.together import stackable, train_together
 from regard.training.world import ALONE, World, join_world
 
 __all__ = [
     "ALONE",
-    "MODELS",
+    "KINDS",
     "PARTS",
     "PRESETS",
     "RECIPES",
-    "Batches",
     "Interrupted",
+    "Learner",
+    "ModelKind",
+    "ModelPart",
     "Objective",
+    "OneLearner",
+    "OwnAnswerTraining",
+    "OwnSequenceTraining",
     "PoolingTraining",
     "QueryTraining",
     "Recipe",
     "RecurrentTraining",
     "RunConfig",
     "RunFolder",
+    "StackedLearner",
+    "TaskPart",
     "TrainingConfig",
+    "TrainingPart",
     "TrainingState",
+    "TransformerTraining",
     "TranslationTraining",
     "World",
     "build_model",
+    "changed",
     "digest",
     "exact",
+    "find_kind",
     "find_run",
-    "generator_of",
     "join_world",
+    "kinds_for",
     "load_parameters",
     "make_config",
-    "models_for",
     "new_run",
+    "objective_of",
+    "renamed",
+    "sized",
     "stackable",
     "start",
     "train_steps",
-    "train_together",
 ]

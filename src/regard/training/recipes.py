@@ -6,11 +6,11 @@ primer's own recipe. docs/results.md has both over 10 seeds, and says what each 
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import nn
 
-from regard.models import Initialisation
+from regard.models import Initialisation, ModelConfig
 from regard.training.adam import Adam
 
 Decay = Literal["one_cycle", "inverse_sqrt"]
@@ -38,7 +38,7 @@ class Recipe:
     """How the rate falls: as a cosine to zero at the last step (one_cycle), or as the inverse square root of the
     step (Vaswani et al. 2017, section 5.3)."""
 
-    def default_lr(self, model: Any) -> float:
+    def default_lr(self, model: ModelConfig) -> float:
         """Return the peak learning rate for a model of this shape."""
         return self.encoder_lr if model.enc_layers else self.lr
 
@@ -87,3 +87,5 @@ TRANSFORMER = Recipe(
     start=None, lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0
 )
 """Transformers'."""
+OWN = Recipe(start=None, lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
+"""Those of models of one's own."""

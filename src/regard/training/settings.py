@@ -1,15 +1,17 @@
 """How to train each kind of model, as frozen dataclasses: steps, rates, batches, what is asked of the loss.
 
-The command line is generated from these classes, so the docstring under a field is its `--help`.
+The command line is generated from these classes, so the docstring under a field is its `--help`. What only some
+trainings can set stands on the base class as it is for all others, without a type, so that it is no field: the
+loop asks for it and need not know which training it is.
 """
 
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from regard.errors import InputError, check_range, check_share
-from regard.training.recipes import RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
+from regard.training.recipes import OWN, RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
 
 Precision = Literal["auto", "bfloat16", "float32"]
 
@@ -18,12 +20,28 @@ Precision = Literal["auto", "bfloat16", "float32"]
 class TrainingConfig:
     """How to train any model."""
 
+    accumulate = 1
+    average = 0.0
+    batchsize = 1
+    compile = False
+    label_smoothing = 0.0
+    merge_dropout = 0.0
+    patience = 0
+    precision: ClassVar[Precision] = "float32"
+    r_drop = 0.0
+    sharded = False
+    teacher_forcing = 1.0
+    tensorboard = False
+    tokens = 0
+    validate_every = 0
+    vary_len = False
+
     steps: int = 2000
     """Training steps, one batch each."""
     lr: float | None = None
     """Learning rate: the peak of the schedule, or its constant. None: the recipe's own, for recipe regard 0.05,
     with encoder layers 0.005; for recipe seed 0.01, with encoder layers 0.001; for recurrent models 0.005, for
-    Transformers 0.002."""
+    Transformers and models of your own 0.002."""
     seed: int = 0
     """Random seed of initialisation and samples (0 or more)."""
     snapshots: int = 0
@@ -44,6 +62,12 @@ class TrainingConfig:
     def how(self) -> Recipe:
         """The recipe: how parameters start, and how the optimizer moves them."""
         return RECURRENT
+
+    def schedule_at(self, step: int) -> float:
+        """Return the learning rate at `step`, from 0; a config has one before training (see
+        `RunConfig.resolved`)."""
+        assert self.lr is not None
+        return self.lr * self.how.schedule(step, self.steps)
 
     @property
     def snapshot_steps(self) -> list[int]:
@@ -124,6 +148,29 @@ class TransformerTraining(SampledTraining):
     def how(self) -> Recipe:
         """The recipe: how parameters start, and how the optimizer moves them."""
         return TRANSFORMER
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnAnswerTraining(SampledTraining):
+    """How to train a model of one's own that answers with numbers."""
+
+    vary_len: bool = False
+    """Train over all lengths up to max_len, with a mask."""
+
+    @property
+    def how(self) -> Recipe:
+        """The recipe: how parameters start, and how the optimizer moves them."""
+        return OWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSequenceTraining(TransformerTraining):
+    """How to train a model of one's own that answers with text."""
+
+    @property
+    def how(self) -> Recipe:
+        """The recipe: how parameters start, and how the optimizer moves them."""
+        return OWN
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,23 +12,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
+from regard.training.folder import RunFolder
 from regard.training.objective import Objective
-from regard.training.runs import RunFolder
 from regard.training.state import TrainingState
 from regard.training.world import ALONE, World
 
 
-def shard(objective: Objective, world: World) -> None:
+def shard(objective: Objective[Any, Any], world: World) -> None:
     """Split the parameters of a model, with its loss, between the processes.
 
     Raises `InputError` where there are none.
@@ -69,7 +72,7 @@ class ShardedState(TrainingState):
         if world.first:
             shutil.rmtree(building, ignore_errors=True)
         world.wait()
-        dcp.save(self.trainer_tensors(), checkpoint_id=building)
+        save(self.trainer_tensors(), checkpoint_id=building)
         if world.first:
             shutil.rmtree(target, ignore_errors=True)
             building.rename(target)
@@ -89,8 +92,8 @@ class ShardedState(TrainingState):
             raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
         tensors = self.trainer_tensors()
         try:
-            dcp.load(tensors, checkpoint_id=found[-1])
-        except (dcp.api.CheckpointException, RuntimeError, ValueError, OSError) as error:
+            load(tensors, checkpoint_id=found[-1])
+        except (CheckpointException, RuntimeError, ValueError, OSError) as error:
             raise InputError(f"run {str(folder.path)!r} is damaged: {found[-1].name} does not load") from error
         self.step = int(found[-1].name.removeprefix("step-"))
         self.load_trainer_tensors(tensors)

@@ -8,20 +8,15 @@ resumed makes the same losses, to the last bit on a CPU, as one that was not.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
-from regard.models import PoolingModel, QueryModel, RecurrentSeq2Seq, Transformer
-from regard.tasks import AnyTask, SequenceTask, Task
 from regard.training.adam import Adam
-from regard.training.config import RunConfig
+from regard.training.folder import RunFolder
 from regard.training.objective import Objective
-from regard.training.runs import RunFolder
-from regard.training.settings import TranslationTraining
-from regard.training.streams import generator_of
 from regard.training.world import ALONE, World
 
 
@@ -43,12 +38,16 @@ class Progress:
         self.since_best = 0 if better else self.since_best + 1
         return better
 
+    def given_up(self, patience: int) -> bool:
+        """Whether so many validations have not found a better one; never for 0."""
+        return 0 < patience <= self.since_best
+
 
 @dataclass
 class TrainingState:
     """All that changes while training, as of `step` finished steps."""
 
-    objective: Objective
+    objective: Objective[Any, Any]
     optimizer: Adam
     generator: torch.Generator
     step: int
@@ -59,7 +58,8 @@ class TrainingState:
     @property
     def model(self) -> nn.Module:
         """The model itself."""
-        return self.objective.model
+        model: nn.Module = self.objective.model
+        return model
 
     @torch.no_grad()
     def update_average(self, decay: float) -> None:
@@ -139,80 +139,3 @@ class TrainingState:
             raise InputError(
                 f"run {str(folder.path)!r} is damaged: its trainer state does not fit its config ({reason})"
             ) from error
-
-
-def build_model(config: RunConfig, task: AnyTask) -> nn.Module:
-    """Return the model of a run, drawn from its seed, without the heads that were taken out of it; the global
-    random state is left as it was. Raises `InputError` where these are not its heads."""
-    model = _whole_model(config, task)
-    for layer, heads in config.kept_heads.items():
-        keep_heads(find_layer(model, layer), heads)
-    return model
-
-
-def _whole_model(config: RunConfig, task: AnyTask) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.training.seed)
-        if isinstance(task, SequenceTask):
-            symbols = {
-                "source_symbols": len(task.source_vocabulary),
-                "target_symbols": len(task.target_vocabulary),
-            }
-            if config.kind == "transformer":
-                longest = max(task.longest_source, task.longest_target) + 1  # and the end of sequence
-                return Transformer(config.model, longest=longest, shared=task.shared, **symbols)
-            return RecurrentSeq2Seq(config.model, **symbols)
-        assert isinstance(task, Task)
-        if config.kind == "pooling":
-            return PoolingModel(
-                config.model, letters=len(task.vocabulary), outputs=task.outputs, classes=task.classes
-            )
-        model = QueryModel(
-            config.model,
-            letters=len(task.vocabulary),
-            input_len=task.input_len,
-            outputs=task.outputs,
-            classes=task.classes,
-            rest=config.training.vary_len,
-        )
-        start = config.training.how.start
-        assert start is not None, "a query model's recipe says how it starts"
-        model.initialise(start)
-    return model
-
-
-def start(config: RunConfig, task: AnyTask, world: World = ALONE) -> TrainingState:
-    """Return a training before its first step; raises `InputError` where the model cannot be split as asked."""
-    settings = config.training
-    generator = generator_of(settings.seed, "train")
-    objective = Objective(build_model(config, task).to(world.device), settings, generator)
-    sharded = isinstance(settings, TranslationTraining) and settings.sharded
-    if sharded:
-        from regard.training.sharding import ShardedState, shard  # brings much of torch.distributed
-
-        shard(objective, world)
-    model = objective.model
-    optimizer = settings.how.optimizer(model)
-    average = {}
-    if isinstance(settings, TranslationTraining) and settings.average:
-        average = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    if sharded:
-        replica = build_model(config, task)
-        return ShardedState(objective, optimizer, generator, 0, average, replica=replica)
-    return TrainingState(objective, optimizer, generator, 0, average)
-
-
-def load_parameters(model: nn.Module, folder: RunFolder) -> int:
-    """Put a run's parameters into its model, and return the step they belong to.
-
-    Raises `InputError` where they are missing, damaged, or do not fit the run's config.
-    """
-    parameters, step = folder.read_model()
-    try:
-        model.load_state_dict(parameters)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"run {str(folder.path)!r} is damaged: model and config do not fit ({reason})"
-        ) from error
-    return step

@@ -14,8 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from regard.text import PAD, Pairs
+from regard.tasks import Batch
+from regard.text import PairBatch
 
+AnyBatch = Batch | PairBatch
 CPU = torch.device("cpu")
 PATIENCE = timedelta(days=1)
 """For which processes wait for each other: one prepares the corpus for all, which may take hours. Where another
@@ -35,14 +37,9 @@ class World:
         """Whether this process is the one that writes and tells."""
         return self.rank == 0
 
-    def share(self, batch: Pairs) -> Pairs:
+    def share(self, batch: AnyBatch) -> AnyBatch:
         """Return this process's rows of a batch, on its device."""
-        if self.size > 1:
-            rows = Pairs(batch.source[self.rank :: self.size], batch.target[self.rank :: self.size])
-            if not len(rows.target):  # fewer rows than processes: one without a target, so that all take the step
-                rows = Pairs(batch.source[:1], torch.full_like(batch.target[:1], PAD))
-            batch = rows
-        return batch.to(self.device)
+        return batch.share(self.rank, self.size).to(self.device)
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all processes."""

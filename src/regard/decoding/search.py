@@ -1,0 +1,106 @@
+"""Translating texts: into batches of like length, through a search, and back into the order they came in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from regard.decoding.beam import beam_search
+from regard.decoding.greedy import greedy_search, sample
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.threads import in_threads
+from regard.errors import InputError
+from regard.models import Seq2Seq
+from regard.text import PAD, Vocabulary, collate
+
+SLACK = 50
+"""Tokens that an answer may have beyond twice those of its source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One answer to one text."""
+
+    text: str
+    tokens: list[int]
+    """Target vocabulary indices, without the end of sequence."""
+    log_probability: float
+    """Of the whole answer: natural logarithm."""
+    score: float
+    """What ranks answers: the log-probability over the length penalty."""
+    finished: bool
+    """Whether the model ended it, before it was cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How to look for the best answer."""
+
+    beam: int = 1
+    """Prefixes kept side by side; 1 is greedy search."""
+    length_penalty: float = 0.0
+    """Exponent of the length penalty (Wu et al. 2016): 0 compares log-probabilities, above it longer answers are
+    preferred."""
+    n_best: int = 1
+    """Answers for each text; at most beam."""
+    temperature: float = 0.0
+    """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
+    seed: int = 0
+    """Of what is drawn."""
+
+
+def translate(
+    model: Seq2Seq,
+    source_vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary,
+    texts: Sequence[str],
+    search: Search,
+    *,
+    max_len: int,
+    batchsize: int = 64,
+) -> list[list[Candidate]]:
+    """Return the `n_best` answers to each text, best first, of at most `max_len` tokens each, nor of many more
+    than twice as many as the text.
+
+    Texts of like length go through the model together, `batchsize` at once, and on a CPU such batches side by
+    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. Raises
+    `InputError` where the search does not fit.
+    """
+    if search.temperature and search.beam > 1:
+        raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
+    model.eval()
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(search.seed)
+    sources = [source_vocabulary.encode(text) for text in texts]
+    # The longest first: what is left at the end is short.
+    order = sorted(range(len(texts)), key=lambda index: len(sources[index]), reverse=True)
+    batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
+
+    def answer(indices: list[int]) -> list[list[Hypothesis]]:
+        source = collate([sources[index] for index in indices]).to(device)
+        mask = source != PAD
+        most = min(max_len, 2 * source.shape[1] + SLACK)
+        if search.temperature:
+            drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, generator=generator)
+            return [[best] for best in drawn]
+        if search.beam == 1 and search.n_best == 1:
+            return [[best] for best in greedy_search(model, source, mask, max_len=most)]
+        return beam_search(
+            model,
+            source,
+            mask,
+            width=search.beam,
+            max_len=most,
+            alpha=search.length_penalty,
+            n_best=search.n_best,
+        )
+
+    # What is drawn goes by one generator, from batch to batch.
+    found = map(answer, batches) if search.temperature else in_threads(model, answer, batches)
+    answers: list[list[Candidate]] = [[] for _ in texts]
+    for indices, batch in zip(batches, found, strict=True):
+        for index, hypotheses in zip(indices, batch, strict=True):
+            answers[index] = [
+                Candidate(text=target_vocabulary.decode(each.tokens), **vars(each)) for each in hypotheses
+            ]
+    return answers

@@ -1,0 +1,59 @@
+"""Means over samples, with how far they can be trusted: bootstrap over the samples (Efron 1979)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Estimate:
+    """A mean over samples and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+    def __repr__(self) -> str:
+        return f"<Estimate: {self}>"
+
+    @property
+    def percent(self) -> str:
+        """The same in percent."""
+        return f"{self.mean:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+
+NOT_MEASURED = "not measured"
+
+
+def said(found: Estimate | None, form: Callable[[Estimate], str] = str) -> str:
+    """Write an estimate, or that there is none."""
+    return NOT_MEASURED if found is None else form(found)
+
+
+def drawn_counts(samples: int, seed: int) -> np.ndarray:
+    """Return (R, N): how often each of N samples is drawn in each of R resamples."""
+    random = np.random.default_rng(seed)
+    return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)
+
+
+def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate | None:
+    """Return the mean of values and its interval by `draw` (R, N): how often each of N samples is drawn.
+
+    A sample without a value (NaN) counts in neither; where no sample has one, nothing is known: None.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(values)
+    if not known.any():
+        return None
+    counts = draw[:, known]
+    total = counts.sum(1)
+    means = (counts @ values[known])[total > 0] / total[total > 0]
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(mean=float(values[known].mean()), low=float(low), high=float(high))

@@ -1,0 +1,68 @@
+"""Relevance: how much of the attention is on the inputs that the answer depends on?
+
+A task knows which inputs each output depends on. The share of a head is the attention mass on those inputs;
+a head that attends to everything alike would have the share that they are of the sequence. Output steps that
+depend on no input of the sample (the count of a letter that does not occur) have no share and are left out.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import record
+from regard.models import AnswerModel
+from regard.tasks import Batch, Task
+
+Array = TypeVar("Array", Tensor, np.ndarray)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelevanceShare:
+    """Mean attention mass (0 to 1) on the relevant inputs."""
+
+    heads: list[float]
+    """One for each head."""
+    uniform: float
+    """What a head would have that attends to every key alike."""
+
+
+def mass_on(weights: Array, relevant: Array) -> Array:
+    """Return the mass (..., Tq) that weights (..., Tq, Tk) put on what is relevant, (..., Tq, Tk) bool."""
+    return (weights * relevant).sum(-1)
+
+
+@torch.inference_mode()
+def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
+    """Return the share of each head, over all output steps of all samples that depend on some input.
+
+    Of the model's first layer in which outputs attend to inputs.
+    """
+    layer, heads, uniform = model.cross_layers[0], [], []
+    for inputs, _, mask in batches:
+        with record(model, layers=[layer]) as records:
+            model(inputs, mask)
+        cross = records[layer]
+        relevant = pad_keys(task.relevance(inputs), cross.weights.shape[-1])
+        counted = relevant.any(-1)
+        heads.append(mass_on(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
+        uniform.append(mass_on(uniform_weights(cross.weights[:, :1], cross.mask)[:, 0], relevant)[counted])
+    return RelevanceShare(
+        heads=torch.cat(heads).double().mean(0).tolist(), uniform=torch.cat(uniform).double().mean().item()
+    )
+
+
+def pad_keys(relevance: Tensor, keys: int) -> Tensor:
+    """Extend relevance (B, To, T) to all keys of the memory: the step that it rests on is not relevant."""
+    return F.pad(relevance, (0, keys - relevance.shape[-1]), value=False)
+
+
+def uniform_weights(weights: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return torch.full_like(weights, 1 / weights.shape[-1])
+    allowed = mask.to(weights.dtype)
+    return allowed / allowed.sum(-1, keepdim=True)

@@ -1,0 +1,88 @@
+"""The contract of what is looked at and asked: a run of any kind, or somebody's own model with its tokenizer.
+
+The explorer, the examination, head importance, pruning and the pages know nothing else of it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from regard.inspection.attention_map import AttentionMap
+from regard.inspection.maps import LayerKind
+from regard.inspection.playback import Playback
+
+Input = TypeVar("Input")
+
+
+class Layer(NamedTuple):
+    """One attention layer of a model."""
+
+    name: str
+    """As records and interventions call it, without `.layers`."""
+    kind: LayerKind
+    heads: int
+
+
+class Trial(NamedTuple):
+    """One input, ready to be run again and again with its embedding changed."""
+
+    run: Callable[[int], Tensor]
+    """Feeds so many copies of the input to the model: logits (N, Tq, classes)."""
+    embedding: nn.Module
+    """The module whose first output in a run, (N, Tk, D), is the input's."""
+    layers: Sequence[str]
+    """Full names of the layers in which outputs attend to inputs."""
+    relevant: np.ndarray | None
+    """(Tq, Tk) bool, what each output depends on; None where nobody knows."""
+
+
+class Subject(Protocol[Input]):
+    """What can be looked at and asked. `Input` is one of its inputs, however it has them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def where(self) -> str:
+        """Where it is kept, for people."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model itself."""
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Its attention layers, in the order in which they run; none for a model without attention."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what a page says of it: task, summary, kind, step, whether it draws inputs and has snapshots."""
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a drawn input; raises `InputError` where it draws none."""
+
+    def check(self, input: str) -> None:
+        """Raise `InputError` where an input cannot be answered."""
+
+    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
+        """Answer an input, or one drawn by `seed`, and keep what each layer attended to."""
+
+    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
+        """Return how attention on one input formed; raises `InputError` where that was not kept."""
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
+        """Return at most so many inputs that training has not seen, drawn apart for each purpose.
+
+        Raises `InputError` where there are none.
+        """
+
+    def loss(self, inputs: Sequence[Input]) -> float:
+        """Return the mean cross-entropy of all outputs of some inputs, in nats."""
+
+    def trial(self, input: Input) -> Trial:
+        """Return an input ready to be probed."""
+
+    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
+        """Return the alignment error rate (0 to 1) of each layer; nothing where no alignment is known."""

@@ -1,0 +1,196 @@
+"""A run on a task with a number for each output step: test it, and see what it attends to."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from rich.table import Table
+from torch import Tensor
+
+from regard.errors import InputError, check_range
+from regard.evaluation import exact_match, fresh_batches
+from regard.examination import RelevanceShare, relevance_share
+from regard.inspection import AttentionMap, Playback, Trial
+from regard.models import AnswerModel
+from regard.result import Result
+from regard.runs.maps import map_of_answer
+from regard.runs.playback import play_back
+from regard.runs.run import Figures, Run
+from regard.streams import generator_of
+from regard.tasks import Batch, Task
+from regard.training import ModelPart, TaskPart, TrainingPart
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TestReport(Result):
+    """What a test over fresh samples found."""
+
+    __test__ = False  # pytest would take it for a test
+
+    samples: int
+    sample_len: int | None
+    """Letters in each sample; None: every length up to max_len, as in training with vary_len."""
+    max_len: int
+    exact_match: float
+    """Share of samples (0 to 1) of which all outputs are right."""
+    relevance: RelevanceShare | None
+    """None for a model without attention."""
+
+    def __str__(self) -> str:
+        lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
+        matches = f"Exact match: {self.exact_match:.2%} of {self.samples:,} fresh samples of {lengths} letters"
+        if self.relevance is None:
+            return matches
+        heads = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads))
+        return (
+            f"{matches}\n"
+            f"Attention on relevant inputs: {heads}   (uniform attention: {self.relevance.uniform:.1%})"
+        )
+
+    def table(self) -> Table:
+        """Return the figures as a table."""
+        table = Table("", "share", box=None, pad_edge=False)
+        table.add_row(f"exact match, {self.samples:,} samples", f"{self.exact_match:.2%}")
+        if self.relevance is not None:
+            for head, share in enumerate(self.relevance.heads):
+                table.add_row(f"attention on relevant inputs, head {head}", f"{share:.1%}")
+            table.add_row("the same of uniform attention", f"{self.relevance.uniform:.1%}")
+        return table
+
+
+@dataclass(frozen=True, repr=False)
+class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
+    """A run on a task with a number for each output step."""
+
+    task: Task
+    model: AnswerModel
+    drawn_by = ("sample_len", "signal")
+
+    def test(
+        self,
+        *,
+        samples: int = 10_000,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> TestReport:
+        """Test on fresh samples: exact match, and the share of attention on relevant inputs.
+
+        `sample_len` letters each (default: as in training), signals fixed by `signal`; `seed` chooses the
+        samples, which are drawn apart from those of training. Raises `InputError` where a value does not fit.
+        """
+        check_range("samples", samples, 1, 10**8)
+        check_range("seed", seed, 0, 2**32 - 1)
+        vary_len = self.config.training.vary_len and sample_len is None
+
+        def batches() -> Iterator[Batch]:
+            generator = generator_of(seed, "test")
+            return fresh_batches(
+                self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal
+            )
+
+        attends = bool(self.model.cross_layers)
+        return TestReport(
+            samples=samples,
+            sample_len=None if vary_len else sample_len or self.max_len,
+            max_len=self.max_len,
+            exact_match=exact_match(self.model, batches()),
+            relevance=relevance_share(self.model, self.task, batches()) if attends else None,
+        )
+
+    @property
+    def max_len(self) -> int:
+        """Letters of the longest sequence."""
+        return self.task.input_len - self.task.signals
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> AttentionMap:
+        """Answer one input, such as `"BCCCBAABACCCA"`, and keep what each layer attended to.
+
+        Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. Raises
+        `InputError` where the input does not fit the task.
+        """
+        return map_of_answer(self.model, self.task, self._inputs(input, sample_len, signal, seed))
+
+    def playback(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> Playback:
+        """Return how attention on one input formed during training; the rest is as in `attend`.
+
+        Raises `InputError` where the run has kept no snapshots.
+        """
+        inputs = self._inputs(input, sample_len, signal, seed)
+        return play_back(self.folder, self.model, lambda model: map_of_answer(model, self.task, inputs))
+
+    def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
+        """Return a drawn input; the rest is as in `attend`."""
+        return self.task.render(self._inputs(None, sample_len, signal, seed)[0])
+
+    def check(self, input: str) -> None:
+        """Raise `InputError` where an input does not fit the task."""
+        self.task.parse(input)
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
+        """Return inputs (T,) of full length, drawn apart from those of training."""
+        drawn = fresh_batches(self.task, samples, generator_of(seed, purpose))
+        return [inputs for batch in drawn for inputs in batch.inputs]
+
+    @torch.inference_mode()
+    def loss(self, inputs: Sequence[Tensor]) -> float:
+        """Return the mean cross-entropy of all output steps, in nats."""
+        self.model.eval()
+        total = torch.zeros(())
+        for begin in range(0, len(inputs), CHUNK):
+            some = torch.stack(list(inputs[begin : begin + CHUNK]))
+            logits = self.model(some)
+            total = total + F.cross_entropy(
+                logits.flatten(0, 1), self.task.answer(some).flatten(), reduction="sum"
+            )
+        return total.item() / (len(inputs) * self.task.outputs)
+
+    def trial(self, input: Tensor) -> Trial:
+        """Return an input (T,) ready to be probed."""
+        relevant = self.task.relevance(input.unsqueeze(0))[0].numpy()
+
+        def run(count: int) -> Tensor:
+            found: Tensor = self.model(input.expand(count, -1))
+            return found
+
+        return Trial(run, self.model.input_embedding, self.model.cross_layers, relevant)
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Test on samples of full length, also where lengths varied in training: so that exact match by length
+        means what it says."""
+        report = self.test(seed=seed, sample_len=self.max_len)
+        if report.relevance is None:
+            return Figures(exact_match=report.exact_match)
+        return Figures(
+            exact_match=report.exact_match,
+            relevance=max(report.relevance.heads),
+            uniform=report.relevance.uniform,
+        )
+
+    def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
+        """Return one input (1, T): the one that is given, or a drawn one."""
+        if input is None:
+            generator = generator_of(seed, "sample")
+            return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
+        if sample_len is not None or signal is not None:
+            raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")
+        return self.task.parse(input)
+
+
+CHUNK = 1000
+"""Inputs that run through the model at once."""

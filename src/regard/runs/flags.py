@@ -1,0 +1,225 @@
+"""The flags of a training with their types, for editors and type checkers: `regard.train("counting", steps=...)`.
+
+Each class has the fields of the dataclasses that it is named for, where their defaults and explanations stand; a
+test holds them against each other.
+"""
+
+from pathlib import Path
+from typing import Literal, TypedDict
+
+Paths = str | Path | tuple[str | Path, ...] | list[str] | list[Path]
+
+
+class CommonFlags(TypedDict, total=False):
+    """Of every training."""
+
+    steps: int
+    lr: float | None
+    seed: int
+    snapshots: int
+
+
+class SampledFlags(CommonFlags, total=False):
+    """Of trainings on tasks that draw their samples."""
+
+    batchsize: int
+
+
+class LetterFlags(TypedDict, total=False):
+    """Of the primer's tasks, and of those that reorder a sequence."""
+
+    max_len: int
+    vocab_size: int
+
+
+class RecallFlags(LetterFlags, total=False):
+    """Of Recall."""
+
+    pairs: int
+
+
+class DatesFlags(TypedDict, total=False):
+    """Of Dates."""
+
+    locales: str
+
+
+class TextFlags(LetterFlags, total=False):
+    """Of translation."""
+
+    train: Paths
+    valid: Paths
+    test: Paths
+    hub: str | None
+    languages: Paths
+    tokenizer: Literal["bpe", "unigram", "words", "characters"]
+    joint: bool
+    lowercase: bool
+    strict: bool
+
+
+class QueryFlags(SampledFlags, total=False):
+    """Of a query model and its training."""
+
+    hidden: int
+    enc_layers: int
+    multihead: bool
+    heads: int
+    pos_enc: bool
+    score: str
+    self_att: bool
+    recipe: Literal["regard", "seed"]
+    vary_len: bool
+
+
+class PoolingFlags(SampledFlags, total=False):
+    """Of a pooling classifier and its training."""
+
+    hidden: int
+    enc_layers: int
+    cell: Literal["lstm", "gru"]
+    pooling: Literal["attention", "last", "max", "mean"]
+    score: str
+    vary_len: bool
+
+
+class RecurrentModelFlags(TypedDict, total=False):
+    """Of a recurrent encoder-decoder."""
+
+    hidden: int
+    embedding: int
+    enc_layers: int
+    cell: Literal["lstm", "gru"]
+    score: str
+    context: Literal["cell", "output", "both"]
+    query: Literal["previous", "current"] | None
+    input_feeding: bool
+    dropout: float
+
+
+class TransformerModelFlags(TypedDict, total=False):
+    """Of a Transformer."""
+
+    hidden: int
+    heads: int
+    enc_layers: int
+    dec_layers: int
+    inner: int
+    positions: Literal["sinusoidal", "learned", "concatenated", "rotary"]
+    score: str
+    pre_norm: bool
+    dropout: float
+
+
+class RecurrentFlags(RecurrentModelFlags, SampledFlags, total=False):
+    """Of a recurrent encoder-decoder and its training on a task that draws its samples."""
+
+    teacher_forcing: float
+
+
+class TransformerFlags(TransformerModelFlags, SampledFlags, total=False):
+    """Of a Transformer and its training on a task that draws its samples."""
+
+
+class TranslationTrainingFlags(CommonFlags, total=False):
+    """Of trainings on parallel text."""
+
+    tokens: int
+    accumulate: int
+    schedule: Literal["one_cycle", "inverse_sqrt"]
+    warmup: float
+    label_smoothing: float
+    merge_dropout: float
+    r_drop: float
+    average: float
+    clip: float
+    precision: Literal["auto", "bfloat16", "float32"]
+    validate_every: int
+    patience: int
+    compile: bool
+    sharded: bool
+    tensorboard: bool
+
+
+class CountQueryFlags(LetterFlags, QueryFlags, total=False):
+    """Of a query model on one of the primer's tasks."""
+
+
+class CountPoolingFlags(LetterFlags, PoolingFlags, total=False):
+    """Of a pooling classifier on one of the primer's tasks."""
+
+
+class RecallQueryFlags(RecallFlags, QueryFlags, total=False):
+    """Of a query model on Recall."""
+
+
+class RecallPoolingFlags(RecallFlags, PoolingFlags, total=False):
+    """Of a pooling classifier on Recall."""
+
+
+class ReorderRecurrentFlags(LetterFlags, RecurrentFlags, total=False):
+    """Of a recurrent model on Copy, Reverse or Sort."""
+
+
+class ReorderTransformerFlags(LetterFlags, TransformerFlags, total=False):
+    """Of a Transformer on Copy, Reverse or Sort."""
+
+
+class DatesRecurrentFlags(DatesFlags, RecurrentFlags, total=False):
+    """Of a recurrent model on Dates."""
+
+
+class DatesTransformerFlags(DatesFlags, TransformerFlags, total=False):
+    """Of a Transformer on Dates."""
+
+
+class TranslationRecurrentFlags(TextFlags, RecurrentModelFlags, TranslationTrainingFlags, total=False):
+    """Of a recurrent model on parallel text."""
+
+
+class TranslationFlags(TextFlags, TransformerModelFlags, TranslationTrainingFlags, total=False):
+    """Of a Transformer on parallel text."""
+
+    preset: Literal["tiny", "small", "base", "big"] | None
+
+
+class AnyFlags(TranslationTrainingFlags, total=False):
+    """Every flag there is, for a task whose name is not known to a type checker."""
+
+    batchsize: int
+    max_len: int
+    vocab_size: int
+    pairs: int
+    locales: str
+    train: Paths
+    valid: Paths
+    test: Paths
+    hub: str | None
+    languages: Paths
+    tokenizer: str
+    joint: bool
+    lowercase: bool
+    strict: bool
+    model: str
+    preset: str | None
+    hidden: int
+    embedding: int
+    enc_layers: int
+    dec_layers: int
+    inner: int
+    multihead: bool
+    heads: int
+    pos_enc: bool
+    score: str
+    self_att: bool
+    cell: str
+    pooling: str
+    context: str
+    query: str | None
+    input_feeding: bool
+    positions: str
+    pre_norm: bool
+    dropout: float
+    recipe: str
+    vary_len: bool
+    teacher_forcing: float

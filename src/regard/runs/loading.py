@@ -1,0 +1,84 @@
+"""From a run's folder to a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
+
+import torch
+
+from regard.errors import InputError
+from regard.models import ModelConfig
+from regard.runs.answers import AnswerRun
+from regard.runs.pairs import PairRun
+from regard.runs.sequences import SequenceRun
+from regard.runs.translation import TranslationRun
+from regard.tasks import AnyTask
+from regard.training import (
+    RunConfig,
+    RunFolder,
+    TrainingConfig,
+    TranslationTraining,
+    build_model,
+    find_run,
+    load_parameters,
+)
+
+if TYPE_CHECKING:
+    from regard.tasks import DatesConfig, RecallConfig, SequenceConfig, TaskConfig, TranslationConfig
+
+SAVEPATH = "models"
+AnyRun = AnswerRun | PairRun | TranslationRun
+Counts = Literal["counting", "difference", "signal", "signal2"]
+Reorders = Literal["copy", "reverse", "sort"]
+KINDS: dict[tuple[str, bool], type[AnyRun]] = {
+    ("numbers", True): AnswerRun,
+    ("text", True): PairRun,
+    ("text", False): TranslationRun,
+}
+"""By what a task's answers are, and whether it draws its samples: the kind of its runs."""
+
+
+@overload
+def load(run: Counts, *, savepath: str | Path = SAVEPATH) -> AnswerRun[TaskConfig]: ...
+@overload
+def load(run: Literal["recall"], *, savepath: str | Path = SAVEPATH) -> AnswerRun[RecallConfig]: ...
+@overload
+def load(run: Reorders, *, savepath: str | Path = SAVEPATH) -> PairRun[SequenceConfig]: ...
+@overload
+def load(run: Literal["dates"], *, savepath: str | Path = SAVEPATH) -> PairRun[DatesConfig]: ...
+@overload
+def load(
+    run: Literal["translation"], *, savepath: str | Path = SAVEPATH
+) -> TranslationRun[TranslationConfig, ModelConfig, TranslationTraining]: ...
+@overload
+def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnyRun: ...
+def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnyRun:
+    """Load a run by its folder, or by its task's name under `savepath`.
+
+    A translator is put on a GPU, where there is one; other models are too small for that to help. Raises
+    `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled; but a run on a
+    task, score or model of one's own runs the Python file of that, so load only those whose file you know.
+    """
+    folder = find_run(run, Path(savepath))
+    config = folder.read_config()
+    task = stored_task(config, folder)
+    model = build_model(config, task)
+    step = load_parameters(model, folder)
+    if not task.draws and torch.cuda.is_available():
+        model.cuda()
+    kind: Any = KINDS[task.answers, task.draws]
+    return cast(AnyRun, kind(folder.path, config, step, task, model.eval()))
+
+
+def load_translator(run: str | Path, *, savepath: str | Path = SAVEPATH) -> SequenceRun:
+    """Load a run that answers with text; raises `InputError` where it does not, and as `load` does."""
+    found = load(run, savepath=savepath)
+    if isinstance(found, AnswerRun):
+        raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")
+    return found
+
+
+def stored_task(config: RunConfig[Any, ModelConfig, TrainingConfig], folder: RunFolder) -> AnyTask:
+    """Return the task of a run; raises `InputError` where its vocabularies are missing or damaged."""
+    return config.task_class.restore(config.task, folder.read_vocabularies(config.tokenizer))

@@ -1,0 +1,91 @@
+"""From a model's answer to an attention map."""
+
+import torch
+
+from regard.attention import record, short_name
+from regard.examination.relevance import pad_keys
+from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
+from regard.models import AnswerModel, Seq2Seq
+from regard.tasks import SequenceTask, Task, links
+from regard.text import BOS, EOS, PairBatch, collate, read_source
+
+REST = "rest"
+"""Label of the learned step that a model trained over all lengths rests on."""
+NULL_LABEL = "␣"
+"""How the null character, and any other blank, is shown on an axis."""
+Labels = dict[LayerKind, tuple[list[str], list[str]]]
+
+
+@torch.inference_mode()
+def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
+    """Run `model` on one input (1, T) and keep what it attended to."""
+    if model.training:
+        model.eval()
+    with record(model) as records:
+        logits = model(inputs)
+    probabilities, prediction = logits[0].softmax(-1).max(-1)
+    letters = [_visible(letter) for letter in task.render(inputs[0])]
+    outputs = task.output_labels(inputs[0])
+    labels: Labels = {"encoder": (letters, letters), "decoder": (outputs, outputs)}
+    layers = {}
+    for full, each in records.items():
+        name, weights = short_name(full), each.weights[0].float().numpy()
+        keys = letters + [REST] * (weights.shape[-1] - len(letters))
+        reads = full in model.cross_layers
+        relevant = pad_keys(task.relevance(inputs), len(keys))[0].numpy() if reads else None
+        layers[name] = layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
+    positions = model.learned_positions
+    return AttentionMap(
+        task=task.name,
+        input=task.render(inputs[0]),
+        prediction=prediction.tolist(),
+        truth=task.answer(inputs)[0].tolist(),
+        layers=layers,
+        outputs=outputs,
+        probabilities=probabilities.tolist(),
+        position_norms=None if positions is None else positions.norm(dim=-1).tolist(),
+    )
+
+
+@torch.inference_mode()
+def map_of_pair(
+    model: Seq2Seq, task: SequenceTask, source: str, tokens: list[int], *, forced: bool = False
+) -> AttentionMap:
+    """Keep what a model attends to while it answers `source` with `tokens`, the end of sequence not among them.
+
+    The tokens are fed back to the decoder all at once, which attends as it did when it wrote them one by one.
+    `forced`: the tokens are not the model's own; its prediction is what it would write at each step after them.
+    """
+    model.eval()
+    batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
+    batch = batch.to(next(model.parameters()).device)
+    with record(model) as records:
+        logits = model(batch.source, batch.source_mask, batch.target_in)
+    likely = logits[0].float().softmax(-1).cpu()
+    written = likely.argmax(-1) if forced else torch.tensor([*tokens, EOS])
+    # What the model does not know is shown as what it is.
+    sources = [*task.source_vocabulary.pieces(source), *task.source_vocabulary.labels([EOS])]
+    targets = task.target_vocabulary.labels([*tokens, EOS])
+    known = task.known(source)
+    relevant = None
+    if known is not None and known.target == task.target_vocabulary.decode(tokens):
+        relevant = links([known], len(sources), len(targets))[0].numpy()
+    outputs, inputs = [_visible(label) for label in targets], [_visible(label) for label in sources]
+    fed = [*task.target_vocabulary.labels([BOS]), *outputs[:-1]]
+    labels: Labels = {"cross": (outputs, inputs), "encoder": (inputs, inputs), "decoder": (outputs, fed)}
+    return AttentionMap(
+        task=task.name,
+        input=source,
+        prediction=task.target_vocabulary.decode(written.tolist() if forced else tokens),
+        truth=None if known is None else known.target,
+        layers={
+            short_name(full): layer_map(short_name(full), each.weights[0].float().cpu().numpy(), labels, relevant)
+            for full, each in records.items()
+        },
+        outputs=outputs,
+        probabilities=likely[range(len(written)), written].tolist(),
+    )
+
+
+def _visible(label: str) -> str:
+    return NULL_LABEL if label.isspace() else label

@@ -1,0 +1,41 @@
+"""Playback of a run: its snapshots, each asked the same."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from torch import nn
+
+from regard.errors import InputError
+from regard.inspection import AttentionMap, Playback
+from regard.training import RunFolder
+
+SHOWN_LOSSES = 300
+"""Points of the loss curve, at most."""
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def play_back(folder: Path, model: Model, attend: Callable[[Model], AttentionMap]) -> Playback:
+    """Return what `attend` finds with the model of each snapshot of the run in `folder`.
+
+    Raises `InputError` where the run has kept none, or one is damaged.
+    """
+    run = RunFolder(folder)
+    if not run.snapshots:
+        raise InputError(f"run {str(folder)!r} has no snapshots: train it with --snapshots 50")
+    model = copy.deepcopy(model)
+    steps, frames = [], []
+    for path in run.snapshots:
+        parameters, step = run.read_snapshot(path)
+        try:
+            model.load_state_dict(parameters)
+        except RuntimeError as error:
+            raise InputError(f"run {str(folder)!r} is damaged: {path.name} does not fit its config") from error
+        steps.append(step)
+        frames.append(attend(model))
+    lines = run.read_metrics()
+    every = -(-len(lines) // SHOWN_LOSSES) or 1
+    return Playback(
+        steps=steps, frames=frames, losses=[(line["step"], round(line["loss"], 5)) for line in lines[::every]]
+    )

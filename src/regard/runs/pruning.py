@@ -1,0 +1,110 @@
+"""Pruning a run: leave out the heads that matter least, and save what is left as a smaller run."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from regard.attention import MultiHeadAttention, find_layer, keep_heads, short_name
+from regard.errors import InputError, check_range
+from regard.result import Result
+from regard.runs.loading import AnyRun, load
+from regard.training import RunFolder, new_run
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PruneReport(Result):
+    """What pruning took away, and what it cost."""
+
+    run: AnyRun
+    """What is left."""
+    removed: list[tuple[str, int]]
+    """Layer and head, in the order in which they went: the least important first."""
+    samples: int
+    """Unseen samples that the losses are of."""
+    loss_before: float
+    """Mean cross-entropy of all output steps, in nats."""
+    loss_after: float
+    parameters_before: int
+    parameters_after: int
+
+    def summary(self) -> str:
+        """Say what is gone, and what the loss is now."""
+        return (
+            f"{len(self.removed)} heads removed, loss {self.loss_before:.4f} before, {self.loss_after:.4f} after"
+        )
+
+    def table(self) -> Table:
+        """Return the figures as a table."""
+        table = Table("", "before", "after", box=None, pad_edge=False)
+        table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
+        table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")
+        table.add_row(f"loss, {self.samples:,} samples", f"{self.loss_before:.4f}", f"{self.loss_after:.4f}")
+        return table
+
+
+def prune(
+    run: AnyRun,
+    heads: int = 1,
+    output: str | Path | None = None,
+    *,
+    seed: int = 0,
+    overwrite: bool = False,
+) -> PruneReport:
+    """Take the `heads` least important heads out of a run's model, and save what is left as a run at `output`.
+
+    None: beside the run, with `-pruned` at the end of its name.
+
+    One head goes at a time, and what the others are worth is asked anew after each, for two heads that do the
+    same both look as if they were of no use. Every layer keeps one head at least. Raises `InputError` where
+    there are not so many heads to take away.
+    """
+    spare = {name: layer.heads - 1 for name, layer in _layers(run).items() if layer.groups == layer.heads}
+    check_range("heads", heads, 1, max(sum(spare.values()), 1))
+    if not any(spare.values()):
+        raise InputError(
+            f"run {str(run.folder)!r} has no layer with two heads or more: there is nothing to prune"
+        )
+    pruned = load(run.folder)  # apart from the run that was given, which stays as it is
+    before = found = pruned.importance(seed=seed)
+    # Heads are called by their number in the whole model, of which this run may be a part already.
+    kept = {
+        name: list(run.config.kept_heads.get(name, range(layer.heads)))
+        for name, layer in _layers(pruned).items()
+        if name in spare
+    }
+    removed = []
+    for _ in range(heads):
+        layer, place = next((layer, place) for _, layer, place in found.ranked() if len(kept.get(layer, ())) > 1)
+        left = [each for each in range(len(kept[layer])) if each != place]
+        keep_heads(find_layer(pruned.model, layer), left)
+        removed.append((layer, kept[layer].pop(place)))
+        found = pruned.importance(seed=seed)
+    config = dataclasses.replace(run.config, kept_heads=kept)
+    target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
+    with new_run(target, config, overwrite=overwrite) as folder:
+        source = RunFolder(run.folder)
+        folder.write_vocabularies(source.read_vocabularies(config.tokenizer))
+        for line in source.read_metrics():
+            folder.append_metrics(line)
+        folder.write_model(run.step, pruned.model.state_dict())
+    left_run = load(target)
+    return PruneReport(
+        run=left_run,
+        removed=removed,
+        samples=before.samples,
+        loss_before=before.loss,
+        loss_after=found.loss,
+        parameters_before=run.parameters,
+        parameters_after=left_run.parameters,
+    )
+
+
+def _layers(run: AnyRun) -> dict[str, MultiHeadAttention]:
+    """Return the layers with several heads, by the names that importance calls them."""
+    return {
+        short_name(name): layer
+        for name, layer in run.model.named_modules()
+        if isinstance(layer, MultiHeadAttention)
+    }

@@ -1,0 +1,161 @@
+"""A trained run: its config, its task, its model and its metrics, as a subject to be looked at and asked."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Generic
+
+from regard.attention import MultiHeadAttention, Recordable, short_name
+from regard.examination import Examination, HeadImportance, examine, head_importance
+from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
+from regard.models import AnswerModel, Seq2Seq
+from regard.result import plain
+from regard.tasks import AnyTask
+from regard.training import ModelPart, RunConfig, RunFolder, TaskPart, TrainingPart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What a comparison wants to know of a run; None where it has no such thing."""
+
+    exact_match: float
+    """Share (0 to 1) of inputs that are answered without any error."""
+    relevance: float | None = None
+    """Share (0 to 1) of the attention on relevant inputs, of the best head."""
+    uniform: float | None = None
+    """The same of uniform attention."""
+    alignment_error: float | None = None
+    bleu: float | None = None
+    """BLEU, without regard to case for a model of lower case."""
+
+
+@dataclass(frozen=True, repr=False)
+class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
+    """What `regard.train` and `regard.load` return, as one of three kinds: `AnswerRun`, `PairRun`,
+    `TranslationRun`. It satisfies `regard.inspection.Subject`."""
+
+    folder: Path
+    config: RunConfig[TaskPart, ModelPart, TrainingPart]
+    step: int
+    """Training steps behind the model."""
+    task: AnyTask
+    model: AnswerModel | Seq2Seq
+
+    drawn_by: ClassVar[tuple[str, ...]] = ()
+    """What can be said of an input that is drawn, besides the seed."""
+    importance_samples: ClassVar[int] = 1000
+    """Unseen inputs that importance is asked over, where nothing else is said."""
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return self.task.name
+
+    @property
+    def where(self) -> str:
+        """The run's folder, for people."""
+        return str(self.folder)
+
+    @cached_property
+    def layers(self) -> Sequence[Layer]:
+        """The model's attention layers, by their short names."""
+        found = {n: each for n, each in self.model.named_modules() if isinstance(each, Recordable)}
+        return [
+            Layer(
+                short_name(name),
+                kind_of(short_name(name)),
+                each.heads if isinstance(each, MultiHeadAttention) else 1,
+            )
+            for name, each in found.items()
+        ]
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether there is something to play back."""
+        return bool(RunFolder(self.folder).snapshots)
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Loss and exact match of the training batch, every 10 steps, as in metrics.jsonl."""
+        return RunFolder(self.folder).read_metrics()
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that training learned."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    def about(self) -> dict[str, Any]:
+        """Return what a page says of the run."""
+        return {
+            "task": self.task.name,
+            "summary": self.task.summary,
+            "kind": self.config.kind,
+            "step": self.step,
+            "draws": self.task.draws,
+            "snapshots": self.has_snapshots,
+        }
+
+    def json(self) -> dict[str, Any]:
+        """Return what the run is, as plain values: its folder, step, number of parameters and config."""
+        told: dict[str, Any] = plain(self.config)
+        return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": told}
+
+    def __str__(self) -> str:
+        return f"{self.folder}: {self.name}, {self.config.kind} model, {self.step:,} training steps"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
+    def importance(self, *, samples: int | None = None, seed: int = 0) -> HeadImportance:
+        """Return by how much the loss rises when each head is off, over unseen inputs (None: as many as is
+        usual).
+
+        Raises `InputError` for a model without attention, or where there are no such inputs.
+        """
+        return head_importance(self, samples=samples or self.importance_samples, seed=seed)
+
+    def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
+        """Ask what the attention to the inputs means, over unseen ones: see `regard.examination.examination`.
+
+        Raises `InputError` for a model without attention, or where there are no such inputs.
+        """
+        return examine(self, samples=samples, importance_samples=self.importance_samples, seed=seed)
+
+    def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
+        """Return the alignment error rate of each layer, where the alignment is known."""
+        del inputs
+        return {}
+
+    @abstractmethod
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a drawn input; raises `InputError` where the task draws none."""
+
+    @abstractmethod
+    def check(self, input: str) -> None:
+        """Raise `InputError` where an input cannot be answered."""
+
+    @abstractmethod
+    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
+        """Answer an input, or one drawn by `seed`, and keep what each layer attended to."""
+
+    @abstractmethod
+    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
+        """Return how attention on one input formed; raises `InputError` where no snapshots were kept."""
+
+    @abstractmethod
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
+        """Return at most so many inputs that training has not seen, drawn apart for each purpose."""
+
+    @abstractmethod
+    def loss(self, inputs: Sequence[Any]) -> float:
+        """Return the mean cross-entropy of all outputs of some inputs, in nats."""
+
+    @abstractmethod
+    def trial(self, input: Any) -> Trial:
+        """Return an input ready to be probed."""
+
+    @abstractmethod
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Test the run as a comparison does."""

@@ -1,0 +1,179 @@
+"""A run from sequence to sequence: translate with it, and see what it attends to."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from regard.decoding import Candidate, Search, translate
+from regard.errors import InputError, check_range
+from regard.evaluation import Scored, score_pairs
+from regard.inspection import AttentionMap, Playback, Trial
+from regard.models import Seq2Seq
+from regard.runs.maps import map_of_pair
+from regard.runs.playback import play_back
+from regard.runs.run import Run
+from regard.tasks import SequenceTask, links
+from regard.text import PairBatch, collate
+from regard.training import ModelPart, TaskPart, TrainingPart
+
+
+@dataclass(frozen=True, repr=False)
+class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
+    """A run from sequence to sequence."""
+
+    task: SequenceTask
+    model: Seq2Seq
+    usual_beam: ClassVar[int] = 1
+    """Prefixes kept side by side where nothing else is asked for; 1 is greedy search."""
+    usual_length_penalty: ClassVar[float] = 0.0
+    """Its exponent, where nothing else is asked for."""
+    importance_samples: ClassVar[int] = 500
+
+    def translate(
+        self,
+        texts: Iterable[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batchsize: int = 64,
+    ) -> list[str]:
+        """Return the most likely answer to each text, in order; see `search`."""
+        found = self.search(texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
+        return [best.text for best, *_ in found]
+
+    def search(
+        self,
+        texts: Iterable[str],
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        temperature: float = 0.0,
+        seed: int = 0,
+        batchsize: int = 64,
+    ) -> list[list[Candidate]]:
+        """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
+
+        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none; of both,
+        None is what is usual for such a run. `temperature` above 0: tokens are drawn instead, by `seed`. What
+        training never saw is read as one unknown symbol. Raises `InputError` where a text is too long, or numbers
+        do not fit.
+        """
+        if beam is None:
+            beam = 1 if temperature else self.usual_beam
+        if length_penalty is None:
+            length_penalty = self.usual_length_penalty
+        check_range("beam", beam, 1, 1000)
+        check_range("n_best", n_best, 1, beam)
+        check_range("seed", seed, 0, 2**32 - 1)
+        check_range("batchsize", batchsize, 1, 10**6)
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        self._check(texts)
+        settings = Search(
+            beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
+        )
+        return translate(
+            self.model,
+            self.task.source_vocabulary,
+            self.task.target_vocabulary,
+            texts,
+            settings,
+            max_len=self.task.longest_target,
+            batchsize=batchsize,
+        )
+
+    def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[Scored]:
+        """Return the log-probability of each target given its source.
+
+        Raises `InputError` where a source is too long.
+        """
+        check_range("batchsize", batchsize, 1, 10**6)
+        pairs = list(pairs)
+        self._check([source for source, _ in pairs])
+        return score_pairs(
+            self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
+        )
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        answer: Candidate | None = None,
+        seed: int = 0,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+    ) -> AttentionMap:
+        """Answer one input, and keep what each symbol of the answer attended to, in every layer.
+
+        Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. The rest
+        is as in `search`.
+        """
+        text = self.draw(seed=seed) if input is None else input
+        found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
+        return map_of_pair(self.model, self.task, text, found.tokens)
+
+    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
+        """Return how attention on one input formed during training.
+
+        The models of all snapshots are given the answer of the last one, symbol by symbol, so that their weights
+        can be compared; their predictions are what they would write after each. Raises `InputError` where the
+        run has kept no snapshots.
+        """
+        text = self.draw(seed=seed) if input is None else input
+        [[best, *_]] = self.search([text])
+        return play_back(
+            self.folder,
+            self.model,
+            lambda model: map_of_pair(model, self.task, text, best.tokens, forced=True),
+        )
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a drawn input; raises `InputError` where the task draws none."""
+        del seed
+        raise InputError(f"input is missing: {self.name} draws none by itself")
+
+    def loss(self, inputs: Sequence[Any]) -> float:
+        """Return the mean cross-entropy of all tokens of some pairs of source and target, in nats."""
+        found = self.score([(pair[0], pair[1]) for pair in inputs])
+        return -sum(each.log_probability for each in found) / sum(each.tokens for each in found)
+
+    def trial(self, input: Any) -> Trial:
+        """Return a pair of source and target, ready to be probed; the decoder is fed the target."""
+        source, target = input[0], input[1]
+        tokens = collate([self.task.target_vocabulary.encode(target)])
+        batch = PairBatch(collate([self.task.source_vocabulary.encode(source)]), tokens)
+        known = self.task.known(source)
+        relevant = None
+        if known is not None:
+            relevant = links([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
+        batch = batch.to(next(self.model.parameters()).device)
+        run = partial(_copies, self.model, batch)
+        return Trial(run, self.model.input_embedding, self.model.cross_layers, relevant)
+
+    def check(self, input: str) -> None:
+        """Raise `InputError` where a text is too long to be answered."""
+        if (reason := self.too_long(input)) is not None:
+            raise InputError(f"input {reason}")
+
+    def _check(self, texts: list[str]) -> None:
+        for index, text in enumerate(texts):
+            if (reason := self.too_long(text)) is not None:
+                raise InputError(f"text {index} {reason}")
+
+    def too_long(self, text: str) -> str | None:
+        """Say in what way a text is too long; None for one that is not."""
+        vocabulary, most = self.task.source_vocabulary, self.task.longest_source
+        # No vocabulary has more symbols than a text has characters, but for the blank before its first word.
+        if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
+            return None
+        return f"has {length} {vocabulary.unit}, at most {most} are taken"
+
+
+def _copies(model: Seq2Seq, batch: PairBatch, count: int) -> Tensor:
+    """Feed copies of one pair to a model: logits (count, Tt, V)."""
+    source, target_in = (part.expand(count, -1) for part in (batch.source, batch.target_in))
+    logits: Tensor = model(source, batch.source_mask.expand(count, -1), target_in)
+    return logits

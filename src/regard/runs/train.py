@@ -1,0 +1,345 @@
+"""From a task's name and flags to a trained run."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from typing_extensions import Unpack
+
+from regard.errors import InputError
+from regard.evaluation import validation
+from regard.memory import keep_memory
+from regard.progress import progress_bar
+from regard.runs.answers import AnswerRun
+from regard.runs.flags import (
+    AnyFlags,
+    CountPoolingFlags,
+    CountQueryFlags,
+    DatesRecurrentFlags,
+    DatesTransformerFlags,
+    RecallPoolingFlags,
+    RecallQueryFlags,
+    ReorderRecurrentFlags,
+    ReorderTransformerFlags,
+    TranslationFlags,
+    TranslationRecurrentFlags,
+)
+from regard.runs.loading import SAVEPATH, AnyRun, Counts, Reorders, load, stored_task
+from regard.runs.pairs import PairRun
+from regard.runs.translation import TranslationRun
+from regard.tasks import AnyTask, Beginning, Translation, find_task
+from regard.training import (
+    OneLearner,
+    RunConfig,
+    RunFolder,
+    StackedLearner,
+    TrainingState,
+    World,
+    digest,
+    join_world,
+    make_config,
+    new_run,
+    start,
+    train_steps,
+)
+
+if TYPE_CHECKING:
+    from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+    from regard.tasks import DatesConfig, RecallConfig, SequenceConfig, TaskConfig, TranslationConfig
+    from regard.training import (
+        PoolingTraining,
+        QueryTraining,
+        RecurrentTraining,
+        TransformerTraining,
+        TranslationTraining,
+    )
+
+PREPARED = "prepared"
+"""Folder, beside the runs, of corpora and vocabularies."""
+Folder = str | Path
+
+
+@overload
+def train(
+    task: Counts,
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["query"] = ...,
+    **flags: Unpack[CountQueryFlags],
+) -> AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]: ...
+@overload
+def train(
+    task: Counts,
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["pooling"],
+    **flags: Unpack[CountPoolingFlags],
+) -> AnswerRun[TaskConfig, PoolingConfig, PoolingTraining]: ...
+@overload
+def train(
+    task: Literal["recall"],
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["pooling"] = ...,
+    **flags: Unpack[RecallPoolingFlags],
+) -> AnswerRun[RecallConfig, PoolingConfig, PoolingTraining]: ...
+@overload
+def train(
+    task: Literal["recall"],
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["query"],
+    **flags: Unpack[RecallQueryFlags],
+) -> AnswerRun[RecallConfig, QueryModelConfig, QueryTraining]: ...
+@overload
+def train(
+    task: Reorders,
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["recurrent"] = ...,
+    **flags: Unpack[ReorderRecurrentFlags],
+) -> PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]: ...
+@overload
+def train(
+    task: Reorders,
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["transformer"],
+    **flags: Unpack[ReorderTransformerFlags],
+) -> PairRun[SequenceConfig, TransformerConfig, TransformerTraining]: ...
+@overload
+def train(
+    task: Literal["dates"],
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["recurrent"] = ...,
+    **flags: Unpack[DatesRecurrentFlags],
+) -> PairRun[DatesConfig, RecurrentConfig, RecurrentTraining]: ...
+@overload
+def train(
+    task: Literal["dates"],
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["transformer"],
+    **flags: Unpack[DatesTransformerFlags],
+) -> PairRun[DatesConfig, TransformerConfig, TransformerTraining]: ...
+@overload
+def train(
+    task: Literal["translation"],
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["transformer"] = ...,
+    **flags: Unpack[TranslationFlags],
+) -> TranslationRun[TranslationConfig, TransformerConfig, TranslationTraining]: ...
+@overload
+def train(
+    task: Literal["translation"],
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    model: Literal["recurrent"],
+    **flags: Unpack[TranslationRecurrentFlags],
+) -> TranslationRun[TranslationConfig, RecurrentConfig, TranslationTraining]: ...
+@overload
+def train(
+    task: RunConfig,
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+) -> AnyRun: ...
+@overload
+def train(
+    task: str,
+    *,
+    savepath: Folder = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    **flags: Unpack[AnyFlags],
+) -> AnyRun: ...
+def train(
+    task: str | RunConfig,
+    *,
+    savepath: Folder = SAVEPATH,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+    **flags: Any,
+) -> AnyRun:
+    """Train a model on a task and return the run, saved in a folder named for the task under `savepath`.
+
+    `task`: a name (see `regard tasks`), "translation", the path of a Python file with a task of your own, or a
+    whole config as `regard.make_config` returns it. `flags`: those of `regard train TASK --help`, with the task's
+    defaults; `model` names the model, where the task leaves a choice, and `preset` the size of a Transformer for
+    translation. `resume` continues the run that is there, exactly as if it had not stopped; `overwrite` replaces
+    it. Under `torchrun`, all its processes train together. Raises `InputError` for what cannot be asked,
+    `MachineError` where the disk refuses.
+    """
+    folder, prepared = RunFolder(Path(savepath) / _name_of(task)), Path(savepath) / PREPARED
+    config = _going_on(folder, task, flags) if resume else _asked(task, flags)
+    # The synthetic tasks' models are so small that a GPU would only slow them.
+    with join_world(gpu=not config.task_class.draws) as world:
+        show = progress and world.first
+        with world.one_by_one():
+            built = _task(config, folder if resume else None, prepared, show=show)
+        config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
+        validate = None
+        if isinstance(built, Translation):
+            keep_memory()
+            validate = validation(built)
+        state = start(config, built, world)
+        if resume:
+            state.restore(folder)
+        with world.one_by_one():
+            batches = built.batches(config.training, _beginning(state, prepared, show=show))
+        with world.one_by_one():
+            if world.first:
+                _open(folder, config, built, state, resume=resume, overwrite=overwrite)
+        drops = config.model.dropout > 0
+        learner = OneLearner(state, config.training, batches, folder, world=world, drops=drops)
+        with _telling(config, folder, state.step, world, show=show) as tell_metrics:
+            train_steps(learner, config.training, tell_metrics, validate=validate)
+        world.wait()
+    return load(folder.path)
+
+
+def train_seeds(
+    task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Unpack[AnyFlags]
+) -> list[AnyRun]:
+    """Train query models from several seeds at once, each into a folder of its own, and return the runs.
+
+    `flags`: those that all share, as in `train`. What is there already, all of it or none, goes on at its last
+    checkpoint. Raises `InputError` as `train` does, and where the runs that are there stand at different steps.
+    """
+    configs = [make_config(task, {**flags, "seed": seed}).resolved() for seed in seeds]
+    folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
+    built = [config.task_class.restore(config.task, {}) for config in configs]
+    states = [start(config, each) for config, each in zip(configs, built, strict=True)]
+    for folder, config, each, state in zip(folders, configs, built, states, strict=True):
+        if folder.exists():
+            state.restore(folder)
+        _open(folder, config, each, state, resume=folder.exists(), overwrite=False)
+    if len({state.step for state in states}) > 1:
+        raise InputError("the runs stand at different steps: train each one alone")
+    batches = [
+        each.batches(config.training, _beginning(state, Path(PREPARED), show=False))
+        for each, config, state in zip(built, configs, states, strict=True)
+    ]
+    train_steps(StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
+    return [load(folder.path) for folder in folders]
+
+
+def _name_of(task: str | RunConfig) -> str:
+    return task.name if isinstance(task, RunConfig) else find_task(task).name
+
+
+def _asked(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return the config of a new run; raises `InputError` for what cannot be asked."""
+    if isinstance(task, RunConfig) and flags:
+        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
+    config = (task if isinstance(task, RunConfig) else make_config(task, flags)).resolved()
+    if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise InputError("tensorboard needs it installed: pip install 'regard[track]'")
+    return config
+
+
+def _going_on(folder: RunFolder, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return the config of the run that is there; raises `InputError` where a flag does not exist, or asks the
+    run to be another one."""
+    stored = folder.read_config()
+    asked = task
+    if isinstance(asked, str):
+        asked = make_config(asked, {"model": stored.kind, **flags})
+        flags = {name: value for name, value in asked.resolved().flags().items() if name in flags}
+    else:
+        flags = asked.resolved().flags()
+    for name, value in flags.items():
+        if value != (before := stored.flags().get(name)):
+            raise InputError(
+                f"{name} {value} differs from the run's {before}: a run goes on as it began; "
+                f"leave {name} out, or train a new run"
+            )
+    return stored
+
+
+def _task(config: RunConfig, stored: RunFolder | None, prepared: Path, *, show: bool) -> AnyTask:
+    """Return the task of a run that is there, or of a new one, which may learn from its text first."""
+    if stored is not None:
+        return stored_task(config, stored)
+    return config.task_class.prepare(config.task, prepared, progress=show)
+
+
+def _beginning(state: TrainingState, prepared: Path, *, show: bool) -> Beginning:
+    return Beginning(generator=state.generator, place=state.progress.place, folder=prepared, progress=show)
+
+
+def _open(
+    folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, resume: bool, overwrite: bool
+) -> None:
+    """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
+    if resume:
+        folder.cut_metrics(state.step)
+        return
+    with new_run(folder.path, config, overwrite=overwrite) as building:
+        building.write_vocabularies(task.files)
+        state.begin(building)
+
+
+@contextmanager
+def _telling(
+    config: RunConfig, folder: RunFolder, step: int, world: World, *, show: bool
+) -> Iterator[Callable[[dict[str, float]], None]]:
+    """Yield what to call with each line of metrics, to be shown to a person and, where asked for, by
+    TensorBoard."""
+    with progress_bar(config.name, step, config.training.steps, show=show) as on_metrics:
+        if not (world.first and config.training.tensorboard):
+            yield on_metrics
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        # What was written past the step that is gone on from is written again.
+        with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
+
+            def write(metrics: dict[str, float]) -> None:
+                on_metrics(metrics)
+                for name, value in metrics.items():
+                    if name != "step":
+                        writer.add_scalar(name, value, int(metrics["step"]))
+
+            yield write

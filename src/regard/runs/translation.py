@@ -1,0 +1,101 @@
+"""A run on parallel text: translate with it, and test how good its translations are."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from rich.table import Table
+
+from regard.errors import InputError
+from regard.evaluation import Quality, quality
+from regard.result import Result
+from regard.runs.run import Figures
+from regard.runs.sequences import SequenceRun
+from regard.tasks import Translation
+from regard.text.parallel import ParallelText
+from regard.text.prepare import read_pairs
+from regard.training import ModelPart, TaskPart, TrainingPart
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TranslationReport(Result):
+    """What a test on parallel text found."""
+
+    translations: list[str]
+    quality: Quality
+    seconds: float
+    """Time that translating took."""
+
+    def __str__(self) -> str:
+        sentences = len(self.translations)
+        return "\n".join(
+            [
+                *self.quality.lines(),
+                f"Exact match: {self.quality.exact_match:.2%} of {sentences:,} sentences, translated in "
+                f"{self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second",
+            ]
+        )
+
+    def table(self) -> Table:
+        """Return the figures as a table."""
+        table = Table("", "", box=None, pad_edge=False, show_header=False)
+        for line in self.quality.lines():
+            score, _, signature = line.partition("   ")
+            table.add_row(score, signature)
+        table.add_row(f"exact match {self.quality.exact_match:.2%}", f"{len(self.translations):,} sentences")
+        return table
+
+
+@dataclass(frozen=True, repr=False)
+class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
+    """A run on parallel text."""
+
+    task: Translation
+    usual_beam: ClassVar[int] = 5
+    usual_length_penalty: ClassVar[float] = 1.0
+
+    def test(
+        self,
+        text: Sequence[str | Path] | None = None,
+        *,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        batchsize: int = 64,
+    ) -> TranslationReport:
+        """Translate the sources of a text, and score them against its targets.
+
+        `text`: a source and a target file, or one of tab-separated pairs; None: the run's test text. The rest is
+        as in `search`. Raises `InputError` where there is no text, or it cannot be read.
+        """
+        found_text = self.task.config.text("test") if text is None else ParallelText(text)
+        if found_text is None:
+            raise InputError(f"run {str(self.folder)!r} has no test text: give one with --data")
+        pairs = read_pairs(found_text, "test")
+        begin = time.perf_counter()
+        found = self.translate(
+            [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
+        )
+        seconds = time.perf_counter() - begin
+        scores = quality(found, [target for _, target in pairs], lowercase=self.task.config.lowercase)
+        return TranslationReport(translations=found, quality=scores, seconds=seconds)
+
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[tuple[str, str]]:
+        """Return the first pairs of the validation text, or else of the test text; `seed` is of no use here.
+
+        Raises `InputError` where the run has neither.
+        """
+        del seed, purpose
+        text = self.task.config.text("valid") or self.task.config.text("test")
+        if text is None:
+            raise InputError(f"run {str(self.folder)!r} has no text but that of its training: train with --valid")
+        pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
+        return pairs[:samples]
+
+    def figures(self, *, seed: int = 0) -> Figures:
+        """Test on the test text, or else on the validation text."""
+        del seed
+        config = self.task.config
+        report = self.test(config.test or config.valid or None)
+        return Figures(exact_match=report.quality.exact_match, bleu=report.quality.main)

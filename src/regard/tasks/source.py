@@ -1,0 +1,63 @@
+"""Where the batches of a training come from, and what a task is told to make them by."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from regard.tasks.batch import Batch
+from regard.text import PairBatch
+
+Place = tuple[int, int, int]
+"""Of a batch in a corpus: epoch, pool, batch."""
+NOWHERE: Place = (0, 0, 0)
+
+
+class BatchSettings(Protocol):
+    """What of a training's settings decides its batches."""
+
+    @property
+    def seed(self) -> int:
+        """Random seed."""
+
+    @property
+    def batchsize(self) -> int:
+        """Samples in a batch, for tasks that draw them."""
+
+    @property
+    def vary_len(self) -> bool:
+        """Whether samples have all lengths."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in a batch of a corpus."""
+
+    @property
+    def merge_dropout(self) -> float:
+        """Share of BPE's merges that are passed over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """From where a training goes on."""
+
+    generator: torch.Generator
+    """Draws samples one after the other."""
+    place: Place = NOWHERE
+    """Of the next batch in a corpus."""
+    folder: Path = Path("prepared")
+    """Where corpora are kept."""
+    progress: bool = False
+    """Whether to show how far the preparation of a corpus has come."""
+
+
+class Source(Protocol):
+    """The batches of a training."""
+
+    @property
+    def place(self) -> Place:
+        """Which batch of a corpus comes next; `NOWHERE` for ever where there is no corpus."""
+
+    def draw(self, step: int) -> Batch | PairBatch:
+        """Return the batch of a training step, counted from 0; a corpus keeps its own `place`."""

@@ -1,0 +1,137 @@
+"""From flags, or from what a run has stored, to a config: every value checked against the type of its field."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from regard.errors import InputError, unknown
+from regard.tasks import AnyTask, find_task
+from regard.training.config import PARTS, RunConfig
+from regard.training.kinds import AnyKind, find_kind, kinds_for
+from regard.training.presets import preset_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Part = TypeVar("Part", bound="DataclassInstance")
+
+
+def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConfig:
+    """Return the config of `task` with its own defaults, changed by `flags` (field name to value).
+
+    The flag `model` names the model, and `preset` the size of a Transformer for translation. Raises `InputError`
+    for a flag that does not exist, a value of the wrong type or out of range, or a model that does not fit the
+    task.
+    """
+    found = find_task(task)
+    given = dict(flags or {})
+    kind = _kind_for(found, given.pop("model", found.defaults.get("model", kinds_for(found)[0])))
+    defaults = {name: value for name, value in found.defaults.items() if name != "model"}
+    values = defaults | preset_of(found, kind.name, given.pop("preset", None)) | given
+    concepts = concepts_of(found, kind)
+    known = {name: _names(concept) for name, concept in concepts.items()}
+    for name in given:
+        if name not in (every := [each for names in known.values() for each in names]):
+            raise unknown("flag", name, ["model", *every])
+    parts: dict[str, Any] = {
+        part: structure(concept, {name: values[name] for name in known[part] if name in values})
+        for part, concept in concepts.items()
+    }
+    config = RunConfig(on=str(Path(task).resolve()) if task.endswith(".py") else task, kind=kind.name, **parts)
+    _check_together(config)
+    return config
+
+
+def _kind_for(task: type[AnyTask], name: object) -> AnyKind:
+    """Return the kind of model called `name`; raises `InputError` where it does not fit the task."""
+    choices = kinds_for(task)
+    if not isinstance(name, str):
+        raise InputError(f"model {name!r} is no name: choose {' or '.join(choices)}, or module:Class")
+    kind = find_kind(name)
+    if not kind.fits(task):
+        raise InputError(f"model {name!r} does not fit task {task.name}: choose {' or '.join(choices)}")
+    return kind
+
+
+def _check_together(config: RunConfig) -> None:
+    """Raise `InputError` where choices of model and training exclude each other."""
+    training = config.training
+    if training.r_drop and not config.model.dropout:
+        raise InputError("r_drop compares two passes that drop differently: give dropout too")
+    if training.compile and not config.model_kind.model.compilable:
+        raise InputError(f"compile is for the layers of a transformer: leave it out for model {config.kind}")
+
+
+def concepts_of(task: type[AnyTask], kind: AnyKind) -> "dict[str, type[DataclassInstance]]":
+    """Return the dataclass of each part of a config."""
+    return {"task": task.config_class, "model": kind.config, "training": kind.settings_for(task)}
+
+
+def stored_config(stored: Mapping[str, Any]) -> RunConfig:
+    """Rebuild a config from what `dataclasses.asdict` made of it; raises `InputError` where it is off."""
+    names = {each.name for each in dataclasses.fields(RunConfig)}
+    if set(stored) != names:
+        raise InputError(f"config needs exactly {', '.join(sorted(names))}")
+    texts = {name: _convert(name, stored[name], str) for name in ("on", "kind")}
+    parts: dict[str, Any] = {}
+    for part, concept in concepts_of(find_task(texts["on"]), find_kind(texts["kind"])).items():
+        fields = set(_names(concept))
+        if not isinstance(stored[part], dict) or set(stored[part]) != fields:
+            raise InputError(f"config {part!r} needs exactly {', '.join(sorted(fields))}")
+        parts[part] = structure(concept, stored[part])
+    hints = get_type_hints(RunConfig)
+    others = {name: _convert(name, stored[name], hints[name]) for name in names - set(PARTS) - set(texts)}
+    return RunConfig(**texts, **parts, **others)
+
+
+def structure(concept: type[Part], values: Mapping[str, object]) -> Part:
+    """Make a dataclass of values whose types are checked; an int is accepted for a float, a text for a path.
+
+    Raises `InputError` for a value of another type, or one that the dataclass refuses.
+    """
+    hints = get_type_hints(concept)
+    return concept(**{name: _convert(name, value, hints[name]) for name, value in values.items()})
+
+
+def _convert(name: str, value: object, hint: Any) -> Any:
+    """Return a value as its type has it."""
+    if get_origin(hint) is tuple:  # one or several texts or paths
+        value = [value] if isinstance(value, str | Path) else value
+    try:
+        return msgspec.convert(_without_paths(value), hint)
+    except msgspec.ValidationError:
+        if get_origin(hint) is Literal and isinstance(value, str):
+            raise unknown(name, value, map(str, get_args(hint))) from None
+        raise InputError(f"{name} {value!r} is of type {type(value).__name__}: give {_said(hint)}") from None
+
+
+def _without_paths(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_without_paths(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _said(hint: Any) -> str:
+    """Say which values a type has."""
+    if get_origin(hint) is tuple:
+        return "one or several texts"
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
+    if get_origin(hint) is None:
+        return "None" if hint is type(None) else str(hint.__name__)
+    if get_args(hint) and get_origin(hint) not in (dict, list):
+        return " or ".join(sorted(map(_said, get_args(hint))))
+    return str(hint)
+
+
+def _names(concept: "type[DataclassInstance]") -> list[str]:
+    return [each.name for each in dataclasses.fields(concept)]
+
+
+def changed(config: RunConfig, base: RunConfig) -> dict[str, object]:
+    """Return the flags of `config` that differ from those of `base`."""
+    before = base.flags()
+    return {name: value for name, value in config.flags().items() if name in before and value != before[name]}

@@ -1,0 +1,275 @@
+"""A run: the folder that holds everything needed to use, resume and reproduce one training.
+
+    config.json                   what was asked for
+    model.safetensors             the parameters to use, and the step they belong to
+    trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in data
+    metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
+    snapshots/step-N.safetensors  the parameters as they were, in half precision, where snapshots are kept
+    tokenizer/                    vocabularies learned from text, where there are any
+
+A checkpoint first writes its trainer file, then replaces the model, then removes older trainer files; each file
+is replaced whole, so at any moment there is a model to use and a state to go on from. Nothing is unpickled on
+loading.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.files import cannot_write, new_folder, write_atomically, write_json
+from regard.training.config import RunConfig
+from regard.training.flags import stored_config
+
+FORMAT = "regard-run/6"
+BEFORE = "regard-run/5"
+"""The format before, which is read too: it called the task's name `task`, and what is chosen of it `size`."""
+
+
+def _write_inside(path: Path, content: bytes) -> None:
+    """Write a file into a folder of the run, which is made where it is missing."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path.parent, error) from error
+    write_atomically(path, content)
+
+
+def _by_step(files: Iterable[Path]) -> list[Path]:
+    return sorted(files, key=lambda path: int(path.stem.removeprefix("step-")))
+
+
+def digest(vocabularies: dict[str, str]) -> str:
+    """Return what tells vocabularies, as JSON by name, from others."""
+    return hashlib.sha256(json.dumps(vocabularies, sort_keys=True).encode()).hexdigest()
+
+
+def renamed(stored: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored config with today's names, if it has those of the format before."""
+    if "size" not in stored:
+        return stored
+    others = {name: value for name, value in stored.items() if name not in ("task", "size")}
+    return {**others, "on": stored.get("task"), "task": stored["size"]}
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        """What was asked for; a folder with this file is a run."""
+        return self.path / "config.json"
+
+    @property
+    def model_file(self) -> Path:
+        """The parameters."""
+        return self.path / "model.safetensors"
+
+    @property
+    def metrics_file(self) -> Path:
+        """Loss and exact match, step by step."""
+        return self.path / "metrics.jsonl"
+
+    def trainer_file(self, step: int) -> Path:
+        """Return the file of optimizer, random state and position in the data at `step`."""
+        return self.path / "trainer" / f"step-{step}.safetensors"
+
+    def exists(self) -> bool:
+        """Whether there is a run here."""
+        return self.config_file.is_file()
+
+    def read_config(self) -> RunConfig:
+        """Read the config; raises `InputError` where the run is missing, damaged or foreign."""
+        try:
+            stored = json.loads(self.config_file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder") from None
+        except OSError as error:
+            raise InputError(f"run {str(self.path)!r} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise InputError(f"run {str(self.path)!r} is damaged: config.json is not JSON ({error})") from error
+        found = stored.pop("format", None) if isinstance(stored, dict) else None
+        if found not in (FORMAT, BEFORE):
+            raise InputError(
+                f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}; train it again"
+            )
+        try:
+            return stored_config(renamed(stored))
+        except InputError as error:
+            raise InputError(f"run {str(self.path)!r} is damaged: {error}") from error
+
+    def read_model(self) -> tuple[dict[str, Tensor], int]:
+        """Read the parameters and the step they belong to; raises `InputError` where that cannot be."""
+        return self._read_tensors(self.model_file)
+
+    def read_trainer(self) -> tuple[dict[str, Tensor], int]:
+        """Read the state of the training and its step; raises `InputError` where that cannot be."""
+        files = self._trainer_files()
+        if not files:
+            raise InputError(
+                f"run {str(self.path)!r} is incomplete: the state of its training is missing; train it again"
+            )
+        return self._read_tensors(files[-1])
+
+    def write_model(self, step: int, parameters: dict[str, Tensor]) -> None:
+        """Replace the parameters to use; raises `MachineError`, leaving the last ones intact."""
+        write_atomically(self.model_file, safetensors.torch.save(parameters, {"step": str(step)}))
+
+    def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
+        """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
+        _write_inside(self.trainer_file(step), safetensors.torch.save(tensors, {"step": str(step)}))
+        for older in self._trainer_files()[:-1]:
+            older.unlink(missing_ok=True)
+
+    def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
+        """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
+        path = self.path / "snapshots" / f"step-{step}.safetensors"
+        small = {name: value.half() if value.is_floating_point() else value for name, value in parameters.items()}
+        _write_inside(path, safetensors.torch.save(small, {"step": str(step)}))
+
+    @property
+    def snapshots(self) -> list[Path]:
+        """The snapshots, oldest first."""
+        return _by_step(self.path.glob("snapshots/step-*.safetensors"))
+
+    def read_snapshot(self, path: Path) -> tuple[dict[str, Tensor], int]:
+        """Read the parameters of a snapshot and its step; raises `InputError` where it is damaged."""
+        tensors, step = self._read_tensors(path)
+        return {
+            name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()
+        }, step
+
+    def _trainer_files(self) -> list[Path]:
+        """Return the states of the training, oldest first."""
+        return _by_step(self.path.glob("trainer/step-*.safetensors"))
+
+    def write_vocabularies(self, files: dict[str, str]) -> None:
+        """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""
+        for name, content in files.items():
+            _write_inside(self.path / "tokenizer" / f"{name}.json", content.encode())
+
+    def read_vocabularies(self, expected: str | None) -> dict[str, str]:
+        """Return the vocabularies by name, whose `digest` is to be `expected`; none where that is None.
+
+        Raises `InputError` where they are missing or others than those that the run was trained with.
+        """
+        if expected is None:
+            return {}
+        try:
+            files = {
+                name: (self.path / "tokenizer" / f"{name}.json").read_bytes() for name in ("source", "target")
+            }
+            found = {name: content.decode() for name, content in files.items()}
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"run {str(self.path)!r} is damaged: its tokenizer cannot be read ({error})"
+            ) from error
+        if digest(found) != expected:
+            raise InputError(f"run {str(self.path)!r} is damaged: it was trained with another tokenizer")
+        return found
+
+    def append_metrics(self, metrics: dict[str, float]) -> None:
+        """Add one line to the metrics; raises `MachineError` where it cannot be written."""
+        try:
+            with self.metrics_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(metrics) + "\n")
+        except OSError as error:
+            raise cannot_write(self.metrics_file, error) from error
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Read the metrics; a last line that a crash cut short is left out."""
+        if not self.metrics_file.is_file():
+            return []
+        lines = self.metrics_file.read_text(encoding="utf-8").split("\n")
+        try:
+            return [json.loads(line) for line in lines[:-1]]
+        except ValueError as error:
+            raise InputError(f"{str(self.metrics_file)!r} is damaged: {error}") from error
+
+    def cut_metrics(self, step: int) -> None:
+        """Forget metrics past `step`, which a resumed training will write again."""
+        kept = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
+        write_atomically(self.metrics_file, "".join(kept).encode())
+
+    def _read_tensors(self, path: Path) -> tuple[dict[str, Tensor], int]:
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+                return tensors, int((file.metadata() or {})["step"])
+        except FileNotFoundError:
+            raise InputError(
+                f"run {str(self.path)!r} is incomplete: {path.name} is missing; train it again"
+            ) from None
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+            raise InputError(
+                f"run {str(self.path)!r} is damaged: {path.name} cannot be read ({error})"
+            ) from error
+
+
+@contextmanager
+def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
+    """Make a run at `path`: yields a folder to fill with its first checkpoint, then moves it into place.
+
+    A run already at `path` is only replaced with `overwrite`, and only once the new one is complete on disk.
+    Raises `InputError` where something is in the way, and `MachineError` where it cannot be written.
+    """
+    if RunFolder(path).exists() and not overwrite:
+        raise InputError(
+            f"{str(path)!r} already holds a run: continue it with --resume, replace it with --overwrite, "
+            f"or choose another --savepath"
+        )
+    if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
+    with _moved_away(path) as move_away, new_folder(path) as building:
+        folder = RunFolder(building)
+        stored = {"format": FORMAT, **dataclasses.asdict(config)}
+        write_json(folder.config_file, stored)
+        yield folder
+        move_away()
+
+
+@contextmanager
+def _moved_away(path: Path) -> Iterator[Callable[[], None]]:
+    """Yield what moves the folder at `path` out of the way; it comes back where the block fails, and goes where
+    it does not."""
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+
+    def move_away() -> None:
+        if path.exists():
+            path.rename(old)
+
+    try:
+        yield move_away
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def find_run(run: str | Path, savepath: Path) -> RunFolder:
+    """Find a run by the path of its folder, or by its task's name under `savepath`.
+
+    Raises `InputError` where there is none.
+    """
+    for path in (Path(run), savepath / run):
+        if RunFolder(path).exists():
+            return RunFolder(path)
+    raise InputError(
+        f"no run {str(run)!r} in {str(savepath)!r}: train it with `regard train`, or give its --savepath"
+    )

@@ -1,0 +1,109 @@
+"""The kinds of model, in one table: what each is called, configured, trained and made by.
+
+    kind = find_kind("transformer")         or "module:Class", a model of one's own
+    model = kind.model(config, **task.sizes)
+
+Adding a model to the package is its file in `regard.models`, its settings in `settings` where it needs some of
+its own, and a line here. A model of one's own derives from `AnswerModel` or `Seq2Seq`; it is trained as the
+settings of its contract say.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from regard.errors import InputError, unknown
+from regard.models import (
+    AnswerModel,
+    ModelConfig,
+    PoolingConfig,
+    PoolingModel,
+    QueryModel,
+    QueryModelConfig,
+    RecurrentConfig,
+    RecurrentSeq2Seq,
+    Seq2Seq,
+    Transformer,
+    TransformerConfig,
+)
+from regard.tasks import AnyTask
+from regard.training.settings import (
+    OwnAnswerTraining,
+    OwnSequenceTraining,
+    PoolingTraining,
+    QueryTraining,
+    RecurrentTraining,
+    TrainingConfig,
+    TransformerTraining,
+    TranslationTraining,
+)
+
+Model = TypeVar("Model", bound=AnswerModel | Seq2Seq, covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelKind(Generic[Model]):
+    """One kind of model."""
+
+    name: str
+    model: type[Model]
+    """Its class, which derives from the contract that it satisfies: `AnswerModel` or `Seq2Seq`."""
+    config: type[ModelConfig]
+    """The dataclass of its parts."""
+    settings: type[TrainingConfig]
+    """How it is trained on a task that draws its samples, with the recipe in it."""
+
+    def fits(self, task: type[AnyTask]) -> bool:
+        """Whether it answers as the task asks: with numbers, or with text."""
+        return self.model.answers == task.answers
+
+    def settings_for(self, task: type[AnyTask]) -> type[TrainingConfig]:
+        """Return the dataclass of its training on a task."""
+        return self.settings if task.draws else TranslationTraining
+
+
+AnyKind = ModelKind[AnswerModel] | ModelKind[Seq2Seq]
+KINDS: dict[str, AnyKind] = {
+    "query": ModelKind(name="query", model=QueryModel, config=QueryModelConfig, settings=QueryTraining),
+    "pooling": ModelKind(name="pooling", model=PoolingModel, config=PoolingConfig, settings=PoolingTraining),
+    "recurrent": ModelKind(
+        name="recurrent", model=RecurrentSeq2Seq, config=RecurrentConfig, settings=RecurrentTraining
+    ),
+    "transformer": ModelKind(
+        name="transformer", model=Transformer, config=TransformerConfig, settings=TransformerTraining
+    ),
+}
+"""Each kind by name; a task's own is the first that fits it, unless the task says otherwise."""
+
+
+def find_kind(name: str) -> AnyKind:
+    """Return the kind called `name`, or that of the class that `module:Class` names.
+
+    Raises `InputError` for a name that is unknown, or a class that cannot be imported or keeps no contract.
+    """
+    if name in KINDS:
+        return KINDS[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise unknown("model", name, KINDS, other="module:Class")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a user's module can fail in any way
+        raise InputError(f"model {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    return _own(name, found)
+
+
+def _own(name: str, found: object) -> AnyKind:
+    if isinstance(found, type) and issubclass(found, AnswerModel) and issubclass(found.config_class, ModelConfig):
+        return ModelKind(name=name, model=found, config=found.config_class, settings=OwnAnswerTraining)
+    if isinstance(found, type) and issubclass(found, Seq2Seq) and issubclass(found.config_class, ModelConfig):
+        return ModelKind(name=name, model=found, config=found.config_class, settings=OwnSequenceTraining)
+    raise InputError(
+        f"model {name!r} is no class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
+        f"derived from regard.models.ModelConfig"
+    )
+
+
+def kinds_for(task: type[AnyTask]) -> list[str]:
+    """Return the names of the package's models that can be trained on a task."""
+    return [name for name, kind in KINDS.items() if kind.fits(task)]

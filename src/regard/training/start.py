@@ -1,0 +1,77 @@
+"""The begin of a training: a model drawn from its seed, and the state around it."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import find_layer, keep_heads
+from regard.errors import InputError
+from regard.models import AnswerModel, QueryModel, Seq2Seq
+from regard.streams import generator_of
+from regard.tasks import AnyTask
+from regard.training.config import RunConfig
+from regard.training.folder import RunFolder
+from regard.training.objective import objective_of
+from regard.training.state import TrainingState
+from regard.training.world import ALONE, World
+
+
+def build_model(config: RunConfig, task: AnyTask) -> AnswerModel | Seq2Seq:
+    """Return the model of a run, drawn from its seed, without the heads that were taken out of it; the global
+    random state is left as it was.
+
+    Raises `InputError` where these are not its heads, or a model of one's own cannot be built.
+    """
+    kind, sizes = config.model_kind, dict(task.sizes)
+    if task.answers == "numbers":
+        sizes["vary_len"] = config.training.vary_len
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.training.seed)
+        try:
+            model = kind.model(config.model, **sizes)
+        except TypeError as error:
+            raise InputError(f"model {config.kind!r} cannot be built: {error}") from error
+        drawn = config.training.how.start
+        if drawn is not None:
+            cast(QueryModel, model).initialise(drawn)
+    for layer, heads in config.kept_heads.items():
+        keep_heads(find_layer(model, layer), heads)
+    return model
+
+
+def start(config: RunConfig, task: AnyTask, world: World = ALONE) -> TrainingState:
+    """Return a training before its first step; raises `InputError` where the model cannot be split as asked."""
+    settings = config.training
+    generator = generator_of(settings.seed, "train")
+    objective = objective_of(build_model(config, task).to(world.device), settings, generator)
+    if settings.sharded:
+        from regard.training.sharding import ShardedState, shard  # brings much of torch.distributed
+
+        shard(objective, world)
+        optimizer = settings.how.optimizer(objective.model)
+        average = _average(objective.model, settings.average)
+        return ShardedState(objective, optimizer, generator, 0, average, replica=build_model(config, task))
+    average = _average(objective.model, settings.average)
+    return TrainingState(objective, settings.how.optimizer(objective.model), generator, 0, average)
+
+
+def _average(model: nn.Module, decay: float) -> dict[str, Tensor]:
+    """Return where the moving average of the parameters begins; nothing where none is kept."""
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()} if decay else {}
+
+
+def load_parameters(model: nn.Module, folder: RunFolder) -> int:
+    """Put a run's parameters into its model, and return the step they belong to.
+
+    Raises `InputError` where they are missing, damaged, or do not fit the run's config.
+    """
+    parameters, step = folder.read_model()
+    try:
+        model.load_state_dict(parameters)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"run {str(folder.path)!r} is damaged: model and config do not fit ({reason})"
+        ) from error
+    return step

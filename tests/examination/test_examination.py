@@ -1,0 +1,134 @@
+"""Examination: its figures on attention whose meaning is known, and the words for them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import regard
+from regard.inspection import HeadImportance, Probe, examine
+from regard.examination.examination import correlation, estimate
+
+SAMPLES, STEPS, INPUTS = 60, 2, 8
+
+
+def _examined(kind: str, importance: float = 0.5) -> Any:
+    """Examine one head: `right` looks at what is relevant, `place` always at input 0, `blind` nowhere."""
+    generator = np.random.default_rng(0)
+    probes, relevance = [], []
+    for _ in range(SAMPLES):
+        relevant = np.zeros((STEPS, INPUTS), dtype=bool)
+        relevant[:, 0] = True
+        for step in range(STEPS):
+            relevant[step, generator.choice(np.arange(1, INPUTS), 2, replace=False)] = True
+        measure = relevant + 0.1 * generator.random((STEPS, INPUTS))
+        weights = {
+            "right": measure,
+            "place": np.eye(1, INPUTS) + 0.01 * generator.random((STEPS, INPUTS)),
+            "blind": 1 + 0.1 * generator.random((STEPS, INPUTS)),
+        }[kind]
+        weights = weights / weights.sum(-1, keepdims=True)
+        probes.append(Probe(weights={"cross": weights[None]}, gradient=measure, ablation=measure))
+        relevance.append(relevant)
+    worth = HeadImportance(samples=10, loss=1.0, added={"cross": [importance]})
+    return examine(probes, relevance, worth, task="test", seed=0)
+
+
+def test_a_head_that_looks_where_it_should() -> None:
+    found = _examined("right")
+    [head] = found.heads
+    assert head.beyond_uniform.low > 0.3 and head.beyond_permuted.low > 0.2
+    assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
+    said = head.words()
+    assert "more than uniform attention and more than for another sample's inputs" in said
+    assert "it ranks the inputs closely as gradients do (1.00)" in said and "it matters" in said
+    assert found.uniform.mean == pytest.approx(3 / INPUTS)
+
+
+def test_a_head_that_looks_at_a_place() -> None:
+    said = _examined("place", importance=0.001).heads[0].words()
+    assert "it looks at places, whatever stands there" in said and "the model hardly needs it" in said
+
+
+def test_a_head_that_looks_nowhere() -> None:
+    [head] = _examined("blind").heads
+    assert head.beyond_uniform.low < 0 < head.beyond_uniform.high
+    said = head.words()
+    assert "which is not more than uniform attention would have" in said
+    assert "its ranking of the inputs is not that of ablation" in said
+
+
+def test_intervals_hold_what_they_say() -> None:
+    """Over many draws, about 95 of 100 intervals of the mean contain the true one."""
+    generator = np.random.default_rng(1)
+    draw = generator.multinomial(80, np.full(80, 1 / 80), size=1000)
+    inside = 0
+    for _ in range(300):
+        found = estimate(generator.normal(3.0, 2.0, 80), draw)
+        inside += found.low <= 3.0 <= found.high
+    assert 0.90 <= inside / 300 <= 0.985
+
+
+def test_samples_without_a_value_do_not_count() -> None:
+    draw = np.random.default_rng(0).multinomial(3, np.full(3, 1 / 3), size=100)
+    found = estimate([1.0, float("nan"), 1.0], draw)
+    assert (found.mean, found.low, found.high) == (1.0, 1.0, 1.0)
+    assert estimate([float("nan")] * 3, draw).mean == 0.0
+
+
+def test_rank_correlation_of_a_worked_example() -> None:
+    """Ranks 1 2 3 4 against 2 1 4 3: 1 - 6 · 4 / (4 · 15) = 0.6; ties share their rank."""
+    assert correlation(np.array([[0.1, 0.2, 0.3, 0.4]]), np.array([[20.0, 10, 40, 30]])) == pytest.approx(0.6)
+    assert correlation(np.array([[1.0, 1, 2]]), np.array([[5.0, 5, 7]])) == pytest.approx(1.0)
+    assert np.isnan(correlation(np.ones((1, 3)), np.array([[1.0, 2, 3]])))
+
+
+@given(arrays(np.float64, (2, 6), elements=st.floats(0, 1, width=16)))
+def test_rank_correlation_knows_ranks_only(values: np.ndarray) -> None:
+    found = correlation(values, values**3 + 5)
+    assert np.isnan(found) or -1 - 1e-9 <= found <= 1 + 1e-9
+    reversed_ = correlation(values, -values)
+    assert np.isnan(reversed_) or reversed_ == pytest.approx(-1)
+
+
+def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) -> None:
+    found = trained.examine(samples=12)
+    stored = json.loads(found.save(tmp_path / "examined.json").read_text())
+    assert [(each["layer"], each["head"]) for each in stored["heads"]] == [("cross", 0), ("cross", 1)]
+    assert stored["words"] == found.words and stored["samples"] == 12
+    assert trained.examine(samples=12) == found
+    report = trained.test(samples=5000)
+    assert report.relevance is not None
+    # Of fewer samples, and of each sample alike: near, not equal.
+    for head, share in zip(found.heads, report.relevance.heads, strict=True):
+        assert head.relevance is not None and head.relevance.mean == pytest.approx(share, abs=0.1)
+
+
+def test_a_run_with_a_known_alignment(translator: regard.PairRun) -> None:
+    found = translator.examine(samples=10)
+    assert set(found.alignment_error) == {"decoder.cross"} and found.uniform is not None
+    assert 0 <= found.alignment_error["decoder.cross"] <= 1
+    assert any("what a symbol was made from" in each for each in found.words)
+
+
+def test_a_run_on_text_knows_no_relevance(german: regard.TranslationRun) -> None:
+    found = german.examine(samples=6)
+    assert found.uniform is None and found.heads[0].relevance is None
+    assert {(each.layer, each.head) for each in found.heads} == {("decoder.0.cross", 0), ("decoder.0.cross", 1)}
+    assert set(found.importance.added) == {
+        *("encoder.0.self_attention", "encoder.1.self_attention"),
+        *("decoder.0.self_attention", "decoder.0.cross"),
+    }
+
+
+def test_without_attention(tmp_path: Path) -> None:
+    run = regard.train(
+        "counting", model="pooling", pooling="max", hidden=4, steps=1, savepath=tmp_path, progress=False
+    )
+    with pytest.raises(regard.InputError, match="the model has no heads"):
+        run.examine(samples=2)

@@ -1,0 +1,71 @@
+"""Many seeds at once: the same trainings, to rounding."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.runs.train import train_seeds
+from regard.training import Interrupted, RunFolder, together
+
+FLAGS: dict[str, dict[str, Any]] = {
+    "counting": {"hidden": 8},
+    "difference": {"hidden": 8, "self_att": True, "vary_len": True},
+    "signal2": {"hidden": 8, "heads": 2, "score": "general"},
+}
+
+
+@pytest.mark.parametrize("task", FLAGS)
+def test_each_seed_is_as_if_alone(task: str, tmp_path: Path) -> None:
+    flags = {**FLAGS[task], "steps": 25, "batchsize": 10}
+    folders = [tmp_path / str(seed) for seed in (0, 3, 5)]
+    found = train_seeds(task, folders, seeds=[0, 3, 5], **flags)
+    for seed, run in zip((0, 3, 5), found, strict=True):
+        alone = regard.train(
+            task, seed=seed, savepath=tmp_path / "alone", overwrite=True, progress=False, **flags
+        )
+        assert isinstance(alone, regard.AnswerRun)
+        assert run.config == alone.config and run.step == 25
+        for (name, one), other in zip(
+            alone.model.state_dict().items(), run.model.state_dict().values(), strict=True
+        ):
+            assert torch.allclose(other, one, atol=2e-4, rtol=1e-3), name
+        for line, expected in zip(run.metrics, alone.metrics, strict=True):
+            assert line["step"] == expected["step"] and line["lr"] == expected["lr"]
+            assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+
+
+def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = {**FLAGS["counting"], "steps": 20, "batchsize": 10}
+    whole = train_seeds("counting", [tmp_path / "a", tmp_path / "b"], seeds=[0, 1], **flags)
+    monkeypatch.setattr(together, "CHECKPOINT_EVERY", 10)
+    folders = [tmp_path / "c", tmp_path / "d"]
+    steps = 0
+
+    def dying(*args: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 15:
+            raise Interrupted
+        return original(*args)
+
+    original = together._clip
+    monkeypatch.setattr(together, "_clip", dying)
+    with pytest.raises(Interrupted):
+        train_seeds("counting", folders, seeds=[0, 1], **flags)
+    monkeypatch.undo()
+    assert RunFolder(folders[0] / "counting").read_trainer()[1] == 10
+    alone = regard.train("counting", savepath=folders[0], resume=True, progress=False)
+    assert [each["step"] for each in alone.metrics] == [10, 20]
+    assert alone.metrics[-1]["loss"] == pytest.approx(whole[0].metrics[-1]["loss"], rel=1e-3)
+    with pytest.raises(regard.InputError, match="stand at different steps"):
+        train_seeds("counting", folders, seeds=[0, 1], **flags)
+    again = train_seeds("counting", folders[1:], seeds=[1], **flags)
+    assert again[0].metrics[-1]["loss"] == pytest.approx(whole[1].metrics[-1]["loss"], rel=1e-3)
+
+
+def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    with pytest.raises(regard.InputError, match="lower --lr"):
+        train_seeds("counting", [tmp_path / "a"], seeds=[0], hidden=4, steps=50, lr=1e30, recipe="seed")
