@@ -94,7 +94,7 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
     import torch.nn.functional as F
 
     from regard.tasks import PairTask, find_task
-    from regard.training import generator_of
+    from regard.streams import generator_of
 
     task, generator = find_task(task_name)(), generator_of(0, "train")
     assert isinstance(task, PairTask)
@@ -113,7 +113,7 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
 def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, threads: int) -> dict[str, Any]:
     """Train and translate with JoeyNMT."""
     from regard.tasks import PairTask, find_task
-    from regard.training import generator_of
+    from regard.streams import generator_of
 
     task = find_task(task_name)()
     assert isinstance(task, PairTask)

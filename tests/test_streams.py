@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.training import generator_of
+from regard.streams import generator_of
 
 
 def test_streams_and_seeds_are_apart_beyond_32_bits() -> None:

@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.attention import record
-from regard.evaluation import alignment, error_rate
+from regard.examination import alignment, error_rate
 from regard.tasks import Pair
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import regard
-from regard.inspection import HeadImportance, Probe, examine
-from regard.examination.examination import correlation, estimate
+from regard.examination import HeadImportance, Probe
+from regard.examination.estimates import estimate
+from regard.examination.examination import correlation, examination_of
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 
@@ -36,7 +37,7 @@ def _examined(kind: str, importance: float = 0.5) -> Any:
         probes.append(Probe(weights={"cross": weights[None]}, gradient=measure, ablation=measure))
         relevance.append(relevant)
     worth = HeadImportance(samples=10, loss=1.0, added={"cross": [importance]})
-    return examine(probes, relevance, worth, task="test", seed=0)
+    return examination_of(probes, relevance, worth, task="test", seed=0)
 
 
 def test_a_head_that_looks_where_it_should() -> None:
@@ -44,23 +45,35 @@ def test_a_head_that_looks_where_it_should() -> None:
     [head] = found.heads
     assert head.beyond_uniform.low > 0.3 and head.beyond_permuted.low > 0.2
     assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
-    said = head.words()
+    said = head.sentence()
     assert "more than uniform attention and more than for another sample's inputs" in said
     assert "it ranks the inputs closely as gradients do (1.00)" in said and "it matters" in said
     assert found.uniform.mean == pytest.approx(3 / INPUTS)
 
 
 def test_a_head_that_looks_at_a_place() -> None:
-    said = _examined("place", importance=0.001).heads[0].words()
+    said = _examined("place", importance=0.001).heads[0].sentence()
     assert "it looks at places, whatever stands there" in said and "the model hardly needs it" in said
 
 
 def test_a_head_that_looks_nowhere() -> None:
     [head] = _examined("blind").heads
     assert head.beyond_uniform.low < 0 < head.beyond_uniform.high
-    said = head.words()
+    said = head.sentence()
     assert "which is not more than uniform attention would have" in said
     assert "its ranking of the inputs is not that of ablation" in said
+
+
+def test_what_was_not_measured_is_unknown_and_nothing_is_said_of_it() -> None:
+    """Weights that are alike everywhere have no ranks: no correlation, no interval, no sentence."""
+    even, measure = np.full((1, STEPS, INPUTS), 1 / INPUTS), np.ones((STEPS, INPUTS))
+    probes = [Probe(weights={"cross": even}, gradient=measure, ablation=measure) for _ in range(4)]
+    worth = HeadImportance(samples=10, loss=1.0, added={"cross": [0.2]})
+    found = examination_of(probes, None, worth, task="test", seed=0)
+    [head] = found.heads
+    assert head.gradient is None and head.ablation is None and head.relevance is None
+    assert head.sentence() == "cross, head 0: switching it off adds 0.200 to the loss: it matters."
+    assert str(found).count("not measured") == 4 and found.json()["heads"][0]["gradient"] is None
 
 
 def test_intervals_hold_what_they_say() -> None:
@@ -70,6 +83,7 @@ def test_intervals_hold_what_they_say() -> None:
     inside = 0
     for _ in range(300):
         found = estimate(generator.normal(3.0, 2.0, 80), draw)
+        assert found is not None
         inside += found.low <= 3.0 <= found.high
     assert 0.90 <= inside / 300 <= 0.985
 
@@ -77,8 +91,9 @@ def test_intervals_hold_what_they_say() -> None:
 def test_samples_without_a_value_do_not_count() -> None:
     draw = np.random.default_rng(0).multinomial(3, np.full(3, 1 / 3), size=100)
     found = estimate([1.0, float("nan"), 1.0], draw)
+    assert found is not None
     assert (found.mean, found.low, found.high) == (1.0, 1.0, 1.0)
-    assert estimate([float("nan")] * 3, draw).mean == 0.0
+    assert estimate([float("nan")] * 3, draw) is None
 
 
 def test_rank_correlation_of_a_worked_example() -> None:
@@ -100,7 +115,7 @@ def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) 
     found = trained.examine(samples=12)
     stored = json.loads(found.save(tmp_path / "examined.json").read_text())
     assert [(each["layer"], each["head"]) for each in stored["heads"]] == [("cross", 0), ("cross", 1)]
-    assert stored["words"] == found.words and stored["samples"] == 12
+    assert stored["words"] == found.sentences and stored["samples"] == 12
     assert trained.examine(samples=12) == found
     report = trained.test(samples=5000)
     assert report.relevance is not None
@@ -113,7 +128,7 @@ def test_a_run_with_a_known_alignment(translator: regard.PairRun) -> None:
     found = translator.examine(samples=10)
     assert set(found.alignment_error) == {"decoder.cross"} and found.uniform is not None
     assert 0 <= found.alignment_error["decoder.cross"] <= 1
-    assert any("what a symbol was made from" in each for each in found.words)
+    assert any("what a symbol was made from" in each for each in found.sentences)
 
 
 def test_a_run_on_text_knows_no_relevance(german: regard.TranslationRun) -> None:

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.runs.pruning import prune
 from regard.attention import MultiHeadAttention, intervene, keep_heads
 from regard.evaluation import fresh_batches
-from regard.training import RunFolder, generator_of
+from regard.runs import prune
+from regard.streams import generator_of
+from regard.training import RunFolder
 
 
 def test_importance_is_the_loss_without_the_head(trained: regard.AnswerRun) -> None:

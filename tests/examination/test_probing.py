@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.inspection import probe
+from regard.examination import probe
 from regard.text import PairBatch, collate
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Attention
-from regard.inspection import relevance_share
+from regard.examination import relevance_share
 from regard.examination.relevance import uniform_weights
 from regard.models import QueryModel, QueryModelConfig
 from regard.tasks import Batch, Counting, Task

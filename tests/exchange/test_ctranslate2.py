@@ -8,8 +8,8 @@ import pytest
 import tokenizers
 
 import regard
-from regard.exchange.ctranslate2 import export_ctranslate2
 from regard.errors import InputError
+from regard.exchange.ctranslate2 import export_ctranslate2
 from tests.conftest import TINY
 from tests.german import sentences, write
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.text import BOS, EOS, PAD, UNKNOWN
-from regard.text.subwords import BLANK, TokenizerKind, Subwords, train_subwords
+from regard.text.subwords import BLANK, Subwords, TokenizerKind, train_subwords
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "klein ist der Hund"] * 3
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]

@@ -8,7 +8,7 @@ import torch
 
 import regard
 from regard.runs.train import train_seeds
-from regard.training import Interrupted, RunFolder, together
+from regard.training import Interrupted, RunFolder, loop, stacked
 
 FLAGS: dict[str, dict[str, Any]] = {
     "counting": {"hidden": 8},
@@ -40,7 +40,7 @@ def test_each_seed_is_as_if_alone(task: str, tmp_path: Path) -> None:
 def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {**FLAGS["counting"], "steps": 20, "batchsize": 10}
     whole = train_seeds("counting", [tmp_path / "a", tmp_path / "b"], seeds=[0, 1], **flags)
-    monkeypatch.setattr(together, "CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 10)
     folders = [tmp_path / "c", tmp_path / "d"]
     steps = 0
 
@@ -51,8 +51,8 @@ def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: py
             raise Interrupted
         return original(*args)
 
-    original = together._clip
-    monkeypatch.setattr(together, "_clip", dying)
+    original = stacked._clip
+    monkeypatch.setattr(stacked, "_clip", dying)
     with pytest.raises(Interrupted):
         train_seeds("counting", folders, seeds=[0, 1], **flags)
     monkeypatch.undo()

@@ -102,16 +102,13 @@ def _table(title: str, *columns: str) -> Table:
     return Table("layer", "head", *columns, box=None, pad_edge=False, title=title, title_justify="left")
 
 
-def examine(
-    subject: Subject[Input], *, samples: int = 200, importance_samples: int = 1000, seed: int = 0
-) -> Examination:
+def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Examination:
     """Ask what the attention of a subject to its inputs means, over `samples` unseen ones.
 
-    `importance_samples`: those that the importance of heads is asked over. Raises `InputError` for a model
-    without attention, or where there are no such inputs.
+    Raises `InputError` for a model without attention, or where there are no such inputs.
     """
     check_range("samples", samples, 2, 10**5)
-    importance = head_importance(subject, samples=importance_samples, seed=seed)
+    importance = head_importance(subject, seed=seed)
     inputs = subject.unseen(samples, seed)
     trials = [subject.trial(each) for each in inputs]
     probes = [probe(subject.model, each.embedding, each.run, list(each.layers)) for each in trials]

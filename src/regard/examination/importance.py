@@ -44,11 +44,13 @@ class HeadImportance(Result):
 
 
 @torch.inference_mode()
-def head_importance(subject: Subject[Input], *, samples: int, seed: int = 0) -> HeadImportance:
-    """Return the importance of every head of a subject, over unseen inputs, the same ones each time.
+def head_importance(subject: Subject[Input], *, samples: int | None = None, seed: int = 0) -> HeadImportance:
+    """Return the importance of every head of a subject, over unseen inputs (None: as many as is usual for it),
+    the same ones each time.
 
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
+    samples = subject.importance_samples if samples is None else samples
     check_range("samples", samples, 1, 10**7)
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")

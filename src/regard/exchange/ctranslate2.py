@@ -35,9 +35,12 @@ def export_ctranslate2(run: SequenceRun, folder: str | Path) -> Path:
         from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     except ImportError:
         raise InputError("exporting to CTranslate2 needs it installed: pip install 'regard[export]'") from None
-    model, config, folder = run.model, run.config.model, Path(folder)
+    model: Any = run.model
+    config: Any = run.config.model
+    folder = Path(folder)
     source, target = run.task.source_vocabulary, run.task.target_vocabulary
-    if not isinstance(config, TransformerConfig) or not isinstance(source, Subwords) or not isinstance(target, Subwords):
+    ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
+    if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: CTranslate2 cannot run it")
     if config.positions == "concatenated" or config.score != "scaled_dot":
         raise InputError(

@@ -54,6 +54,10 @@ class Subject(Protocol[Input]):
         """The model itself."""
 
     @property
+    def importance_samples(self) -> int:
+        """Unseen inputs that importance is asked over, where nothing else is said."""
+
+    @property
     def layers(self) -> Sequence[Layer]:
         """Its attention layers, in the order in which they run; none for a model without attention."""
 

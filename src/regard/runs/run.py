@@ -114,14 +114,14 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return head_importance(self, samples=samples or self.importance_samples, seed=seed)
+        return head_importance(self, samples=samples, seed=seed)
 
     def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
         """Ask what the attention to the inputs means, over unseen ones: see `regard.examination.examination`.
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return examine(self, samples=samples, importance_samples=self.importance_samples, seed=seed)
+        return examine(self, samples=samples, seed=seed)
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
         """Return the alignment error rate of each layer, where the alignment is known."""

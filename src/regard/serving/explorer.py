@@ -16,10 +16,10 @@ MOST = 200
 
 
 class Explorer:
-    """A subject that answers requests, one at a time; `samples`: unseen inputs that importance is asked over."""
+    """A subject that answers requests, one at a time."""
 
-    def __init__(self, subject: Subject[Any], *, samples: int = 500) -> None:
-        self.subject, self.samples = subject, samples
+    def __init__(self, subject: Subject[Any]) -> None:
+        self.subject = subject
         self._importance: dict[str, list[float]] | None = None
 
     def about(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Explorer:
     def importance(self) -> dict[str, list[float]]:
         """Return, for each layer, by how much the loss rises when each head is off; worked out once."""
         if self._importance is None:
-            self._importance = head_importance(self.subject, samples=self.samples).added
+            self._importance = head_importance(self.subject).added
         return self._importance
 
     def _input(self, request: dict[str, Any]) -> str:

@@ -8,12 +8,13 @@ loop asks for it and need not know which training it is.
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from regard.errors import InputError, check_range, check_share
 from regard.training.recipes import OWN, RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
 
 Precision = Literal["auto", "bfloat16", "float32"]
+FLOAT32: Precision = "float32"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class TrainingConfig:
     label_smoothing = 0.0
     merge_dropout = 0.0
     patience = 0
-    precision: ClassVar[Precision] = "float32"
+    precision = FLOAT32
     r_drop = 0.0
     sharded = False
     teacher_forcing = 1.0
