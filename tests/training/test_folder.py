@@ -35,8 +35,8 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json is not JSON"),
         ("config.json", b"\xff\xfe", "is damaged: config.json is not JSON"),
-        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/5'"),
-        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/5'"),
+        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/6'"),
+        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/6'"),
         (
             "config.json",
             b'{"format": "regard-run/5"}',
@@ -84,9 +84,9 @@ def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
 
 def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write of the next checkpoint fails, model and trainer on disk still belong together."""
-    from regard.training import runs
+    from regard.training import folder
 
-    written = runs.write_atomically
+    written = folder.write_atomically
     for failing in range(2):
         calls = iter(range(10))
 
@@ -95,7 +95,7 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
                 raise regard.MachineError("disk full")
             written(path, content)
 
-        monkeypatch.setattr(runs, "write_atomically", write)
+        monkeypatch.setattr(folder, "write_atomically", write)
         model, _ = run.read_model()
         with pytest.raises(regard.MachineError):
             run.write_trainer(13, {"generator": torch.zeros(1)})

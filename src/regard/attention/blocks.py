@@ -146,23 +146,23 @@ class DecoderLayer(nn.Module):
         over all steps.
         """
         seen: list[KeyValues] = []
-        self.self_attention.step = self.cross.step = None if past is None else past.keys.shape[2]
+        step = None if past is None else past.keys.shape[2]
 
         def look_back(each: Tensor) -> Tensor:
             seen.append(self.self_attention.project(each, past=past))
-            return self.self_attention.attend(each, seen[0], mask, causal=True)
+            return self.self_attention.attend(each, seen[0], mask, causal=True, step=step)
 
         states = self.self_residual(states, look_back)
-        states = self.cross_residual(states, lambda each: self._look_up(each, memory, memory_mask))
+        states = self.cross_residual(states, lambda each: self._look_up(each, memory, memory_mask, step))
         return self.feed_forward_residual(states, self.feed_forward), seen[0]
 
-    def _look_up(self, states: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
+    def _look_up(self, states: Tensor, memory: KeyValues, mask: Tensor | None, step: int | None) -> Tensor:
         """Attend to the memory of B sources; states (B, T, D), or (B K, 1, D) of K hypotheses of each source.
 
         The hypotheses of a source ask side by side, as steps would, so that its memory is not copied for each.
         """
-        side_by_side = states.reshape(len(memory.keys), -1, states.shape[-1])
-        return self.cross.attend(side_by_side, memory, mask).view_as(states)
+        together = states.reshape(len(memory.keys), -1, states.shape[-1])
+        return self.cross.attend(together, memory, mask, step=step).view_as(states)
 
 
 class Decoder(nn.Module):

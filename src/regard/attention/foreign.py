@@ -10,20 +10,19 @@
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-if TYPE_CHECKING:
-    from regard.attention.recording import Recorder
+from regard.attention.records import Recorder
 
 
 @contextmanager
 def recording_foreign(
-    model: nn.Module, recorder: "Recorder", layers: Collection[str] | None, *, mixed: bool
+    model: nn.Module, recorder: Recorder, layers: Collection[str] | None, *, mixed: bool
 ) -> Iterator[list[str]]:
     """Record the foreign attention of `model`; yields the names under which it may appear.
 
@@ -48,7 +47,7 @@ def recording_foreign(
 
 
 @contextmanager
-def _asked_for_weights(peer: nn.MultiheadAttention, name: str, recorder: "Recorder") -> Iterator[None]:
+def _asked_for_weights(peer: nn.MultiheadAttention, name: str, recorder: Recorder) -> Iterator[None]:
     """Make one layer of PyTorch's compute and hand over its weights, and return what its caller asked for."""
     original: Callable[..., tuple[Tensor, Tensor | None]] = peer.forward
     signature = inspect.signature(original)
@@ -109,9 +108,7 @@ def _calling_the_kernel(model: nn.Module) -> Iterator[None]:
 class _KernelCalls(TorchFunctionMode):
     """Sees every call of the fused kernel, and knows in which module it happens."""
 
-    def __init__(
-        self, modules: dict[str, nn.Module], recorder: "Recorder", layers: Collection[str] | None
-    ) -> None:
+    def __init__(self, modules: dict[str, nn.Module], recorder: Recorder, layers: Collection[str] | None) -> None:
         super().__init__()
         self.modules, self.recorder, self.layers = modules, recorder, layers
         self.running: list[str] = []
