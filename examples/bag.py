@@ -1,7 +1,7 @@
 """A model of one's own: letters in a bag, weighed by learned queries.
 
     cd examples
-    regard train counting --model bag:Bag --steps 1000
+    regard train counting --model bag:Bag --lr 0.01
     regard test counting
 
 Each output has a learned query, whose weights say which letters it takes out of the bag; what it takes, on average,

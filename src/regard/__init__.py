@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         train,
     )
     from regard.serving import show
-    from regard.tasks import Example
+    from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.text.download import fetch
     from regard.training import RunConfig, make_config
@@ -74,6 +74,7 @@ _HOMES = {
     "LayerMap": "regard.inspection",
     "Maps": "regard.inspection",
     "Measured": "regard.comparison",
+    "Pair": "regard.tasks",
     "PairReport": "regard.runs",
     "PairRun": "regard.runs",
     "Playback": "regard.inspection",
@@ -133,6 +134,7 @@ __all__ = [
     "MachineError",
     "Maps",
     "Measured",
+    "Pair",
     "PairReport",
     "PairRun",
     "Playback",

@@ -56,15 +56,15 @@ def test_every_task_has_kinds_that_fit_it_and_no_others(task: str) -> None:
 
 
 def test_the_example_of_a_model_of_ones_own(own: Path, command: Callable[..., tuple[int, str, str]]) -> None:
-    status, out, err = command("train", "counting", "--model", "bag:Bag", "--steps", "600", "--hidden", "24")
+    status, out, err = command("train", "counting", "--model", "bag:Bag", "--steps", "600", "--lr=0.01")
     assert status == 0, err
     status, out, err = command("test", "counting", "--samples", "500")
     assert status == 0 and "Attention on relevant inputs: head 0" in out, err
     run = regard.load("counting")
-    assert run.config.kind == "bag:Bag" and run.config.flags()["hidden"] == 24
+    assert run.config.kind == "bag:Bag" and run.config.flags()["hidden"] == 32
     report = run.test(samples=1000)
-    assert report.exact_match > 0.5 and report.relevance is not None
-    assert report.relevance.heads[0] > report.relevance.uniform + 0.1
+    assert report.exact_match > 0.15 and report.relevance is not None
+    assert report.relevance.heads[0] > report.relevance.uniform + 0.2
     assert run.examine(samples=4).heads[0].layer == "cross"
     status, out, err = command("train", "counting", "--model", "bag:Bag", "--help")
     assert status == 0 and "Width of letters, queries and the hidden layer" in out

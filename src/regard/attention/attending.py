@@ -87,7 +87,7 @@ def _keep_rows(
     some = rows_of_mask(mask, rows, query.shape[2], key.shape[2], causal=causal, device=query.device)
     keys = recorder.select_heads(each_head(key, query.shape[1]))
     weights = weights_of(score(recorder.select(query, step), keys), some)
-    recorder.keep(observer.name, weights, some, step)
+    recorder.keep(observer.name, weights, some, queries=query.shape[2], step=step)
 
 
 def _kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:

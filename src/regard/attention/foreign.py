@@ -60,7 +60,9 @@ def _asked_for_weights(peer: nn.MultiheadAttention, name: str, recorder: Recorde
         assert weights is not None
         batched = weights if weights.dim() == 4 else weights.unsqueeze(0)
         mask = _allowed(asked["key_padding_mask"], asked["attn_mask"], batched)
-        recorder.keep(name, recorder.select(batched), mask)
+        if mask is not None and recorder.partial:
+            mask = recorder.select(mask.expand_as(batched))
+        recorder.keep(name, recorder.select(batched), mask, queries=batched.shape[2])
         if not asked["need_weights"]:
             return output, None
         return output, weights.mean(-3) if asked["average_attn_weights"] else weights
@@ -170,22 +172,22 @@ class _KernelCalls(TorchFunctionMode):
             bias = _bias(mask, every_row if is_causal else None, keys)
             weights = F.dropout(_weights(queries, keys, bias, factor), dropout_p)
             chosen = None if bias is None else bias.expand_as(weights)
-            self._keep(
-                name, self.recorder.select(weights), None if chosen is None else self.recorder.select(chosen)
-            )
+            chosen = None if chosen is None else self.recorder.select(chosen)
+            self._keep(name, self.recorder.select(weights), chosen, len(every_row))
             return (weights @ values).reshape(*query.shape[:-1], value.shape[-1])
         with torch.no_grad():
             rows = every_row if self.recorder.rows is None else self.recorder.rows
             mask = None if mask is None else self.recorder.select(mask)
             bias = _bias(mask, rows if is_causal else None, keys)
             weights = _weights(self.recorder.select(queries), self.recorder.select_heads(keys), bias, factor)
-            self._keep(name, weights, bias)
+            self._keep(name, weights, bias, len(every_row))
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
 
-    def _keep(self, name: str, weights: Tensor, bias: Tensor | None) -> None:
-        self.recorder.keep(name, weights, None if bias is None else bias != float("-inf"))
+    def _keep(self, name: str, weights: Tensor, bias: Tensor | None, queries: int) -> None:
+        mask = None if bias is None else bias != float("-inf")
+        self.recorder.keep(name, weights, mask, queries=queries)
 
 
 def _weights(query: Tensor, key: Tensor, bias: Tensor | None, factor: float) -> Tensor:

@@ -42,16 +42,18 @@ class Observer:
         return weights
 
     def keep(self, weights: Tensor, mask: Tensor | None, step: int | None) -> None:
-        """Keep weights (B, H, Tq, Tk) of all heads and rows, or those of them that are asked for."""
+        """Hand weights (B, H, Tq, Tk) over to the recorder, which takes the heads and rows that it wants."""
         if self.recorder is not None:
             shown = mask if mask is None else self.recorder.select(mask.expand_as(weights), step)
-            self.recorder.keep(self.name, self.recorder.select(weights, step), shown, step)
+            chosen = self.recorder.select(weights, step)
+            self.recorder.keep(self.name, chosen, shown, queries=weights.shape[2], step=step)
 
 
 class AttentionLayer(nn.Module):
-    """Base of attention layers: what can be recorded and intervened in."""
+    """Base of attention layers: what can be recorded and intervened in, head by head."""
 
     observer: Observer | None = None
+    """Whoever looks on, for as long as the block lasts that asked for it."""
     heads: int = 1
 
 

@@ -33,11 +33,12 @@ def record(
     """Record the attention layers of `model`: yields a mapping from layer name to `Record`.
 
     It fills as the model runs; a layer that runs again replaces its record, or goes on with it where it takes
-    step after step. `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is
-    computed: a few rows of a long input cost a few rows. Labels travel with every record. Gradients flow as
-    usual, and the outputs differ from the unrecorded ones by no more than the fused kernel's rounding (1e-5 in
-    float32); with `heads` or `rows` they are identical. Raises `InputError` for a layer that the model has not,
-    and, as it runs, for a head or row out of range.
+    one step after the other of the same sequences (in a search, as long as none of them has ended, and without a
+    beam). `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is computed: a few
+    rows of a long input cost a few rows. Labels travel with every record. Gradients flow as usual, and the
+    outputs differ from the unrecorded ones by no more than the fused kernel's rounding (1e-5 in float32); with
+    `heads` or `rows` they are identical. Raises `InputError` for a layer that the model has not, and, as it runs,
+    for a head or row out of range; for a row, where steps come one by one, when the record is asked for.
     """
     recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
     found = layers_of(model)

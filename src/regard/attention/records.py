@@ -1,4 +1,8 @@
-"""Records: the weights of attention layers as they were kept, by the layer's name."""
+"""Records: the weights of attention layers as they were kept, by the layer's name.
+
+A layer that takes step after step goes on with its record: the parts are kept as they come, and joined when the
+record is asked for, so that a long generation costs no more than its weights.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +17,19 @@ from regard.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
-    """What one attention layer did for one batch, in its last forward pass, or over all steps of a generation."""
+    """What one attention layer did for one batch: in its last forward pass, or in all steps that it took one by
+    one."""
 
     name: str
     """The layer's dotted name in the model."""
     weights: Tensor
     """(B, H, Tq, Tk), detached; every row sums to 1 over the keys it may see, or to 0 where it sees none
-    (and not quite to 1 where dropout was active). Only the heads and rows that were asked for."""
+    (and not quite to 1 where dropout was active). Only the heads and rows that were asked for. Keys that came
+    after a step have no weight in it."""
     mask: Tensor | None
     """What might be attended, True = yes, broadcastable to all heads and rows; None where everything might."""
     query_labels: Sequence[str] | None = None
-    """Names of the queries, of the rows that were asked for."""
+    """Names of the queries, of the rows that are here; None where there are none, or too few."""
     key_labels: Sequence[str] | None = None
     """Names of the keys."""
 
@@ -32,32 +38,51 @@ class Record:
 
 
 class Part(NamedTuple):
-    """What a layer did in one call."""
+    """What a layer did in one call, of the heads and rows asked for."""
 
     weights: Tensor
-    """(B, H, Tq, Tk), of the heads and rows asked for."""
+    """(B, H, Tq, Tk)."""
     mask: Tensor | None
+    steps: Sequence[int]
+    """(Tq), at which its queries stand."""
 
 
 @dataclass
 class Parts:
-    """The calls of one layer that make one record."""
+    """The calls of one layer that make one record: of the steps from `first` to before `end`."""
 
-    batch: int
     found: list[Part]
-    next_step: int | None
-    """The step with which it would go on; None where it holds all steps already."""
+    first: int
+    end: int
+    whole: bool
+    """Whether all steps from 0 are here, of one query each, so that the next one can be added."""
+    record: Record | None = None
+    """Made of the parts when it was asked for."""
 
-    def joined(self) -> Part:
-        """Return all steps as one; of keys that came later, the earlier queries saw nothing."""
-        if len(self.found) == 1:
-            return self.found[0]
-        keys = max(part.weights.shape[-1] for part in self.found)
-        weights = torch.cat([_widened(part.weights, keys) for part in self.found], dim=2)
-        if all(part.mask is None and part.weights.shape[-1] == keys for part in self.found):
-            return Part(weights, None)
-        masks = [torch.ones_like(w, dtype=torch.bool) if m is None else m.expand_as(w) for w, m in self.found]
-        return Part(weights, torch.cat([_widened(mask, keys) for mask in masks], dim=2))
+    def may_add(self, part: Part, step: int) -> bool:
+        """Whether a part, of one query of each sequence at `step`, comes next, for as many sequences."""
+        return self.whole and self.end == step and self.found[-1].weights.shape[:2] == part.weights.shape[:2]
+
+    def add(self, part: Part) -> None:
+        """Go on with one more step."""
+        self.found.append(part)
+        self.end, self.record = self.end + 1, None
+
+    def join(self) -> Part:
+        """Make one part of all; of keys that came later, the earlier queries saw nothing."""
+        if len(self.found) > 1:
+            keys = max(part.weights.shape[-1] for part in self.found)
+            free = all(part.mask is None and part.weights.shape[-1] == keys for part in self.found)
+            weights = torch.cat([_widened(part.weights, keys) for part in self.found], dim=2)
+            mask = None if free else torch.cat([_widened(_mask(part), keys) for part in self.found], dim=2)
+            self.found = [Part(weights, mask, [step for part in self.found for step in part.steps])]
+        return self.found[0]
+
+
+def _mask(part: Part) -> Tensor:
+    if part.mask is None:
+        return torch.ones_like(part.weights, dtype=torch.bool)
+    return part.mask.expand_as(part.weights)
 
 
 def _widened(rows: Tensor, keys: int) -> Tensor:
@@ -79,14 +104,14 @@ class Recorder:
         """Whether only some heads or rows are asked for."""
         return self.heads is not None or self.rows is not None
 
-    def rows_of(self, count: int, step: int | None) -> Sequence[int]:
-        """Return which of `count` queries are asked for; `step`: that of all of them, None where they are all
+    def rows_of(self, queries: int, step: int | None) -> Sequence[int]:
+        """Return which of so many queries are asked for; `step`: that of all of them, None where they are all
         steps from the first on."""
         if self.rows is None:
-            return range(count)
+            return range(queries)
         if step is not None:
-            return range(count) if step in self.rows else range(0)
-        check_indices("rows", self.rows, count)
+            return range(queries) if step in self.rows else range(0)
+        check_indices("rows", self.rows, queries)
         return self.rows
 
     def select(self, per_query: Tensor, step: int | None = None) -> Tensor:
@@ -103,27 +128,56 @@ class Recorder:
         check_indices("heads", self.heads, per_head.shape[1])
         return per_head[:, list(self.heads)]
 
-    def keep(self, name: str, weights: Tensor, mask: Tensor | None, step: int | None = None) -> None:
+    def keep(
+        self, name: str, weights: Tensor, mask: Tensor | None, *, queries: int, step: int | None = None
+    ) -> None:
         """Store weights (B, H, Tq, Tk), of which the heads and rows asked for have been selected.
 
-        A layer that is called with the step after the last one goes on with its record, if it has the same batch
-        and one query in each; otherwise its record begins anew.
+        `queries`: how many there were before that. A step goes on with a record that holds all steps before it,
+        of the same batch; otherwise the layer's record begins anew. So it does for several queries at one step:
+        they are the hypotheses of a beam, which change places.
         """
-        part, before = Part(weights.detach(), mask), self.parts.get(name)
-        if step and before is not None and before.next_step == step and before.batch == len(weights):
-            before.found.append(part)
-            before.next_step = step + 1
+        rows, before = self.rows_of(queries, step), self.parts.get(name)
+        part = Part(weights.detach(), mask, rows if step is None else [step] * len(rows))
+        if step and queries == 1 and before is not None and before.may_add(part, step):
+            before.add(part)
             return
-        goes_on = step is not None and weights.shape[2] <= 1
-        self.parts[name] = Parts(len(weights), [part], step + 1 if goes_on and step is not None else None)
+        first, count = step or 0, queries if step is None else 1
+        self.parts[name] = Parts([part], first, first + count, whole=not first and count == queries)
 
     def record_of(self, name: str) -> Record:
-        """Return the record of a layer that has run."""
-        weights, mask = self.parts[name].joined()
-        queries = self.query_labels
-        if queries is not None and self.rows is not None:
-            queries = [queries[row] for row in self.rows]
-        return Record(name=name, weights=weights, mask=mask, query_labels=queries, key_labels=self.key_labels)
+        """Return the record of a layer that has run.
+
+        Raises `InputError` for a row that is not among the steps taken.
+        """
+        parts = self.parts[name]
+        if parts.record is None:
+            part = self._in_order(parts)
+            labels = self.query_labels
+            if labels is not None and not (parts.whole and self.rows is None):
+                labels = (
+                    [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
+                )
+            parts.record = Record(
+                name=name,
+                weights=part.weights,
+                mask=part.mask,
+                query_labels=labels,
+                key_labels=self.key_labels,
+            )
+        return parts.record
+
+    def _in_order(self, parts: Parts) -> Part:
+        """Return all parts as one, with its rows in the order in which they were asked for."""
+        joined = weights, mask, steps = parts.join()
+        if self.rows is None or list(steps) == list(self.rows):
+            return joined
+        check_indices("rows", self.rows, parts.end, first=parts.first)
+        if not parts.whole:
+            return joined
+        place = {step: index for index, step in enumerate(steps)}
+        order = [place[row] for row in self.rows]
+        return Part(weights[:, :, order], None if mask is None else mask[:, :, order], self.rows)
 
 
 class Records(Mapping[str, Record]):
@@ -157,8 +211,8 @@ def short_name(name: str) -> str:
     return name.replace(".layers.", ".")
 
 
-def check_indices(what: str, indices: Sequence[int], size: int) -> None:
-    """Raise `InputError` unless all indices are from 0 to below `size`."""
+def check_indices(what: str, indices: Sequence[int], end: int, *, first: int = 0) -> None:
+    """Raise `InputError` unless all indices are from `first` to below `end`."""
     for index in indices:
-        if not 0 <= index < size:
-            raise InputError(f"{what} {index} is out of range: choose from 0 to {size - 1}")
+        if not first <= index < end:
+            raise InputError(f"{what} {index} is out of range: choose from {first} to {end - 1}")

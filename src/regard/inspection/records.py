@@ -8,11 +8,11 @@ maps.to_html("attention.html")       # one file, which opens offline
 maps.plot("attention.pdf")           # a picture for a paper
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from regard.attention import Record, Records, short_name
+from regard.attention import Record, short_name
 from regard.errors import InputError
 from regard.inspection.attention_map import AttentionMap
 from regard.inspection.maps import LayerMap
@@ -72,7 +72,7 @@ class Maps(Sequence[AttentionMap], Result):
         return self._maps[input].save(path)
 
 
-def maps_of(records: Records) -> Maps:
+def maps_of(records: Mapping[str, Record]) -> Maps:
     """Return an attention map for each input of the batch that was recorded.
 
     Queries and keys without labels are called by their number. Raises `InputError` where nothing is recorded.
