@@ -1,4 +1,4 @@
-"""Train what docs/results.md shows of recurrent models, over several seeds, and write its tables.
+"""Train what docs/results/recurrent.md shows, over several seeds, and write its tables.
 
     python benchmarks/recurrent_results.py [--runs comparisons]
 
@@ -162,7 +162,7 @@ def main() -> None:
     args = parser.parse_args()
     lines = [line for measure in (dates, reverse, recall) for line in measure(args.runs)]
     (DOCS / "recurrent-results.json").write_text(json.dumps(lines, indent=0) + "\n")
-    write_tables(DOCS / "results.md", {name: table(lines) for name, table in TABLES.items()})
+    write_tables({name: table(lines) for name, table in TABLES.items()})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Train what docs/results.md shows, over 10 seeds, and write its tables.
+"""Train what docs/results.md and docs/results/primer.md show, over 10 seeds, and write their tables.
 
     python benchmarks/results.py [--seeds 10] [--cache FILE]
 
 One process for each core, each with one thread. Every training is measured once and kept in the cache
 (default: docs/results.json), so that an interrupted run goes on where it stopped. Tables go between the markers
-`<!-- table: NAME -->` and `<!-- end -->` of docs/results.md; the text around them stays.
+`<!-- table: NAME -->` and `<!-- end -->` of these pages; the text around them stays.
 """
 
 import argparse
@@ -114,7 +114,7 @@ def main() -> None:
     args = parser.parse_args()
     seeds = range(args.seeds)
     results = measure_missing(args.cache, measure, jobs_of(seeds))
-    write_tables(DOCS / "results.md", {name: table(results, seeds) for name, table in TABLES.items()})
+    write_tables({name: table(results, seeds) for name, table in TABLES.items()})
 
 
 def rows(

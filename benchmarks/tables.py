@@ -1,4 +1,4 @@
-"""Tables of measurements, and their places in the documents."""
+"""Tables of measurements, and their places in the pages on results."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,26 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
     return f"{form(statistics.median(values))} ({form(min(values))} to {form(max(values))})"
 
 
-def write_tables(page: Path, tables: Mapping[str, str]) -> None:
-    """Put each table between `<!-- table: NAME -->` and `<!-- end -->`; the text around them stays."""
-    text = page.read_text()
+def pages() -> list[Path]:
+    """Return the pages that have places for tables: docs/results.md and those behind it."""
+    return [DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
+
+
+def write_tables(tables: Mapping[str, str]) -> None:
+    """Put each table between `<!-- table: NAME -->` and `<!-- end -->`, on the one page that has this place.
+
+    The text around them stays, so a table can be moved to another page with its two markers.
+    """
+    texts = {page: page.read_text() for page in pages()}
     for name, table in tables.items():
-        before, begin, rest = text.partition(f"<!-- table: {name} -->\n")
+        marker = f"<!-- table: {name} -->\n"
+        places = [page for page, text in texts.items() for _ in range(text.count(marker))]
+        assert len(places) == 1, f"table {name} has {len(places)} places on the pages on results, not one"
+        before, _, rest = texts[places[0]].partition(marker)
         _, end, after = rest.partition("<!-- end -->")
-        assert begin and end, f"{page} has no place for table {name}"
-        text = before + begin + table + "\n" + end + after
-    page.write_text(text)
-    print(f"Wrote {page}")
+        assert end, f"{places[0]} does not say where table {name} ends"
+        texts[places[0]] = f"{before}{marker}{table}\n{end}{after}"
+    for page, text in texts.items():
+        if text != page.read_text():
+            page.write_text(text)
+            print(f"Wrote {page}")

@@ -1,5 +1,5 @@
-"""Train what docs/results.md shows of translation, over several seeds and in both directions, in lower case, and
-write its table.
+"""Train what docs/results/translation.md shows over several seeds and in both directions, in lower case, and write its
+table, and that of docs/results.md.
 
     python benchmarks/translation_results.py DATA [--runs comparisons/translation] [--seeds 3]
 
@@ -98,6 +98,20 @@ def table(results: Results, seeds: int) -> str:
     return markdown(["direction", "model", "steps", "seeds", *QUALITIES.values()], body)
 
 
+def short_table(results: Results, seeds: int) -> str:
+    """Return BLEU on the test text alone, a line for each model and its steps, a column for each direction."""
+    trainings = sorted({row[1:] for row in ROWS}, key=lambda each: (list(MODELS).index(each[0]), each[1]))
+    body = []
+    for model, steps in trainings:
+        cells = []
+        for direction in DIRECTIONS:
+            keys = [key_of(flags_of(direction, model, steps, seed)) for seed in range(seeds)]
+            values = [results[key]["bleu_lowercase"] for key in keys if key in results]
+            cells.append(f"{statistics.mean(values):.1f}" if values else "")
+        body.append([model, f"{steps:,}", *cells])
+    return markdown(["model", "steps", *DIRECTIONS], body)
+
+
 QUALITIES = {
     "val_greedy": "val, greedy",
     "val": "val, beams of 5",
@@ -122,7 +136,9 @@ def main() -> None:
     jobs = [flags_of(*row, seed) for row in ROWS for seed in range(args.seeds)]
     work = partial(measure, args.data, args.runs)
     results = measure_missing(DOCS / "translation-results.json", work, jobs)
-    write_tables(DOCS / "results.md", {"translation": table(results, args.seeds)})
+    write_tables(
+        {"translation": table(results, args.seeds), "translation in short": short_table(results, args.seeds)}
+    )
 
 
 if __name__ == "__main__":

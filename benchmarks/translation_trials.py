@@ -1,5 +1,5 @@
 """What helps a translator on a small corpus: train with one thing changed at a time, and write the table of
-docs/results.md.
+docs/results/translation.md.
 
     python benchmarks/translation_trials.py DATA [--runs comparisons/trials] [--steps 3000]
 
@@ -55,7 +55,7 @@ def main() -> None:
     trials = {what: {**flags, "steps": args.steps} for what, flags in TRIALS.items()}
     work = partial(measure, args.data, args.runs)
     results = measure_missing(DOCS / "translation-trials.json", work, list(trials.values()))
-    write_tables(DOCS / "results.md", {"translation trials": table(results, trials)})
+    write_tables({"translation trials": table(results, trials)})
 
 
 def table(results: Results, trials: dict[str, Flags]) -> str:
