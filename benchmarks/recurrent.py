@@ -44,8 +44,8 @@ its cell a layer of context and state; ours is the paper's."""
 
 def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     """Train and translate with Regard; to be run in a process of its own."""
-    from regard.runs import PairRun
     from regard.models import Seq2Seq
+    from regard.runs import PairRun
     from regard.tasks import PairTask, find_task
     from regard.text import PAD
     from regard.training import Batches, generator_of, make_config, new_run, start, train_steps
@@ -93,8 +93,8 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
     import keras_style
     import torch.nn.functional as F
 
-    from regard.tasks import PairTask, find_task
     from regard.streams import generator_of
+    from regard.tasks import PairTask, find_task
 
     task, generator = find_task(task_name)(), generator_of(0, "train")
     assert isinstance(task, PairTask)
@@ -112,8 +112,8 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
 
 def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, threads: int) -> dict[str, Any]:
     """Train and translate with JoeyNMT."""
-    from regard.tasks import PairTask, find_task
     from regard.streams import generator_of
+    from regard.tasks import PairTask, find_task
 
     task = find_task(task_name)()
     assert isinstance(task, PairTask)

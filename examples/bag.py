@@ -4,9 +4,9 @@
     regard train counting --model bag:Bag --lr 0.01
     regard test counting
 
-Each output has a learned query, whose weights say which letters it takes out of the bag; what it takes, on average,
-goes through one hidden layer. The model has no positions, no heads, no encoder. It derives from `AnswerModel`, whose
-docstring says what the constructor is given; the fields of its config are flags.
+Each output has a learned query, whose weights say which letters it takes out of the bag; what it takes, on
+average, goes through one hidden layer. The model has no positions, no heads, no encoder. It derives from
+`AnswerModel`, whose docstring says what the constructor is given; the fields of its config are flags.
 """
 
 from dataclasses import dataclass

@@ -27,7 +27,8 @@ class FeedForward(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Map states (..., D) to (..., D)."""
-        return self.outer(F.relu(self.inner(states)))
+        found: Tensor = self.outer(F.relu(self.inner(states)))
+        return found
 
 
 class Residual(nn.Module):
@@ -41,9 +42,9 @@ class Residual(nn.Module):
 
     def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return states (B, T, D) with what `layer` makes of them added."""
-        if self.pre_norm:
-            return states + self.dropout(layer(self.norm(states)))
-        return self.norm(states + self.dropout(layer(states)))
+        added: Tensor = self.dropout(layer(self.norm(states) if self.pre_norm else states))
+        joined: Tensor = states + added if self.pre_norm else self.norm(states + added)
+        return joined
 
 
 def attention_layer(
@@ -82,7 +83,8 @@ class EncoderLayer(nn.Module):
         states = self.attention_residual(
             states, lambda each: self.self_attention(each, each, each, mask, causal=causal)
         )
-        return self.feed_forward_residual(states, self.feed_forward)
+        found: Tensor = self.feed_forward_residual(states, self.feed_forward)
+        return found
 
 
 class Encoder(nn.Module):
@@ -101,7 +103,8 @@ class Encoder(nn.Module):
         """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
         for layer in self.layers:
             states = layer(states, mask)
-        return self.norm(states)
+        found: Tensor = self.norm(states)
+        return found
 
 
 class DecoderLayer(nn.Module):

@@ -130,10 +130,11 @@ class _KernelCalls(TorchFunctionMode):
 
             self.hooks.append(module.register_forward_pre_hook(begin))
             self.hooks.append(module.register_forward_hook(end, always_call=True))
-        return super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
         for hook in self.hooks:
             hook.remove()
 

@@ -152,7 +152,8 @@ class MultiHeadAttention(AttentionLayer):
 
     def _split(self, states: Tensor, heads: int) -> Tensor:
         """Split the width into heads: (B, T, H d) to (B, H, T, d)."""
-        return states.unflatten(-1, (heads, -1)).transpose(1, 2)
+        found: Tensor = states.unflatten(-1, (heads, -1)).transpose(1, 2)
+        return found
 
     def _check_width(self, name: str, states: Tensor, projection: nn.Linear) -> None:
         if states.shape[-1] != projection.in_features:

@@ -33,7 +33,8 @@ class RelevanceShare:
 
 def mass_on(weights: Array, relevant: Array) -> Array:
     """Return the mass (..., Tq) that weights (..., Tq, Tk) put on what is relevant, (..., Tq, Tk) bool."""
-    return (weights * relevant).sum(-1)
+    found: Array = (weights * relevant).sum(-1)
+    return found
 
 
 @torch.inference_mode()

@@ -135,7 +135,8 @@ class RecurrentDecoder(nn.Module):
         begin = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
         states, _ = self.rnn(embedded, begin if len(begin) == 2 else begin[0])
         if self.cross is None:
-            return states
+            found: Tensor = states
+            return found
         queries = states
         if self.query == "previous":
             queries = torch.cat([state.cell[0], states[:, :-1]], dim=1)

@@ -114,7 +114,8 @@ class RecurrentSeq2Seq(Seq2Seq):
     def read(self, target_in: Tensor, memory: Memory, forced: Tensor | None = None) -> Tensor:
         """Return what the vocabulary layer reads (B, Tt, D), fed target_in (B, Tt); see `Seq2Seq.read`."""
         if forced is None or bool(forced[:, 1:].all()):
-            return self.dropout(self.decoder(self._embed(target_in), memory))
+            found: Tensor = self.dropout(self.decoder(self._embed(target_in), memory))
+            return found
         state, token = self.decoder.start(memory), target_in[:, :1]
         states: list[Tensor] = []
         for time in range(target_in.shape[1]):
@@ -141,4 +142,5 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.dropout(output), state
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        return self.dropout(self.target_embedding(tokens))
+        found: Tensor = self.dropout(self.target_embedding(tokens))
+        return found
