@@ -35,3 +35,10 @@ test("of many tokens one head is shown", () => {
   assert.equal(fitted(START, { heads: 2, rows: 80, columns: 80 }, small).head, null);
   assert.equal(fitted(START, { heads: 1, rows: 81, columns: 3 }, small).head, null);
 });
+
+test("the weight that is told is one of the head that is shown", () => {
+  const all = { ...START, head: null, focus: 1 };
+  assert.equal(fitted(all, { heads: 2, rows: 81, columns: 3 }, small).focus, 0);
+  assert.equal(fitted(all, small, small).focus, 1);
+  assert.equal(fitted({ ...all, head: 0 }, small, small).focus, 0);
+});
