@@ -178,6 +178,43 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
     assert page.locator(".regard-view").count() == 0
 
 
+def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """Of the row that is chosen, as they were computed; not of a snapshot, which the kernel knows nothing of."""
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    playback = learned.playback("BCCCBAABACCCA")
+    page.evaluate(
+        """async (text) => {
+            const { default: widget } = await import("/view/entry.js");
+            const listeners = {};
+            window.asked = [];
+            const model = {
+                get: () => text,
+                on: (event, listener) => { listeners[event] = listener; },
+                send: ({ id, ...row }) => {
+                    window.asked.push(row);
+                    listeners["msg:custom"]({ id, weights: Array(20).fill(0.123456789012) });
+                },
+            };
+            window.leave = widget.render({ model, el: document.getElementById("view") });
+        }""",
+        as_data(playback.frames[-1:], packed=True, playback=playback.data()),
+    )
+    _settle(page)
+    page.locator("figure canvas").nth(1).focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function(
+        "() => document.querySelector('output').textContent.endsWith('0.123456789012 exactly')"
+    )
+    assert page.evaluate("window.asked") == [{"map": 0, "layer": "cross", "head": 1, "query": 0}]
+    page.locator("input[data-name=time]").focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector("text=after 0 training steps")
+    assert "exactly" not in page.inner_text("output")
+    assert page.evaluate("window.asked.length") == 1
+    page.evaluate("window.leave()")
+
+
 def test_a_view_that_is_hidden(page: Any, exported: Path) -> None:
     """As in a closed tab of a notebook: drawn without width, and properly as soon as it is seen."""
     page.goto(exported.as_uri())

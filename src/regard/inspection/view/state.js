@@ -59,12 +59,11 @@ export function layerOf({ layers }, name) {
  */
 export function fitted(state, matrix, shown) {
   let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
-  const focus = head ?? Math.min(state.focus, matrix.heads - 1);
   if (head === null && matrix.heads > 1 && Math.max(matrix.rows, matrix.columns) > MANY) head = 0;
   return {
     ...state,
     head,
-    focus,
+    focus: head ?? Math.min(state.focus, matrix.heads - 1),
     query: Math.min(state.query, shown.rows - 1),
     key: state.key === null ? null : Math.min(state.key, shown.columns - 1),
   };

@@ -102,6 +102,7 @@ function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   return doing(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
+    /** @type {Found} */
     const found = await ask("api/attend", { interventions: state.touched, ...asked });
     return () => {
       if (drawn) input.value = found.map.input;
