@@ -61,7 +61,7 @@ def test_the_primers_spellings(
         with pytest.raises(InputError):
             flags_of(*argv)
         return
-    model = flags_of(*argv).model
+    model: Any = flags_of(*argv).model
     assert (model.multihead, model.pos_enc, model.enc_layers) == (multihead, pos_enc, enc_layers)
 
 

@@ -71,7 +71,7 @@ def test_the_example_of_a_model_of_ones_own(own: Path, command: Callable[..., tu
 
 
 def test_a_model_of_ones_own_that_answers_with_text(own: Path) -> None:
-    run = regard.train("copy", model="echo:Echo", steps=2, batchsize=3, progress=False)  # type: ignore[call-overload]
+    run = regard.train("copy", model="echo:Echo", steps=2, batchsize=3, progress=False)
     assert isinstance(run, regard.PairRun) and run.config.flags()["hidden"] == 6
     assert isinstance(run.translate(["ABC"])[0], str)
 

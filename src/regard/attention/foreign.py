@@ -130,11 +130,11 @@ class _KernelCalls(TorchFunctionMode):
 
             self.hooks.append(module.register_forward_pre_hook(begin))
             self.hooks.append(module.register_forward_hook(end, always_call=True))
-        super().__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)
         for hook in self.hooks:
             hook.remove()
 
