@@ -14,8 +14,8 @@ from typing import Any
 
 from tables import DOCS, markdown, spread, write_tables
 
-from regard.runs import PairRun, load
 from regard.comparison import Comparison, Measured, Variant, compare
+from regard.runs import PairRun, load
 
 LENGTHS = [20, 50, 100, 200]
 POOLINGS = ["last", "max", "mean", "attention"]
