@@ -14,6 +14,7 @@
 #   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
 #                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
+#   make docs       the site of README, docs/ and the docstrings, with search: build/docs/index.html (a minute)
 #   make docs-pictures   the pictures of docs/looking.md, taken in Chromium
 #   make results-translation   train translators with one thing changed at a time, and over several seeds, and
 #                   write their tables, on DATA (many hours)
@@ -25,7 +26,7 @@ NPM := $(shell command -v npm)
 
 .PHONY: demo test test-all test-view lint lint-view format results results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
-	benchmark-explorer docs-pictures clean
+	benchmark-explorer docs docs-pictures clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -35,6 +36,10 @@ NPM := $(shell command -v npm)
 
 .venv/peers: .venv/ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'
+	touch $@
+
+.venv/docs: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 demo: .venv/ready
@@ -98,8 +103,12 @@ benchmark-explorer: .venv/ready
 	$(BIN)/regard train signal2 --savepath .venv/explorer --overwrite
 	$(BIN)/python benchmarks/explorer.py signal2 --savepath .venv/explorer
 
+docs: .venv/docs
+	$(BIN)/python -m sphinx --fail-on-warning --quiet --conf-dir docs/site --doctree-dir build/doctrees . build/docs
+	@echo "Open build/docs/index.html"
+
 docs-pictures: .venv/ready
 	$(BIN)/python docs/pictures.py
 
 clean:
-	rm -rf .venv node_modules build demo .pytest_cache .ruff_cache
+	rm -rf .venv node_modules build demo docs/reference .pytest_cache .ruff_cache

@@ -1,5 +1,5 @@
-"""Train what docs/results/translation.md shows over several seeds and in both directions, in lower case, and
-write its table, and that of docs/results.md.
+"""Train what docs/results/translation.md shows over several seeds, in both directions and in lower case, and
+write its table and that of docs/results.md.
 
     python benchmarks/translation_results.py DATA [--runs comparisons/translation] [--seeds 3]
 

@@ -1,0 +1,50 @@
+"""Signatures and types as the reference shows them, with the full names of the package's own types, which become
+links (the site shows their last parts only)."""
+
+import ast
+from copy import deepcopy
+
+from source import Function, Module, PublicNames
+
+
+class Annotations:
+    """Writes the types and signatures of one module."""
+
+    def __init__(self, module: Module, names: PublicNames) -> None:
+        self._module, self._names = module, names
+
+    def type(self, annotation: ast.expr) -> str:
+        """Write a type."""
+        return ast.unparse(_FullNames(self._module, self._names).visit(deepcopy(annotation)))
+
+    def signature(self, function: Function, *, bound: bool = False) -> str:
+        """Write arguments and result; `bound`: without the first argument."""
+        arguments = deepcopy(function.args)
+        if bound:
+            first = arguments.posonlyargs or arguments.args
+            del first[:1]
+        full = _FullNames(self._module, self._names)
+        for argument in ast.walk(arguments):
+            if isinstance(argument, ast.arg) and argument.annotation is not None:
+                argument.annotation = full.visit(argument.annotation)
+        result = "" if function.returns is None else f" -> {self.type(function.returns)}"
+        return f"({ast.unparse(arguments)}){result}"
+
+
+class _FullNames(ast.NodeTransformer):
+    """Gives the package's own types their full names, and takes the quotes off forward references."""
+
+    def __init__(self, module: Module, names: PublicNames) -> None:
+        self._module, self._names = module, names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        full = self._names.seen_from(self._module, node.id)
+        return node if full is None else ast.parse(full, mode="eval").body
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == "Literal":
+            return node  # its strings are values
+        return self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return self.visit(ast.parse(node.value, mode="eval").body) if isinstance(node.value, str) else node
