@@ -24,7 +24,7 @@ DATA ?= data/multi30k
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 
-.PHONY: demo test test-all test-view lint lint-view format results results-recurrent benchmark benchmark-attention \
+.PHONY: demo test test-all test-view lint lint-view lint-program format results results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
 	benchmark-explorer docs docs-pictures clean
 
@@ -51,9 +51,10 @@ test: test-view .venv/ready
 test-all: test-view .venv/peers
 	$(BIN)/python -m pytest
 
-lint: lint-view .venv/ready
+lint: lint-view lint-program .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -72,8 +73,11 @@ test-view: node_modules/ready
 
 lint-view: node_modules/ready
 	npm run --silent check
+
+lint-program: node_modules/ready .venv/ready
+	npx --no-install pyright
 else
-test-view lint-view:
+test-view lint-view lint-program:
 	@echo "No npm here: the view's JavaScript is neither checked nor tested; install Node 18 or newer"
 endif
 

@@ -135,3 +135,14 @@ def test_metrics_that_a_crash_cut_short_are_read_up_to_there(run: RunFolder) -> 
     assert [each["step"] for each in run.read_metrics()] == [10, 12]
     run.cut_metrics(10)
     assert [each["step"] for each in run.read_metrics()] == [10]
+
+
+def test_a_run_of_the_format_before_is_read(run: RunFolder) -> None:
+    """It called the task's name `task`, and what is chosen of it `size`."""
+    expected = run.read_config()
+    stored = json.loads(run.config_file.read_text())
+    stored["format"], stored["size"], stored["task"] = "regard-run/5", stored["task"], stored.pop("on")
+    run.config_file.write_text(json.dumps(stored))
+    assert run.read_config() == expected
+    resumed = regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
+    assert resumed.config == expected
