@@ -11,7 +11,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import InputError, MachineError, RegardError
-from regard.memory import keep_memory
 from regard.version import __version__
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     )
     from regard.exchange import export
     from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of
+    from regard.memory import keep_memory
     from regard.runs import (
         AnswerRun,
         AnyRun,
@@ -99,6 +99,7 @@ _HOMES = {
     "fetch": "regard.text.download",
     "head_importance": "regard.examination",
     "intervene": "regard.attention",
+    "keep_memory": "regard.memory",
     "list_tasks": "regard.tasks",
     "load": "regard.runs",
     "load_translator": "regard.runs",

@@ -8,7 +8,6 @@ Every message is one line that names the value, the limit and the fix.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 MANY = 12
 """Choices above which only the nearest one is named."""
@@ -49,6 +48,8 @@ def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> In
 
     `other`: what may be given besides, such as a class of one's own.
     """
+    from difflib import get_close_matches  # which `import regard` need not wait for
+
     known = list(choices)
     near = get_close_matches(name, known, n=1)
     meant = f"did you mean {near[0]}?" if near else ""
