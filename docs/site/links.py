@@ -14,8 +14,8 @@ NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 class LinkNames(SphinxPostTransform):
-    """Links `regard.train(...)`, and where there is one thing of that name `MultiHeadAttention`, `causal_mask` and
-    `Score.prepare`: a class, a function with a name of several words, a member of a class.
+    """Links `regard.train(...)`, and where there is one thing of that name, `MultiHeadAttention`,
+    `causal_mask` or `Score.prepare`: a class, a function with a name of several words, a member of a class.
 
     A plain word like `mask` may mean anything.
     """
