@@ -210,9 +210,9 @@ def test_the_reference_shows_what_docstrings_say(tmp_path: Path, monkeypatch: py
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("furo", reason="the site needs the extra docs")
-    sphinx = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", "--conf-dir", ROOT / "docs/site"]
-    places = ["--doctree-dir", tmp_path / "trees", ROOT, tmp_path / "site"]
-    done = subprocess.run([*sphinx, *places], capture_output=True, text=True)
+    sphinx = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet"]
+    places = ["--conf-dir", ROOT / "docs" / "site", "--doctree-dir", tmp_path / "trees", ROOT, tmp_path / "site"]
+    done = subprocess.run([*sphinx, *map(str, places)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert 'href="docs/results.html"' in first and 'href="docs/reference/attention.html"' in first
