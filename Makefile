@@ -1,4 +1,5 @@
-# Each target sets up what it needs: a virtual environment in .venv, pinned by constraints.txt.
+# Each target sets up what it needs: a virtual environment in .venv, pinned by constraints.txt, and where Node is
+# installed the tools for the view's JavaScript in node_modules, pinned by package-lock.json.
 #
 #   make demo       train Signal 2 with heads, and see what every head attends to (about a minute)
 #   make test       the tests, without the slow ones
@@ -21,8 +22,9 @@
 PYTHON ?= python3
 DATA ?= data/multi30k
 BIN := .venv/bin
+NPM := $(shell command -v npm)
 
-.PHONY: demo test test-all lint format results results-recurrent benchmark benchmark-attention \
+.PHONY: demo test test-all test-view lint lint-view lint-program format results results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
 	benchmark-explorer docs docs-pictures clean
 
@@ -43,21 +45,41 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
-test: .venv/ready
+test: test-view .venv/ready
 	$(BIN)/python -m pytest -m 'not slow'
 
-test-all: .venv/peers
+test-all: test-view .venv/peers
 	$(BIN)/python -m pytest
 
-lint: .venv/ready
+lint: lint-view lint-program .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(if $(NPM),$(MAKE) --no-print-directory node_modules/ready && npm run --silent format)
+
+ifdef NPM
+node_modules/ready: package.json package-lock.json
+	npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+test-view: node_modules/ready
+	npm run --silent test
+
+lint-view: node_modules/ready
+	npm run --silent check
+
+lint-program: node_modules/ready .venv/ready
+	npx --no-install pyright
+else
+test-view lint-view lint-program:
+	@echo "No npm here: the view's JavaScript is neither checked nor tested; install Node 18 or newer"
+endif
 
 results: .venv/ready
 	$(BIN)/python benchmarks/results.py
@@ -93,4 +115,4 @@ docs-pictures: .venv/ready
 	$(BIN)/python docs/pictures.py
 
 clean:
-	rm -rf .venv build demo docs/reference .pytest_cache .ruff_cache
+	rm -rf .venv node_modules build demo docs/reference .pytest_cache .ruff_cache

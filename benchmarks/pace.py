@@ -19,7 +19,7 @@ from drawn import on_batch
 from multi30k import files
 from tables import markdown
 
-from regard.comparison.processes import side_by_side
+from regard.comparison.processes import in_processes
 
 EVERY = 100
 """Steps between two measurements."""
@@ -27,8 +27,11 @@ EVERY = 100
 
 def measure(data: Path, steps: int, kept: bool) -> list[tuple[float, float]]:
     """Train; returns steps a second and memory in MiB, for every hundred steps."""
+    import importlib
+
     import regard
-    from regard.runs import training
+
+    training: Any = importlib.import_module("regard.runs.train")
 
     if not kept:
         training.keep_memory = lambda: None
@@ -56,7 +59,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.steps < EVERY:
         parser.error(f"--steps: at least {EVERY}")
-    found = dict(side_by_side(partial(measure, args.data, args.steps), [False, True]))
+    found = dict(in_processes(partial(measure, args.data, args.steps), [False, True]))
     rows = [
         [
             f"{EVERY * (index + 1):,}",

@@ -63,15 +63,16 @@ class Stopwatch:
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
-    from regard.tasks import Task, find_task
-    from regard.training import Batches, generator_of, make_config, new_run, start, train_steps
+    from regard.streams import generator_of
+    from regard.tasks import Beginning, Task
+    from regard.training import OneLearner, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""
 
     watch = Stopwatch((time.perf_counter() - began, time.process_time()))
     config = make_config(task, {**TASKS[task], "seed": seed}).resolved()
-    built = find_task(task)(config.size)  # type: ignore[call-arg]
+    built = config.task_class.restore(config.task, {})
     assert isinstance(built, Task)
     inputs, targets, _ = built.sample(SAMPLES, generator_of(seed, "test"))
     state = start(config, built)
@@ -86,13 +87,9 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         with new_run(Path(folder) / task, config, overwrite=False) as building:
             state.save(building)
         try:
-            train_steps(
-                state,
-                config,
-                Batches(built, config.training, state.generator),
-                type(building)(Path(folder) / task),
-                look,
-            )
+            batches = built.batches(config.training, Beginning(generator=state.generator))
+            learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task))
+            train_steps(learner, config.training, look)
         except DoneError as done:
             if done.args[0] is not None:
                 return done.args[0]

@@ -44,16 +44,17 @@ its cell a layer of context and state; ours is the paper's."""
 
 def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     """Train and translate with Regard; to be run in a process of its own."""
-    from regard.runs import PairRun
     from regard.models import Seq2Seq
-    from regard.tasks import PairTask, find_task
+    from regard.runs import PairRun
+    from regard.streams import generator_of
+    from regard.tasks import Beginning, PairTask
     from regard.text import PAD
-    from regard.training import Batches, generator_of, make_config, new_run, start, train_steps
+    from regard.training import OneLearner, make_config, new_run, start, train_steps
 
     config = make_config(
         task_name, {"embedding": EMBEDDING, "hidden": HIDDEN, "batchsize": BATCH, "steps": steps, **flags}
     ).resolved()
-    task = find_task(task_name)(config.size)  # type: ignore[call-arg]
+    task = config.task_class.restore(config.task, {})
     assert isinstance(task, PairTask)
     state, marks, tokens, batch = start(config, task), [time.perf_counter()], [0], task.batch
 
@@ -71,8 +72,9 @@ def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         with new_run(Path(folder) / task_name, config, overwrite=False) as building:
             state.save(building)
-        batches = Batches(task, config.training, state.generator)
-        train_steps(state, config, batches, type(building)(Path(folder) / task_name), mark)
+        batches = task.batches(config.training, Beginning(generator=state.generator))
+        learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task_name))
+        train_steps(learner, config.training, mark)
     speeds = [n / (b - a) for n, a, b in zip(tokens, marks, marks[1:], strict=False)]
     assert isinstance(state.model, Seq2Seq)
     run = PairRun(Path(folder), config, steps, task, state.model.eval())
@@ -93,8 +95,8 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
     import keras_style
     import torch.nn.functional as F
 
-    from regard.tasks import PairTask, find_task
     from regard.streams import generator_of
+    from regard.tasks import PairTask, find_task
 
     task, generator = find_task(task_name)(), generator_of(0, "train")
     assert isinstance(task, PairTask)
@@ -112,8 +114,8 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
 
 def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, threads: int) -> dict[str, Any]:
     """Train and translate with JoeyNMT."""
-    from regard.tasks import PairTask, find_task
     from regard.streams import generator_of
+    from regard.tasks import PairTask, find_task
 
     task = find_task(task_name)()
     assert isinstance(task, PairTask)

@@ -15,7 +15,8 @@ import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
 import regard
-from regard.serving import Explorer, make_app
+from regard.serving import Explorer
+from regard.serving.app import make_app
 
 HERE = Path(__file__).parent / "pictures"
 INPUT = "BCCCBAABACCCA"

@@ -15,7 +15,7 @@ from regard.memory import keep_memory
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.attention import intervene, record
+    from regard.attention import Record, Records, intervene, record
     from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
     from regard.decoding import Candidate
     from regard.evaluation import Quality, Scored
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         head_importance,
     )
     from regard.exchange import export
-    from regard.inspection import AttentionMap, Layer, LayerMap, Playback, Subject, Trial
+    from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of
     from regard.runs import (
         AnswerRun,
         AnyRun,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         train,
     )
     from regard.serving import show
-    from regard.tasks import Example
+    from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.text.download import fetch
     from regard.training import RunConfig, make_config
@@ -72,12 +72,16 @@ _HOMES = {
     "Interval": "regard.comparison",
     "Layer": "regard.inspection",
     "LayerMap": "regard.inspection",
+    "Maps": "regard.inspection",
     "Measured": "regard.comparison",
+    "Pair": "regard.tasks",
     "PairReport": "regard.runs",
     "PairRun": "regard.runs",
     "Playback": "regard.inspection",
     "PruneReport": "regard.runs",
     "Quality": "regard.evaluation",
+    "Record": "regard.attention",
+    "Records": "regard.attention",
     "RelevanceShare": "regard.examination",
     "Run": "regard.runs",
     "RunConfig": "regard.training",
@@ -99,6 +103,7 @@ _HOMES = {
     "load": "regard.runs",
     "load_translator": "regard.runs",
     "make_config": "regard.training",
+    "maps_of": "regard.inspection",
     "plot_positions": "regard.runs",
     "prune": "regard.runs",
     "record": "regard.attention",
@@ -127,12 +132,16 @@ __all__ = [
     "Layer",
     "LayerMap",
     "MachineError",
+    "Maps",
     "Measured",
+    "Pair",
     "PairReport",
     "PairRun",
     "Playback",
     "PruneReport",
     "Quality",
+    "Record",
+    "Records",
     "RegardError",
     "RelevanceShare",
     "Run",
@@ -157,6 +166,7 @@ __all__ = [
     "load",
     "load_translator",
     "make_config",
+    "maps_of",
     "plot_positions",
     "prune",
     "record",

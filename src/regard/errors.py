@@ -10,7 +10,7 @@ Every message is one line that names the value, the limit and the fix.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MANY = 20
+MANY = 12
 """Choices above which only the nearest one is named."""
 
 

@@ -42,6 +42,16 @@ def test_a_transformer_of_pytorchs_just_works(generator: torch.Generator) -> Non
     assert (decoder.weights[:, :, ~decoder.mask] == 0).all()
 
 
+def test_the_mask_of_some_rows_of_pytorchs_layer_is_theirs(generator: torch.Generator) -> None:
+    layer, states = nn.MultiheadAttention(6, 3, batch_first=True), torch.randn(2, 5, 6, generator=generator)
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    with record(layer, heads=[2], rows=[4, 1]) as records:
+        layer(states, states, states, attn_mask=future)
+    mask = records[""].mask
+    assert mask is not None and torch.equal(mask, ~future[[4, 1]].expand(2, 1, 2, 5))
+    assert torch.equal(records[""].weights > 0, mask)
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("average", [True, False])
 def test_callers_of_pytorchs_layer_get_what_they_asked_for(

@@ -32,7 +32,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 @pytest.fixture(scope="session")
 def address(learned: regard.AnswerRun) -> Iterator[str]:
     """Where the explorer of `learned` is."""
-    from regard.serving import Explorer, make_app
+    from regard.serving import Explorer
+    from regard.serving.app import make_app
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.inspection import AttentionMap, LayerMap
-from regard.inspection.page import write_page
+from regard.inspection.page import as_data, write_page
 
 
 def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
@@ -119,6 +119,121 @@ def test_lines(page: Any, learned: regard.AnswerRun, exported: Path) -> None:
     page.locator("svg[aria-label^=Lines] text").first.hover()
     visible = page.locator("svg[aria-label^=Lines] line[visibility=visible]").count()
     assert 0 < visible < page.locator("svg[aria-label^=Lines] line").count()
+
+
+def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """Whatever is done: data that may not be changed serves as well, and none of it is."""
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    attention, playback = learned.attend("BCCCBAABACCCA"), learned.playback("BCCCBAABACCCA")
+    with regard.intervene(learned.model, "cross", heads=[1]):
+        touched = learned.attend("BCCCBAABACCCA")
+    given = as_data(
+        [touched, attention],
+        packed=True,
+        original=attention,
+        importance=learned.importance().added,
+        playback=playback.data(),
+    )
+    page.evaluate(
+        """async (text) => {
+            const { show } = await import("/view/entry.js");
+            const frozen = (value) => {
+                if (typeof value !== "object" || value === null) return value;
+                Object.values(value).forEach(frozen);
+                return Object.freeze(value);
+            };
+            const data = JSON.parse(text);
+            for (const layer of data.maps[0].layers) { // as if its labels were pieces of two words
+                const last = layer.keys.length - 1;
+                layer.key_words = [[0], Array.from({ length: last }, (_, index) => index + 1)];
+            }
+            window.given = frozen({ ...data, interventions: [{ layer: "cross", heads: [1], to: "off" }] });
+            window.before = JSON.stringify(window.given);
+            window.asked = [];
+            const element = document.getElementById("view");
+            window.view = show(element, window.given, { touch: (all) => window.asked.push(frozen(all)) });
+        }""",
+        given,
+    )
+    _settle(page)
+    for mode in ("Lines", "Overview", "Heatmap"):
+        page.click(f"button:text-is('{mode}')")
+        _settle(page)
+    page.check("text=whole words")
+    _settle(page)
+    assert page.locator(".tokens > div").nth(1).locator(".token").count() == 2
+    page.uncheck("text=whole words")
+    page.check("text=difference to the original")
+    page.select_option("select[data-name=Head]", label="head 1")
+    _settle(page)
+    page.click("text=head 1 uniform")
+    page.click("text=undo all")
+    assert page.evaluate("window.asked.map((all) => all.length)") == [1, 0]
+    page.locator("input[data-name=time]").focus()
+    page.keyboard.press("Home")
+    _settle(page)
+    assert page.evaluate("JSON.stringify(window.given) === window.before")
+    page.evaluate("window.view.destroy()")
+    assert page.locator(".regard-view").count() == 0
+
+
+def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """Of the row that is chosen, as they were computed; not of a snapshot, which the kernel knows nothing of."""
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    playback = learned.playback("BCCCBAABACCCA")
+    page.evaluate(
+        """async (text) => {
+            const { default: widget } = await import("/view/entry.js");
+            const listeners = {};
+            window.asked = [];
+            const model = {
+                get: () => text,
+                on: (event, listener) => { listeners[event] = listener; },
+                send: ({ id, ...row }) => {
+                    window.asked.push(row);
+                    listeners["msg:custom"]({ id, weights: Array(20).fill(0.123456789012) });
+                },
+            };
+            window.leave = widget.render({ model, el: document.getElementById("view") });
+        }""",
+        as_data(playback.frames[-1:], packed=True, playback=playback.data()),
+    )
+    _settle(page)
+    page.locator("figure canvas").nth(1).focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function(
+        "() => document.querySelector('output').textContent.endsWith('0.123456789012 exactly')"
+    )
+    assert page.evaluate("window.asked") == [{"map": 0, "layer": "cross", "head": 1, "query": 0}]
+    page.locator("input[data-name=time]").focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector("text=after 0 training steps")
+    assert "exactly" not in page.inner_text("output")
+    assert page.evaluate("window.asked.length") == 1
+    page.evaluate("window.leave()")
+
+
+def test_a_view_that_is_hidden(page: Any, exported: Path) -> None:
+    """As in a closed tab of a notebook: drawn without width, and properly as soon as it is seen."""
+    page.goto(exported.as_uri())
+    page.wait_for_selector("figure canvas")
+    before = page.locator("figure canvas").first.bounding_box()
+    page.evaluate("document.getElementById('view').style.display = 'none'")
+    _settle(page)
+    page.evaluate("document.getElementById('view').style.display = ''")
+    _settle(page)
+    assert page.locator("figure canvas").first.bounding_box() == before
+
+
+def test_the_focus_stays_where_it_is_when_the_page_becomes_narrower(page: Any, exported: Path) -> None:
+    page.goto(exported.as_uri())
+    page.wait_for_selector("figure canvas")
+    page.locator("figure canvas").nth(1).focus()
+    page.set_viewport_size({"width": 500, "height": 800})
+    _settle(page)
+    assert page.evaluate("document.activeElement.dataset.name") == "heatmap-1"
 
 
 @pytest.mark.slow

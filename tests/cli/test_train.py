@@ -61,7 +61,7 @@ def test_the_primers_spellings(
         with pytest.raises(InputError):
             flags_of(*argv)
         return
-    model = flags_of(*argv).model
+    model: Any = flags_of(*argv).model
     assert (model.multihead, model.pos_enc, model.enc_layers) == (multihead, pos_enc, enc_layers)
 
 
@@ -82,7 +82,7 @@ def test_a_run_stores_its_config(command: Command, tmp_path: Path) -> None:
     )
     assert status == 0, err
     stored = json.loads((tmp_path / "counting/config.json").read_text())
-    assert stored["size"] == {"max_len": 4, "vocab_size": 2}
+    assert stored["task"] == {"max_len": 4, "vocab_size": 2}
     assert stored["training"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
 
 

@@ -143,7 +143,7 @@ def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
         ((), "nothing varies: name a flag and its values"),
         (("--vary", "score"), "vary 'score' has no values"),
         (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
-        (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean 'score'?"),
+        (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),
         (("--vary", "score=dot,dot"), "give each value once"),
         (("--vary", "hidden=4,x"), "hidden"),
         (("--vary", "seed=1,2"), "seed cannot be set"),
@@ -186,7 +186,7 @@ def test_a_comparison_gives_its_values() -> None:
         alignment_error=None,
     )
     variant = Variant({"a": 1})
-    comparison = grid.Comparison("copy", Path(), [variant], {"a=1": [measured, measured]})
+    comparison = regard.Comparison("copy", Path(), [variant], {"a=1": [measured, measured]})
     assert comparison.values(variant, "exact_match") == [0.5, 0.5]
     assert comparison.values(variant, "steps_to_99") == []
 
@@ -215,7 +215,7 @@ def test_a_translator_of_lower_case_is_compared_without_regard_to_case(tmp_path:
     assert isinstance(run, regard.TranslationRun)
     scores = run.test().quality
     assert found.values(found.variants[0], "bleu") == [scores.bleu_lowercase]
-    assert scores.bleu_lowercase > scores.bleu
+    assert scores.bleu is None and str(run.test()).startswith(f"BLEU {scores.bleu_lowercase:.2f}")
 
 
 def test_on_a_gpu_seeds_are_trained_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

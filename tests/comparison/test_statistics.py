@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from regard.comparison import Measured, Variant
-from regard.comparison.grid import Comparison
+from regard.comparison import Comparison, Measured, Variant
 from regard.comparison.statistics import difference, differences, mean
 
 

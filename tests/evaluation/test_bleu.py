@@ -24,5 +24,8 @@ def test_a_model_of_lower_case_is_not_blamed_for_its_case() -> None:
     assert lowered.exact_match == 0.5
     expected = sacrebleu.corpus_chrf(lower, [[sentence.lower() for sentence in REFERENCES]]).score
     assert lowered.chrf == pytest.approx(expected) and "case:lc" in lowered.signatures["chrf"]
-    assert lowered.bleu < cased.bleu  # which stays what its signature says: with regard to case
+    assert lowered.bleu is None and "bleu" not in lowered.signatures  # of its case there is nothing to say
+    assert lowered.main == lowered.bleu_lowercase and cased.main == cased.bleu
+    assert [line.split()[0] for line in lowered.lines()] == ["BLEU", "chrF"] and "case:lc" in lowered.lines()[0]
+    assert [line.split()[0] for line in cased.lines()] == ["BLEU", "BLEU", "chrF"]
     assert quality(lower, REFERENCES).exact_match == 0.0

@@ -42,7 +42,7 @@ def test_against_the_derivative_worked_out_by_hand() -> None:
 def test_a_probe_leaves_the_model_as_it_was(trained: regard.AnswerRun) -> None:
     model, inputs = trained.model, trained.task.parse("BCCCBAABACCCA")
     before = model(inputs)
-    found = probe(model, model.embedding, lambda count: model(inputs.expand(count, -1)), ["cross"])
+    found = probe(model, model.input_embedding, lambda count: model(inputs.expand(count, -1)), ["cross"])
     assert torch.equal(model(inputs), before)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert found.weights["cross"].shape == (2, 3, 13)

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention
+from regard.attention import Attention, uniform_weights
 from regard.examination import relevance_share
-from regard.examination.relevance import uniform_weights
 from regard.models import QueryModel, QueryModelConfig
 from regard.tasks import Batch, Counting, Task
 
@@ -17,6 +16,7 @@ class Fixed(nn.Module):
     def __init__(self, weights: Tensor) -> None:
         super().__init__()
         self.cross, self.weights = Attention(), weights
+        self.cross_layers = ("cross",)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         keys = self.weights.log().transpose(1, 2) * self.weights.shape[1] ** 0.5
@@ -58,4 +58,5 @@ def test_the_step_to_rest_on_counts_as_not_relevant() -> None:
 
 def test_uniform_weights_respect_the_mask() -> None:
     mask = torch.tensor([[True, True, False]])
-    assert uniform_weights(torch.zeros(1, 2, 5, 3), mask[:, None, None]).tolist() == [[[0.5, 0.5, 0.0]]]
+    found = uniform_weights(torch.zeros(1, 2, 5, 3), mask[:, None, None])
+    assert found.tolist() == torch.tensor([0.5, 0.5, 0.0]).expand(1, 2, 5, 3).tolist()

@@ -27,9 +27,9 @@ def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.An
     assert attention.cross.relevant is not None
     assert np.flatnonzero(attention.cross.relevant[0]).tolist() == [0, 4, 7]
     assert attention.layers["encoder.0.self_attention"].query_labels == list(text)
-    positions = trained.model.positions
+    positions = trained.model.learned_positions
     assert positions is not None and attention.position_norms is not None
-    torch.testing.assert_close(torch.tensor(attention.position_norms), positions.weight.norm(dim=1).detach())
+    torch.testing.assert_close(torch.tensor(attention.position_norms), positions.norm(dim=1))
 
 
 def test_outputs_that_attend_to_outputs_and_rest(tmp_path: Path) -> None:

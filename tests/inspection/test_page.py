@@ -43,6 +43,7 @@ def test_weights_are_rounded_as_the_docstring_says(weights: np.ndarray) -> None:
 
 def test_weights_as_they_are() -> None:
     [layer] = as_json(example())["layers"]
+    assert isinstance(layer["weights"], np.ndarray)
     assert np.array_equal(layer["weights"], example().cross.weights)
 
 

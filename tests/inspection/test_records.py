@@ -21,14 +21,14 @@ def model() -> torch.nn.Module:
 def _recorded(model: Any, **limits: Any) -> Any:
     with regard.record(model, **limits) as records:
         model["a"]["layers"](torch.randn(2, 3, 8))
-    return records
+    return regard.maps_of(records)
 
 
 def test_a_mapping_that_fills_as_the_model_runs(model: torch.nn.Module) -> None:
     with regard.record(model) as records:
         assert len(records) == 0
         with pytest.raises(regard.InputError, match="nothing is recorded yet"):
-            records.maps()
+            regard.maps_of(records)
         model["a"]["layers"](torch.randn(2, 3, 8))  # type: ignore[index]
     assert list(records) == ["a.layers"] and "a.layers" in records
     with pytest.raises(KeyError):
@@ -46,15 +46,15 @@ def test_short_names() -> None:
 
 
 def test_every_input_of_a_batch_is_in_the_page(model: torch.nn.Module, tmp_path: Path) -> None:
-    records = _recorded(model, query_labels=list("abc"), key_labels=list("abc"))
-    maps = data_of(records.to_html(tmp_path / "r.html").read_text())["maps"]
+    found = _recorded(model, query_labels=list("abc"), key_labels=list("abc"))
+    maps = data_of(found.to_html(tmp_path / "r.html").read_text())["maps"]
     assert [each["input"] for each in maps] == ["input 0", "input 1"]
     assert maps[0]["layers"][0]["queries"] == ["a", "b", "c"]
 
 
 def test_rows_that_were_not_recorded_leave_numbers(model: torch.nn.Module) -> None:
-    records = _recorded(model, rows=[2], query_labels=list("abc"))
-    [layer] = records.maps()[0].layers.values()
+    found = _recorded(model, rows=[2], query_labels=list("abc"))
+    [layer] = found[0].layers.values()
     assert (layer.query_labels, layer.key_labels) == (["c"], ["0", "1", "2"])
 
 

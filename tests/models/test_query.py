@@ -23,9 +23,9 @@ CONFIGS = {
 each_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 
-def model_of(config: QueryModelConfig, *, rest: bool = False, seed: int = 0) -> QueryModel:
+def model_of(config: QueryModelConfig, *, vary_len: bool = False, seed: int = 0) -> QueryModel:
     """A model with every parameter drawn, so that nothing is hidden by a zero."""
-    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=rest)
+    model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=vary_len)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -30,8 +30,7 @@ def test_one_snapshot_is_refused() -> None:
 
 
 def test_frames_go_from_the_first_parameters_to_the_last(tmp_path: Path) -> None:
-    flags = {"hidden": 8, "steps": 40, "snapshots": 6, "progress": False}
-    run = regard.train("signal2", savepath=tmp_path, **flags)  # type: ignore[arg-type]
+    run = regard.train("signal2", savepath=tmp_path, hidden=8, steps=40, snapshots=6, progress=False)
     assert isinstance(run, regard.AnswerRun)
     found = run.playback("BCCCBAABACCCA")
     assert found.steps == run.config.training.snapshot_steps

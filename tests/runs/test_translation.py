@@ -30,7 +30,7 @@ def files(run: regard.Run) -> dict[str, bytes]:
 
 def test_it_has_learned_something(german: regard.TranslationRun) -> None:
     report = german.test()
-    assert report.quality.bleu > 50 and report.quality.chrf > 50 and report.quality.exact_match > 0.3
+    assert report.quality.main > 50 and report.quality.chrf > 50 and report.quality.exact_match > 0.3
     references = [target for _, target in sentences()[264:]]
     assert report.quality.bleu == pytest.approx(bleu(report.translations, references))
     assert "|tok:13a|" in report.quality.signatures["bleu"] and report.quality.signatures["bleu"] in str(report)
@@ -129,9 +129,9 @@ def test_compiled_layers_learn_the_same_and_are_compiled_once(tmp_path: Path) ->
 def test_presets_and_their_exceptions() -> None:
     from regard.training import make_config
 
-    assert make_config("translation", {"preset": "base"}).model.hidden == 512
+    assert make_config("translation", {"preset": "base"}).flags()["hidden"] == 512
     tiny = make_config("translation", {"preset": "tiny", "heads": 8})
-    assert (tiny.model.hidden, tiny.model.inner, tiny.model.heads) == (128, 256, 8)
+    assert [tiny.flags()[name] for name in ("hidden", "inner", "heads", "lr")] == [128, 256, 8, 0.003]
     with pytest.raises(InputError, match="preset 'huge' does not fit"):
         make_config("translation", {"preset": "huge"})
     with pytest.raises(InputError, match="compile is for the layers of a transformer"):
@@ -257,7 +257,7 @@ def test_a_gpu_learns_and_answers_as_a_cpu_does(tmp_path: Path, model: str) -> N
     small = TINY if model == "transformer" else {"model": model, "vocab_size": 60, "tokens": 400, "hidden": 64}
     run = regard.train("translation", **write(tmp_path), **small, steps=300, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.TranslationRun) and next(run.model.parameters()).is_cuda
-    assert model == "recurrent" or run.test().quality.bleu > 50
+    assert model == "recurrent" or run.test().quality.main > 50
     here = replace(run, model=copy.deepcopy(run.model).cpu())
     pairs = run.unseen(8, seed=0)
     sources = [source for source, _ in pairs]

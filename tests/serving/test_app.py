@@ -11,6 +11,7 @@ import pytest
 
 import regard
 from regard.inspection import AttentionMap
+from regard.inspection.bundle import modules
 from regard.inspection.page import unpack
 
 httpx = pytest.importorskip("httpx")
@@ -162,9 +163,7 @@ def test_a_page_elsewhere_cannot_reach_in(client: Client) -> None:
     assert client.request("GET", "/api/run", headers={"host": "evil.example"}).status_code == 400
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/explorer.js", "/explorer.css", "/attention-view.js", "/api/run", "/none"]
-)
+@pytest.mark.parametrize("path", ["/", "/explorer.js", "/explorer.css", "/view/entry.js", "/api/run", "/none"])
 def test_every_response_says_what_a_browser_is_to_keep_to(client: Client, path: str) -> None:
     headers = client.request("GET", path).headers
     policy = headers["content-security-policy"]
@@ -176,8 +175,10 @@ def test_the_page_has_nothing_inline_and_nothing_from_elsewhere(client: Client) 
     html = client.request("GET", "/").text
     assert "<style" not in html and "style=" not in html and "onclick" not in html
     assert '<script type="module" src="explorer.js"></script>' in html
-    for path in ("/", "/explorer.js", "/explorer.css", "/attention-view.js"):
-        text = client.request("GET", path).text.replace("http://www.w3.org/2000/svg", "")
+    for path in ("/", "/explorer.js", "/explorer.css", *(f"/view/{name}" for name in modules())):
+        response = client.request("GET", path)
+        assert response.status_code == 200
+        text = response.text.replace("http://www.w3.org/2000/svg", "")
         assert "http://" not in text and "https://" not in text
 
 

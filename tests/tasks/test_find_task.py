@@ -41,7 +41,7 @@ def test_in_a_file_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_file_is_run_once_unless_it_changes(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
-    file.write_text(OWN_TASK + "\nopen(__file__ + '.runs', 'a').write('x')\n")
+    file.write_text(OWN_TASK + "\nwith open(__file__ + '.runs', 'a') as runs: runs.write('x')\n")
     assert find_task(str(file)) is find_task(str(tmp_path / "." / "own.py"))
     assert (tmp_path / "own.py.runs").read_text() == "x"
     before = find_task(str(file))

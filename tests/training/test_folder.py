@@ -35,12 +35,12 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json is not JSON"),
         ("config.json", b"\xff\xfe", "is damaged: config.json is not JSON"),
-        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/5'"),
-        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/5'"),
+        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/6'"),
+        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/6'"),
         (
             "config.json",
             b'{"format": "regard-run/5"}',
-            "is damaged: config needs exactly task, kind, tokenizer, kept_heads, size",
+            "is damaged: config needs exactly kept_heads, kind, model, on, task, tokenizer, training",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors cannot be read"),
@@ -84,9 +84,9 @@ def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
 
 def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write of the next checkpoint fails, model and trainer on disk still belong together."""
-    from regard.training import runs
+    from regard.training import folder
 
-    written = runs.write_atomically
+    written = folder.write_atomically
     for failing in range(2):
         calls = iter(range(10))
 
@@ -95,7 +95,7 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
                 raise regard.MachineError("disk full")
             written(path, content)
 
-        monkeypatch.setattr(runs, "write_atomically", write)
+        monkeypatch.setattr(folder, "write_atomically", write)
         model, _ = run.read_model()
         with pytest.raises(regard.MachineError):
             run.write_trainer(13, {"generator": torch.zeros(1)})
@@ -135,3 +135,14 @@ def test_metrics_that_a_crash_cut_short_are_read_up_to_there(run: RunFolder) -> 
     assert [each["step"] for each in run.read_metrics()] == [10, 12]
     run.cut_metrics(10)
     assert [each["step"] for each in run.read_metrics()] == [10]
+
+
+def test_a_run_of_the_format_before_is_read(run: RunFolder) -> None:
+    """It called the task's name `task`, and what is chosen of it `size`."""
+    expected = run.read_config()
+    stored = json.loads(run.config_file.read_text())
+    stored["format"], stored["size"], stored["task"] = "regard-run/5", stored["task"], stored.pop("on")
+    run.config_file.write_text(json.dumps(stored))
+    assert run.read_config() == expected
+    resumed = regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
+    assert resumed.config == expected

@@ -3,11 +3,13 @@
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
 from regard.attention.dropout import Dropout
 from regard.attention.intervening import Intervention, intervene
-from regard.attention.masks import as_weights_mask, causal_mask, length_mask, masked_softmax
+from regard.attention.masks import as_weights_mask, causal_mask, length_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
+from regard.attention.observing import AttentionLayer, Observer, explicit, find_layer, layers_of
 from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
 from regard.attention.pruning import keep_heads
-from regard.attention.recording import Record, Recordable, explicit, find_layer, record, short_name
+from regard.attention.recording import record
+from regard.attention.records import Record, Records, short_name
 from regard.attention.scores import (
     SCORES,
     Additive,
@@ -19,11 +21,13 @@ from regard.attention.scores import (
     find_score,
 )
 from regard.attention.single import Attention
+from regard.attention.weights import context_of, uniform_weights, weights_of
 
 __all__ = [
     "SCORES",
     "Additive",
     "Attention",
+    "AttentionLayer",
     "Concat",
     "Concatenated",
     "Decoder",
@@ -38,8 +42,9 @@ __all__ = [
     "KeyValues",
     "LearnedPositions",
     "MultiHeadAttention",
+    "Observer",
     "Record",
-    "Recordable",
+    "Records",
     "Rotary",
     "ScaledDot",
     "Score",
@@ -47,13 +52,16 @@ __all__ = [
     "as_weights_mask",
     "attention_layer",
     "causal_mask",
+    "context_of",
     "explicit",
     "find_layer",
     "find_score",
     "intervene",
     "keep_heads",
+    "layers_of",
     "length_mask",
-    "masked_softmax",
     "record",
     "short_name",
+    "uniform_weights",
+    "weights_of",
 ]

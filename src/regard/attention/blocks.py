@@ -27,7 +27,8 @@ class FeedForward(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Map states (..., D) to (..., D)."""
-        return self.outer(F.relu(self.inner(states)))
+        found: Tensor = self.outer(F.relu(self.inner(states)))
+        return found
 
 
 class Residual(nn.Module):
@@ -41,9 +42,9 @@ class Residual(nn.Module):
 
     def forward(self, states: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return states (B, T, D) with what `layer` makes of them added."""
-        if self.pre_norm:
-            return states + self.dropout(layer(self.norm(states)))
-        return self.norm(states + self.dropout(layer(states)))
+        added: Tensor = self.dropout(layer(self.norm(states) if self.pre_norm else states))
+        joined: Tensor = states + added if self.pre_norm else self.norm(states + added)
+        return joined
 
 
 def attention_layer(
@@ -82,7 +83,8 @@ class EncoderLayer(nn.Module):
         states = self.attention_residual(
             states, lambda each: self.self_attention(each, each, each, mask, causal=causal)
         )
-        return self.feed_forward_residual(states, self.feed_forward)
+        found: Tensor = self.feed_forward_residual(states, self.feed_forward)
+        return found
 
 
 class Encoder(nn.Module):
@@ -101,7 +103,8 @@ class Encoder(nn.Module):
         """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
         for layer in self.layers:
             states = layer(states, mask)
-        return self.norm(states)
+        found: Tensor = self.norm(states)
+        return found
 
 
 class DecoderLayer(nn.Module):
@@ -146,23 +149,23 @@ class DecoderLayer(nn.Module):
         over all steps.
         """
         seen: list[KeyValues] = []
-        self.self_attention.step = self.cross.step = None if past is None else past.keys.shape[2]
+        step = None if past is None else past.keys.shape[2]
 
         def look_back(each: Tensor) -> Tensor:
             seen.append(self.self_attention.project(each, past=past))
-            return self.self_attention.attend(each, seen[0], mask, causal=True)
+            return self.self_attention.attend(each, seen[0], mask, causal=True, step=step)
 
         states = self.self_residual(states, look_back)
-        states = self.cross_residual(states, lambda each: self._look_up(each, memory, memory_mask))
+        states = self.cross_residual(states, lambda each: self._look_up(each, memory, memory_mask, step))
         return self.feed_forward_residual(states, self.feed_forward), seen[0]
 
-    def _look_up(self, states: Tensor, memory: KeyValues, mask: Tensor | None) -> Tensor:
+    def _look_up(self, states: Tensor, memory: KeyValues, mask: Tensor | None, step: int | None) -> Tensor:
         """Attend to the memory of B sources; states (B, T, D), or (B K, 1, D) of K hypotheses of each source.
 
         The hypotheses of a source ask side by side, as steps would, so that its memory is not copied for each.
         """
-        side_by_side = states.reshape(len(memory.keys), -1, states.shape[-1])
-        return self.cross.attend(side_by_side, memory, mask).view_as(states)
+        together = states.reshape(len(memory.keys), -1, states.shape[-1])
+        return self.cross.attend(together, memory, mask, step=step).view_as(states)
 
 
 class Decoder(nn.Module):

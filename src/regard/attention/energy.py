@@ -23,8 +23,10 @@ def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
         return written_out(query, keys, energy)
     lead = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
     query, keys = query.expand(*lead, *query.shape[-2:]), keys.expand(*lead, *keys.shape[-2:])
-    flat = _Energy.apply(query.flatten(0, -3), keys.flatten(0, -3), energy)
-    return flat.view(*lead, query.shape[-2], keys.shape[-2])
+    apply: Any = _Energy.apply
+    flat = apply(query.flatten(0, -3), keys.flatten(0, -3), energy)
+    found: Tensor = flat.view(*lead, query.shape[-2], keys.shape[-2])
+    return found
 
 
 def written_out(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:

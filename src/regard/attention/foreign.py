@@ -10,20 +10,19 @@
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-if TYPE_CHECKING:
-    from regard.attention.recording import Recorder
+from regard.attention.records import Recorder
 
 
 @contextmanager
 def recording_foreign(
-    model: nn.Module, recorder: "Recorder", layers: Collection[str] | None, *, mixed: bool
+    model: nn.Module, recorder: Recorder, layers: Collection[str] | None, *, mixed: bool
 ) -> Iterator[list[str]]:
     """Record the foreign attention of `model`; yields the names under which it may appear.
 
@@ -48,7 +47,7 @@ def recording_foreign(
 
 
 @contextmanager
-def _asked_for_weights(peer: nn.MultiheadAttention, name: str, recorder: "Recorder") -> Iterator[None]:
+def _asked_for_weights(peer: nn.MultiheadAttention, name: str, recorder: Recorder) -> Iterator[None]:
     """Make one layer of PyTorch's compute and hand over its weights, and return what its caller asked for."""
     original: Callable[..., tuple[Tensor, Tensor | None]] = peer.forward
     signature = inspect.signature(original)
@@ -61,7 +60,9 @@ def _asked_for_weights(peer: nn.MultiheadAttention, name: str, recorder: "Record
         assert weights is not None
         batched = weights if weights.dim() == 4 else weights.unsqueeze(0)
         mask = _allowed(asked["key_padding_mask"], asked["attn_mask"], batched)
-        recorder.keep(name, recorder.select(batched), mask)
+        if mask is not None and recorder.partial:
+            mask = recorder.select(mask.expand_as(batched))
+        recorder.keep(name, recorder.select(batched), mask, queries=batched.shape[2])
         if not asked["need_weights"]:
             return output, None
         return output, weights.mean(-3) if asked["average_attn_weights"] else weights
@@ -109,9 +110,7 @@ def _calling_the_kernel(model: nn.Module) -> Iterator[None]:
 class _KernelCalls(TorchFunctionMode):
     """Sees every call of the fused kernel, and knows in which module it happens."""
 
-    def __init__(
-        self, modules: dict[str, nn.Module], recorder: "Recorder", layers: Collection[str] | None
-    ) -> None:
+    def __init__(self, modules: dict[str, nn.Module], recorder: Recorder, layers: Collection[str] | None) -> None:
         super().__init__()
         self.modules, self.recorder, self.layers = modules, recorder, layers
         self.running: list[str] = []
@@ -131,7 +130,8 @@ class _KernelCalls(TorchFunctionMode):
 
             self.hooks.append(module.register_forward_pre_hook(begin))
             self.hooks.append(module.register_forward_hook(end, always_call=True))
-        return super().__enter__()
+        super().__enter__()
+        return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
@@ -173,22 +173,22 @@ class _KernelCalls(TorchFunctionMode):
             bias = _bias(mask, every_row if is_causal else None, keys)
             weights = F.dropout(_weights(queries, keys, bias, factor), dropout_p)
             chosen = None if bias is None else bias.expand_as(weights)
-            self._keep(
-                name, self.recorder.select(weights), None if chosen is None else self.recorder.select(chosen)
-            )
+            chosen = None if chosen is None else self.recorder.select(chosen)
+            self._keep(name, self.recorder.select(weights), chosen, len(every_row))
             return (weights @ values).reshape(*query.shape[:-1], value.shape[-1])
         with torch.no_grad():
             rows = every_row if self.recorder.rows is None else self.recorder.rows
             mask = None if mask is None else self.recorder.select(mask)
             bias = _bias(mask, rows if is_causal else None, keys)
             weights = _weights(self.recorder.select(queries), self.recorder.select_heads(keys), bias, factor)
-            self._keep(name, weights, bias)
+            self._keep(name, weights, bias, len(every_row))
         return F.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
 
-    def _keep(self, name: str, weights: Tensor, bias: Tensor | None) -> None:
-        self.recorder.keep(name, weights, None if bias is None else bias != float("-inf"))
+    def _keep(self, name: str, weights: Tensor, bias: Tensor | None, queries: int) -> None:
+        mask = None if bias is None else bias != float("-inf")
+        self.recorder.keep(name, weights, mask, queries=queries)
 
 
 def _weights(query: Tensor, key: Tensor, bias: Tensor | None, factor: float) -> Tensor:

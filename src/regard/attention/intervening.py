@@ -18,7 +18,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.recording import Recordable, check_indices, find_layer
+from regard.attention.observing import find_layer, observing, with_change
+from regard.attention.records import check_indices
+from regard.attention.weights import uniform_weights
 from regard.errors import InputError
 
 To = Literal["off", "uniform"]
@@ -65,7 +67,7 @@ class Intervention:
         if self.to == "off":
             return weights.masked_fill(chosen, 0.0)
         if self.to == "uniform":
-            return torch.where(chosen, _uniform(weights, mask), weights)
+            return torch.where(chosen, uniform_weights(weights, mask), weights)
         assert self.query is not None and self.key is not None and not isinstance(self.to, str)
         check_indices("key", [self.key], weights.shape[3])
         if step is None:
@@ -78,20 +80,13 @@ class Intervention:
         return torch.where(chosen & rows.unsqueeze(-1), _with(weights, mask, self.key, self.to), weights)
 
 
-def _uniform(weights: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is None:
-        return torch.full_like(weights, 1 / weights.shape[-1])
-    allowed = mask.expand_as(weights).to(weights.dtype)
-    return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
-
-
 def _with(weights: Tensor, mask: Tensor | None, key: int, value: float) -> Tensor:
     """Return rows whose weight on `key` is `value`, and whose other weights keep their proportions."""
     here = torch.arange(weights.shape[-1], device=weights.device) == key
     others = weights.masked_fill(here, 0.0)
     total = others.sum(-1, keepdim=True)
     # Where nothing else had any weight, there is nothing to keep in proportion: all others get the same.
-    even = _uniform(weights, ~here if mask is None else mask & ~here)
+    even = uniform_weights(weights, ~here if mask is None else mask & ~here)
     shares = torch.where(total > 0, others / total.clamp(min=torch.finfo(weights.dtype).tiny), even)
     rows = torch.where(here, value, shares * (1 - value))
     if mask is None:
@@ -120,16 +115,5 @@ def intervene(
     """
     found = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    before = found.interventions
-    found.interventions = (*before, change.apply)
-    try:
+    with observing({found: with_change(found.observer, change.apply)}):
         yield
-    finally:
-        found.interventions = before
-
-
-def changed(layer: Recordable, weights: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the weights of a layer as its interventions leave them."""
-    for each in layer.interventions:
-        weights = each(weights, mask, layer.step)
-    return weights

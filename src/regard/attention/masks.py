@@ -1,17 +1,15 @@
-"""Masks and the softmax that respects them.
+"""Masks: what may be attended.
 
 A mask is boolean and True means *may be attended*, as in `scaled_dot_product_attention`.
 Letters: B batch, H heads, T time (Tq of queries, Tk of keys).
 """
 
+from collections.abc import Sequence
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
-
-LANES = 16
-"""Numbers in float32 that the widest processors work on at once (AVX-512)."""
 
 
 def length_mask(lengths: Tensor, time: int) -> Tensor:
@@ -56,30 +54,17 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
     return mask.unsqueeze(1) if rest == 2 else mask
 
 
-def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Turn scores (..., Tq, Tk) into weights of the same shape and dtype: each row sums to 1.
+def rows_of_mask(
+    mask: Tensor | None, rows: Sequence[int], queries: int, keys: int, *, causal: bool, device: torch.device
+) -> Tensor | None:
+    """Return the mask of some query rows, without building that of the others.
 
-    The softmax is computed in float32 at least. `mask` broadcasts against `scores`; a row with nothing to
-    attend becomes zeros, in the forward and in the backward pass, never NaN.
+    `mask`: of all `queries` and `keys`, broadcastable to (B, H, Tq, Tk), or None; `causal` also hides the future.
     """
-    wide = torch.promote_types(scores.dtype, torch.float32)
-    if mask is None:
-        # Those who record weights are not to get a view with gaps.
-        return _softmax(scores, wide).to(scores.dtype).contiguous()
-    # What hides a step is added, in the precision of the softmax: one pass over the scores. It is a finite
-    # number, for a row of -inf would be 0 / 0, and so far from the lowest one that no score makes it that.
-    hidden = torch.zeros((), dtype=wide, device=mask.device).masked_fill(~mask, torch.finfo(wide).min / 2)
-    seeing = mask.any(-1, keepdim=True).to(wide)
-    return (_softmax(scores + hidden, wide) * seeing).to(scores.dtype)
-
-
-def _softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the softmax over the last dimension, in `dtype`.
-
-    On a CPU rows shorter than `LANES` are filled up first: PyTorch goes through such rows one number after the
-    other, which takes up to ten times as long.
-    """
-    missing = LANES - scores.shape[-1]
-    if scores.device.type != "cpu" or torch.compiler.is_compiling() or missing <= 0:
-        return scores.softmax(-1, dtype=dtype)
-    return F.pad(scores, (0, missing), value=-torch.inf).softmax(-1, dtype=dtype)[..., :-missing]
+    if mask is not None and mask.shape[2] > 1:
+        mask = mask[:, :, list(rows)]
+    if causal:
+        last = torch.tensor(list(rows), device=device) + keys - queries
+        seen = torch.arange(keys, device=device) <= last.unsqueeze(-1)
+        mask = seen if mask is None else mask & seen
+    return mask

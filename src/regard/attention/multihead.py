@@ -13,11 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.attention.attending import attend
 from regard.attention.masks import as_weights_mask
+from regard.attention.observing import AttentionLayer
 from regard.attention.positions import Rotary
-from regard.attention.recording import Recordable
 from regard.attention.scores import ScaledDot, Score
-from regard.attention.single import attend, check_states
+from regard.attention.single import check_states
 from regard.errors import InputError
 
 
@@ -30,7 +31,7 @@ class KeyValues(NamedTuple):
     """(B, G, Tk, d)."""
 
 
-class MultiHeadAttention(Recordable):
+class MultiHeadAttention(AttentionLayer):
     """`heads` attentions side by side, over queries of `width`.
 
     `head_width`: width of each head (default `width / heads`). `groups`: heads of keys and values, each shared
@@ -109,28 +110,50 @@ class MultiHeadAttention(Recordable):
         return KeyValues(torch.cat([past.keys, new.keys], dim=2), torch.cat([past.values, new.values], dim=2))
 
     def attend(
-        self, query: Tensor, memory: KeyValues, mask: Tensor | None = None, *, causal: bool = False
+        self,
+        query: Tensor,
+        memory: KeyValues,
+        mask: Tensor | None = None,
+        *,
+        causal: bool = False,
+        step: int | None = None,
     ) -> Tensor:
         """Return the context (B, Tq, D) of query (B, Tq, D) over what `project` returned.
 
-        With rotary positions the queries count as the last steps of the memory.
+        With rotary positions the queries count as the last steps of the memory. `step`: at which all queries
+        stand, for who observes; None where they are all steps from the first on.
         """
         self._check_width("query", query, self.query)
-        return self._attend(self._split(self.query(query), self.heads), memory, mask, causal=causal)
+        queries = self._split(self.query(query), self.heads)
+        return self._attend(queries, memory, mask, causal=causal, step=step)
 
-    def _attend(self, queries: Tensor, memory: KeyValues, mask: Tensor | None, *, causal: bool) -> Tensor:
+    def _attend(
+        self, queries: Tensor, memory: KeyValues, mask: Tensor | None, *, causal: bool, step: int | None = None
+    ) -> Tensor:
         """Attend with projected queries (B, H, Tq, d)."""
         keys, values = memory
         if mask is not None:
             mask = as_weights_mask(mask, len(queries), queries.shape[2], keys.shape[2])
         if self.rotary is not None:
             queries = self.rotary.rotate(queries, keys.shape[2] - queries.shape[2])
-        context = attend(self, self.score, queries, keys, values, mask, causal=causal, dropout=self.dropout)
-        return self.output(context.transpose(1, 2).flatten(2))
+        context = attend(
+            queries,
+            keys,
+            values,
+            mask,
+            score=self.score,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+            observer=self.observer,
+            step=step,
+        )
+        joined: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return joined
 
     def _split(self, states: Tensor, heads: int) -> Tensor:
         """Split the width into heads: (B, T, H d) to (B, H, T, d)."""
-        return states.unflatten(-1, (heads, -1)).transpose(1, 2)
+        found: Tensor = states.unflatten(-1, (heads, -1)).transpose(1, 2)
+        return found
 
     def _check_width(self, name: str, states: Tensor, projection: nn.Linear) -> None:
         if states.shape[-1] != projection.in_features:

@@ -73,7 +73,8 @@ class General(Score):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return `W k` of every key."""
-        return self.key(keys)
+        found: Tensor = self.key(keys)
+        return found
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `Q (W K)ᵀ`."""
@@ -91,7 +92,8 @@ class Additive(Score):
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return `U k` of every key."""
-        return self.key(keys)
+        found: Tensor = self.key(keys)
+        return found
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `v · tanh(W q + U k)` for every pair."""

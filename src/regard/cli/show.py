@@ -5,7 +5,7 @@ from pathlib import Path
 
 from regard.cli.parsing import parse_of_run
 from regard.runs import SAVEPATH, AnyRun, load
-from regard.serving import show
+from regard.serving import check_port, show
 
 PROG = "regard show"
 DESCRIPTION = (
@@ -32,5 +32,6 @@ class ShowFlags:
 def run(argv: list[str]) -> None:
     """Serve the page until interrupted."""
     name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
+    check_port(flags.port)
     shown: AnyRun = load(name, savepath=flags.savepath)
     show(shown, port=flags.port, host=flags.host, browser=flags.browser)

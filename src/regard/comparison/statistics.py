@@ -7,6 +7,7 @@ interval is widened so that all of them hold at once 95 times of 100 (Bonferroni
 
 import itertools
 import statistics
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,9 @@ def difference(one: Sequence[float], other: Sequence[float], level: float = LEVE
         return Interval(value=value, low=None, high=None)
     if len({*one}) == len({*other}) == 1:  # every seed came to the same: there is no variance to divide by
         return Interval(value=value, low=value, high=value)
-    found = stats.ttest_ind(one, other, equal_var=False).confidence_interval(level)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # seeds that came to nearly the same are no mistake
+        found = stats.ttest_ind(one, other, equal_var=False).confidence_interval(level)
     return Interval(value=value, low=float(found.low), high=float(found.high))
 
 

@@ -20,7 +20,7 @@ from regard.text import BOS, EOS
 
 def length_penalty(length: int, alpha: float) -> float:
     """Return `((5 + length) / 6) ** alpha` (Wu et al. 2016, equation 14); `length` counts the end of sequence."""
-    return ((5 + length) / 6) ** alpha
+    return float(((5 + length) / 6) ** alpha)
 
 
 @torch.inference_mode()

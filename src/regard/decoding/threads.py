@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from regard.attention import Recordable
+from regard.attention import layers_of
 from regard.models import Seq2Seq
 
 Batch = TypeVar("Batch")
@@ -46,5 +46,4 @@ def _serves_many(model: Seq2Seq) -> bool:
     """
     if next(model.parameters()).device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return False
-    layers = [layer for layer in model.modules() if isinstance(layer, Recordable)]
-    return not any(layer.recorder is not None or layer.interventions for layer in layers)
+    return all(layer.observer is None for layer in layers_of(model).values())

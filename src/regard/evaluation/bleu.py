@@ -42,7 +42,7 @@ class Quality:
 
 def bleu(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
     """Return the BLEU of translations against a reference each, 0 to 100."""
-    return BLEU(lowercase=lowercase).corpus_score(list(translations), [list(references)]).score
+    return float(BLEU(lowercase=lowercase).corpus_score(list(translations), [list(references)]).score)
 
 
 def quality(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Quality:

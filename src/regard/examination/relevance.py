@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import record
+from regard.attention import record, uniform_weights
 from regard.models import AnswerModel
 from regard.tasks import Batch, Task
 
@@ -33,7 +33,8 @@ class RelevanceShare:
 
 def mass_on(weights: Array, relevant: Array) -> Array:
     """Return the mass (..., Tq) that weights (..., Tq, Tk) put on what is relevant, (..., Tq, Tk) bool."""
-    return (weights * relevant).sum(-1)
+    found: Array = (weights * relevant).sum(-1)
+    return found
 
 
 @torch.inference_mode()
@@ -50,7 +51,7 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
         relevant = pad_keys(task.relevance(inputs), cross.weights.shape[-1])
         counted = relevant.any(-1)
         heads.append(mass_on(cross.weights, relevant.unsqueeze(1)).transpose(1, 2)[counted])
-        uniform.append(mass_on(uniform_weights(cross.weights[:, :1], cross.mask)[:, 0], relevant)[counted])
+        uniform.append(mass_on(uniform_weights(cross.weights, cross.mask)[:, 0], relevant)[counted])
     return RelevanceShare(
         heads=torch.cat(heads).double().mean(0).tolist(), uniform=torch.cat(uniform).double().mean().item()
     )
@@ -59,10 +60,3 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
 def pad_keys(relevance: Tensor, keys: int) -> Tensor:
     """Extend relevance (B, To, T) to all keys of the memory: the step that it rests on is not relevant."""
     return F.pad(relevance, (0, keys - relevance.shape[-1]), value=False)
-
-
-def uniform_weights(weights: Tensor, mask: Tensor | None) -> Tensor:
-    if mask is None:
-        return torch.full_like(weights, 1 / weights.shape[-1])
-    allowed = mask.to(weights.dtype)
-    return allowed / allowed.sum(-1, keepdim=True)

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from regard.attention import MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
 from regard.errors import InputError
+from regard.exchange.exportable import Exportable
 from regard.files import cannot_write, write_atomically
 from regard.models import Transformer, TransformerConfig
-from regard.runs import SequenceRun
 from regard.text.subwords import RESERVED, Subwords
 
 
-def export_ctranslate2(run: SequenceRun, folder: str | Path) -> Path:
+def export_ctranslate2(run: Exportable, folder: str | Path) -> Path:
     """Write a run's Transformer for CTranslate2 into a new folder, and return it.
 
     Raises `InputError` where the run has no Transformer that CTranslate2 can run, where the folder exists, or

@@ -6,14 +6,14 @@ from typing import Literal
 
 from regard.errors import unknown
 from regard.exchange.ctranslate2 import export_ctranslate2
-from regard.runs import SequenceRun
+from regard.exchange.exportable import Exportable
 
 Program = Literal["ctranslate2"]
-PROGRAMS: dict[str, Callable[[SequenceRun, Path], Path]] = {"ctranslate2": export_ctranslate2}
+PROGRAMS: dict[str, Callable[[Exportable, Path], Path]] = {"ctranslate2": export_ctranslate2}
 """What writes a run for each program."""
 
 
-def export(run: SequenceRun, folder: str | Path | None = None, *, to: Program = "ctranslate2") -> Path:
+def export(run: Exportable, folder: str | Path | None = None, *, to: Program = "ctranslate2") -> Path:
     """Write a run's model for another program into a new folder, and return it.
 
     `folder` None: one named for the program, in the run's. Raises `InputError` where the program cannot run such

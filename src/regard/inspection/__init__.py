@@ -4,6 +4,7 @@ from regard.inspection.attention_map import AttentionMap
 from regard.inspection.endings import check_ending
 from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
 from regard.inspection.playback import Playback
+from regard.inspection.records import Maps, maps_of
 from regard.inspection.subject import Layer, Subject, Trial
 
 __all__ = [
@@ -13,10 +14,12 @@ __all__ = [
     "LayerKind",
     "LayerMap",
     "Map",
+    "Maps",
     "Playback",
     "Subject",
     "Trial",
     "check_ending",
     "kind_of",
     "layer_map",
+    "maps_of",
 ]

@@ -10,13 +10,14 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.files import write_atomically
+from regard.inspection.bundle import VIEW, bundle
+from regard.inspection.data import LayerData, MapData, PackedWeights, ViewData
 from regard.inspection.maps import LayerMap, Map
 from regard.inspection.words import word_pieces
 
@@ -26,11 +27,10 @@ LEVELS = 65535
 
 def page(maps: Sequence[Map], **more: Any) -> str:
     """Return a page that shows `maps`, with a choice of input, layer and head; `more` as in `as_data`."""
-    view = files("regard.inspection") / "view"
     # "<" cannot be followed into a tag, so no text of an input can end the script element.
     data = as_data(maps, packed=True, **more).replace("<", "\\u003c")
-    template = (view / "page.html").read_text(encoding="utf-8")
-    code = (view / "attention-view.js").read_text(encoding="utf-8")
+    template = (VIEW / "page.html").read_text(encoding="utf-8")
+    code = bundle()
     script = template.partition('<script type="module">')[2].partition("</script>")[0].replace("/*VIEW*/", code)
     # The page may run this one script and nothing else, and ask nothing of any network.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -51,19 +51,19 @@ def as_data(
     importance: Mapping[str, Sequence[float]] | None = None,
     playback: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return what `attention-view.js` shows, as JSON; what each part is, its first lines say."""
-    data: dict[str, Any] = {"maps": [as_json(each, packed=packed) for each in maps]}
+    """Return what the view shows, a `ViewData`, as JSON."""
+    data: ViewData = {"maps": [as_json(each, packed=packed) for each in maps]}
     if original is not None:
         data["original"] = as_json(original, packed=packed)
     if importance is not None:
-        data["importance"] = importance
+        data["importance"] = {layer: list(added) for layer, added in importance.items()}
     if playback is not None:
         frames = [as_json(each, packed=packed) for each in playback["frames"]]
-        data["playback"] = {**playback, "frames": frames}
+        data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}
     return json.dumps(data, ensure_ascii=False)
 
 
-def as_json(attention: Map, *, packed: bool = False) -> dict[str, Any]:
+def as_json(attention: Map, *, packed: bool = False) -> MapData:
     """Return a map as plain values; `packed`: with weights as in the page, else as they are, an array."""
     return {
         "task": attention.task,
@@ -76,7 +76,7 @@ def as_json(attention: Map, *, packed: bool = False) -> dict[str, Any]:
     }
 
 
-def _layer(layer: LayerMap, packed: bool) -> dict[str, Any]:
+def _layer(layer: LayerMap, packed: bool) -> LayerData:
     return {
         "name": layer.name,
         "title": layer.title,
@@ -90,7 +90,7 @@ def _layer(layer: LayerMap, packed: bool) -> dict[str, Any]:
     }
 
 
-def pack(weights: np.ndarray) -> dict[str, Any]:
+def pack(weights: np.ndarray) -> PackedWeights:
     """Return weights (H, Tq, Tk) from 0 to 1 as the page keeps them: see the module's docstring."""
     largest = max(float(weights.max(initial=0.0)), 1e-9)
     whole = np.rint(weights / largest * LEVELS).astype("<u2")
@@ -98,7 +98,7 @@ def pack(weights: np.ndarray) -> dict[str, Any]:
     return {"packed": packed, "largest": largest, "heads": len(weights)}
 
 
-def unpack(packed: Mapping[str, Any], queries: int, keys: int) -> np.ndarray:
+def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:
     """Return the weights (H, Tq, Tk) float32 that `pack` was given, but for rounding."""
     whole = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<u2")
     return (whole.reshape(packed["heads"], queries, keys) / LEVELS * packed["largest"]).astype(np.float32)

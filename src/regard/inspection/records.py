@@ -2,23 +2,21 @@
 
 with regard.record(model, query_labels=words, key_labels=words) as records:
     model(inputs)
-records.view()                       # a widget
-records.to_html("attention.html")    # one file, which opens offline
-records.plot("attention.pdf")        # a picture for a paper
+maps = regard.maps_of(records)       # one for each input of the batch
+maps.view()                          # a widget
+maps.to_html("attention.html")       # one file, which opens offline
+maps.plot("attention.pdf")           # a picture for a paper
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from torch import nn
-
-from regard import attention
 from regard.attention import Record, short_name
 from regard.errors import InputError
 from regard.inspection.attention_map import AttentionMap
 from regard.inspection.maps import LayerMap
+from regard.result import Result
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,42 +24,73 @@ if TYPE_CHECKING:
     from regard.inspection.widget import AttentionWidget
 
 
-class Records(Mapping[str, Record]):
-    """What the attention layers of a model did, by the layer's name; `.layers` may be left out of a name."""
+class Maps(Sequence[AttentionMap], Result):
+    """Attention maps that are shown together."""
 
-    def __init__(self, records: Mapping[str, Record]) -> None:
-        self._records = records
+    def __init__(self, maps: Sequence[AttentionMap]) -> None:
+        self._maps = list(maps)
 
-    def __getitem__(self, name: str) -> Record:
-        for each, record in self._records.items():
-            if name in (each, short_name(each)):
-                return record
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
+    @overload
+    def __getitem__(self, index: int) -> AttentionMap: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Maps": ...
+    def __getitem__(self, index: int | slice) -> "AttentionMap | Maps":
+        return Maps(self._maps[index]) if isinstance(index, slice) else self._maps[index]
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._maps)
 
-    def maps(self) -> list[AttentionMap]:
-        """Return an attention map for each input of the batch.
+    def table(self) -> "RenderableType":
+        """Return a heatmap of the first input, for `rich.print` in a terminal."""
+        return self._maps[0].table()
 
-        Queries and keys without labels are called by their number. Raises `InputError` where nothing is
-        recorded.
-        """
-        if not self._records:
-            raise InputError("nothing is recorded yet: run the model inside the block")
-        inputs = max(len(record.weights) for record in self._records.values())
-        return [
+    def json(self) -> dict[str, Any]:
+        """Return all maps as plain values."""
+        return {"maps": [each.json() for each in self._maps]}
+
+    def summary(self) -> str:
+        """Say how many maps there are, of which layers."""
+        return f"{len(self)} inputs, layers {', '.join(self._maps[0].layers)}"
+
+    def __rich__(self) -> "RenderableType":
+        return self.table()
+
+    def view(self) -> "AttentionWidget":
+        """Return a widget for a notebook; raises `InputError` where anywidget is not installed."""
+        from regard.inspection.widget import view
+
+        return view(self._maps)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one page, with all inputs and layers in it, that opens offline; see `regard.inspection.page`."""
+        from regard.inspection.page import write_page
+
+        return write_page(path, self._maps)
+
+    def plot(self, path: str | Path, *, input: int = 0) -> Path:
+        """Draw one input of the batch into a picture: .png, .svg or .pdf."""
+        return self._maps[input].save(path)
+
+
+def maps_of(records: Mapping[str, Record]) -> Maps:
+    """Return an attention map for each input of the batch that was recorded.
+
+    Queries and keys without labels are called by their number. Raises `InputError` where nothing is recorded.
+    """
+    if not records:
+        raise InputError("nothing is recorded yet: run the model inside the block")
+    found = {short_name(name): record for name, record in records.items()}
+    inputs = max(len(record.weights) for record in found.values())
+    return Maps(
+        [
             AttentionMap(
                 task="",
                 input=f"input {index}" if inputs > 1 else "",
                 prediction=None,
                 truth=None,
                 layers={
-                    short_name(name): _layer(short_name(name), record, index)
-                    for name, record in self._records.items()
+                    name: _layer(name, record, index)
+                    for name, record in found.items()
                     if index < len(record.weights)
                 },
                 outputs=[],
@@ -69,26 +98,7 @@ class Records(Mapping[str, Record]):
             )
             for index in range(inputs)
         ]
-
-    def __rich__(self) -> "RenderableType":
-        """Return a heatmap of the first input, for `rich.print` in a terminal."""
-        return self.maps()[0].__rich__()
-
-    def view(self) -> "AttentionWidget":
-        """Return a widget for a notebook; raises `InputError` where anywidget is not installed."""
-        from regard.inspection.widget import view
-
-        return view(self.maps())
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write one page, with all inputs and layers in it, that opens offline; see `regard.inspection.page`."""
-        from regard.inspection.page import write_page
-
-        return write_page(path, self.maps())
-
-    def plot(self, path: str | Path, *, input: int = 0) -> Path:
-        """Draw one input of the batch into a picture: .png, .svg or .pdf."""
-        return self.maps()[input].save(path)
+    )
 
 
 def _layer(name: str, record: Record, index: int) -> LayerMap:
@@ -105,21 +115,3 @@ def _layer(name: str, record: Record, index: int) -> LayerMap:
 def _labels(given: Any, count: int) -> list[str]:
     """Return the labels of a record, or numbers where there are none, or they are of other steps."""
     return list(given) if given is not None and len(given) == count else [str(step) for step in range(count)]
-
-
-@contextmanager
-def record(
-    model: nn.Module,
-    *,
-    layers: Collection[str] | None = None,
-    heads: Sequence[int] | None = None,
-    rows: Sequence[int] | None = None,
-    query_labels: Sequence[str] | None = None,
-    key_labels: Sequence[str] | None = None,
-) -> Iterator[Records]:
-    """Record the attention layers of `model` as `regard.attention.record` does, which says what the limits and
-    labels are, to be looked at."""
-    with attention.record(
-        model, layers=layers, heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels
-    ) as records:
-        yield Records(records)

@@ -53,4 +53,5 @@ def similarity(vectors: np.ndarray) -> np.ndarray:
     """Return the cosine of each two of vectors (T, D): (T, T), 0 where one of them is zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    return unit @ unit.T
+    found: np.ndarray = unit @ unit.T
+    return found

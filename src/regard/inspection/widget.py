@@ -5,10 +5,10 @@ of a row that is chosen are asked for, and come as they are.
 """
 
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 from regard.errors import InputError
+from regard.inspection.bundle import bundle
 from regard.inspection.maps import Map
 from regard.inspection.page import as_data
 from regard.inspection.picture import draw
@@ -23,9 +23,9 @@ except ImportError:
 
 
 class AttentionWidget(anywidget.AnyWidget):
-    """The view of `attention-view.js` in a notebook."""
+    """The view in a notebook."""
 
-    _esm = (files("regard.inspection") / "view" / "attention-view.js").read_text(encoding="utf-8")
+    _esm = bundle()
     data = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, maps: Sequence[Map], **more: Any) -> None:

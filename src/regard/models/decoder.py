@@ -22,19 +22,16 @@ Where the cell reads nothing that attention made, all its steps run in one fused
 call.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Attention, Score
-from regard.attention.recording import Recorder
 from regard.errors import InputError
 from regard.models.cells import CELLS, Cell, CellWeights
 
-Place = Literal["cell", "output", "both"]
+ContextTo = Literal["cell", "output", "both"]
 Query = Literal["previous", "current"]
 
 
@@ -78,19 +75,6 @@ class RecurrentState(NamedTuple):
         return RecurrentState(tuple(part[sources] for part in self.cell), fed, memory, self.time)
 
 
-class _Steps(Recorder):
-    """Gathers the weights (B, 1, 1, Ts) of one step after the other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights: list[Tensor] = []
-
-    def keep(self, name: str, weights: Tensor, mask: Tensor | None) -> None:
-        """Take one step's weights."""
-        del name, mask
-        self.weights.append(weights)
-
-
 class RecurrentDecoder(nn.Module):
     """See the module's docstring; reads embeddings and returns what the output layer reads.
 
@@ -106,7 +90,7 @@ class RecurrentDecoder(nn.Module):
         *,
         cell: Cell = "lstm",
         score: Score | None = None,
-        context: Place = "output",
+        context: ContextTo = "output",
         query: Query = "current",
         input_feeding: bool = False,
     ) -> None:
@@ -151,8 +135,9 @@ class RecurrentDecoder(nn.Module):
         begin = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
         states, _ = self.rnn(embedded, begin if len(begin) == 2 else begin[0])
         if self.cross is None:
-            return states
-        self.cross.step, queries = None, states
+            found: Tensor = states
+            return found
+        queries = states
         if self.query == "previous":
             queries = torch.cat([state.cell[0], states[:, :-1]], dim=1)
         return self._join(self._context(queries, memory), states)
@@ -163,55 +148,38 @@ class RecurrentDecoder(nn.Module):
         return self._advance(weights.gates(embedded), state, weights)
 
     def _one_by_one(self, embedded: Tensor, state: RecurrentState) -> Tensor:
-        """Take all steps in turn, and record what they attended to as one record."""
+        """Take all steps in turn."""
         outputs, weights = [], CellWeights.of(self.rnn, embedded.shape[-1])
-        with self._recorded_as_one(state.memory.mask):
-            # Split, not sliced: the gradient of a slice is a tensor as large as the whole.
-            for gates in weights.gates(embedded).split(1, dim=1):
-                output, state = self._advance(gates, state, weights)
-                outputs.append(output)
+        # Split, not sliced: the gradient of a slice is a tensor as large as the whole.
+        for gates in weights.gates(embedded).split(1, dim=1):
+            output, state = self._advance(gates, state, weights)
+            outputs.append(output)
         return torch.cat(outputs, dim=1)
-
-    @contextmanager
-    def _recorded_as_one(self, mask: Tensor) -> Iterator[None]:
-        """Gather the records of single steps, so that whoever records finds those of all steps."""
-        layer = self.cross
-        if layer is None or layer.recorder is None:
-            yield
-            return
-        recorder, steps = layer.recorder, _Steps()
-        layer.recorder = steps
-        try:
-            yield
-        finally:
-            layer.recorder = recorder
-        weights = torch.cat(steps.weights, dim=2)
-        shown = mask.unsqueeze(1).expand_as(weights)
-        recorder.keep(layer.record_name, recorder.select(weights), recorder.select(shown))
 
     def _advance(
         self, gates: Tensor, state: RecurrentState, weights: CellWeights
     ) -> tuple[Tensor, RecurrentState]:
         """Take one step, given the embeddings' part of the gates (B, K, any)."""
         before, extra = state.cell[0], state.fed
-        if self.cross is not None:
-            self.cross.step = state.time
         context = None
         if self.query == "previous" and self.cross is not None:
-            context = self._context(before, state.memory)
+            context = self._context(before, state.memory, state.time)
         if self.context in ("cell", "both"):
             extra = context
         cell = weights.advance(gates, extra, state.cell)
         output = cell[0]
         if self.context in ("output", "both"):
-            context = self._context(output, state.memory) if context is None else context
+            context = self._context(output, state.memory, state.time) if context is None else context
             output = self._join(context, output)
         fed = output if self.input_feeding else None
         return output, RecurrentState(cell, fed, state.memory, state.time + 1)
 
-    def _context(self, queries: Tensor, memory: Memory) -> Tensor:
+    def _context(self, queries: Tensor, memory: Memory, step: int | None = None) -> Tensor:
         assert self.cross is not None
-        return self.cross(queries, memory.prepared, memory.states, memory.mask, prepared=True)
+        context: Tensor = self.cross(
+            queries, memory.prepared, memory.states, memory.mask, prepared=True, step=step
+        )
+        return context
 
     def _join(self, context: Tensor, states: Tensor) -> Tensor:
         assert self.combine is not None

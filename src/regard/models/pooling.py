@@ -84,13 +84,15 @@ class PoolingModel(AnswerModel):
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""
         # Past the end stands an index of -1: any letter will do there, for nothing reads it.
         states, last = self.encoder(self.embedding(inputs.clamp(min=0)), mask)
-        return self.output(self.pool(states, last, mask)).unflatten(-1, (self.outputs, -1))
+        found: Tensor = self.output(self.pool(states, last, mask)).unflatten(-1, (self.outputs, -1))
+        return found
 
     def pool(self, states: Tensor, last: Tensor, mask: Tensor | None) -> Tensor:
         """Return the summary (B, D) of states (B, T, D), zero at padding, and last states (B, D)."""
         if self.cross is not None:
             seen = None if mask is None else mask.unsqueeze(1)
-            return self.cross(last.unsqueeze(1), states, states, seen).squeeze(1)
+            found: Tensor = self.cross(last.unsqueeze(1), states, states, seen).squeeze(1)
+            return found
         if self.pooling == "last":
             return last
         if self.pooling == "mean":

@@ -118,7 +118,8 @@ class QueryModel(AnswerModel):
         states = self.cross_norm(queries + self.cross(queries, memory, memory, mask))
         if self.self_attention is not None and self.self_attention_norm is not None:
             states = self.self_attention_norm(states + self.self_attention(states, states, states))
-        return self.output(states)
+        found: Tensor = self.output(states)
+        return found
 
     def encode(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Return the memory (B, T, D), with `rest` one step longer, and its mask."""

@@ -14,7 +14,7 @@ from regard.attention import Dropout, find_score
 from regard.errors import check_range, check_share
 from regard.models.cells import Cell
 from regard.models.config import ModelConfig
-from regard.models.decoder import Memory, Place, Query, RecurrentDecoder, RecurrentState
+from regard.models.decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState
 from regard.models.encoder import RecurrentEncoder, check_width
 from regard.models.seq2seq import Seq2Seq
 
@@ -36,7 +36,7 @@ class RecurrentConfig(ModelConfig):
     score: str = "general"
     """Score of the attention: none, dot, scaled_dot, general, concat, additive, or a class of your own as
     module:Class (see regard.attention.scores)."""
-    context: Place = "output"
+    context: ContextTo = "output"
     """Where the context goes: into the decoder's cell (Bahdanau), to the output layer (Luong), or both."""
     query: Query | None = None
     """Which state of the decoder's cell is the query, the previous or the current one. None: the current one
@@ -114,7 +114,8 @@ class RecurrentSeq2Seq(Seq2Seq):
     def read(self, target_in: Tensor, memory: Memory, forced: Tensor | None = None) -> Tensor:
         """Return what the vocabulary layer reads (B, Tt, D), fed target_in (B, Tt); see `Seq2Seq.read`."""
         if forced is None or bool(forced[:, 1:].all()):
-            return self.dropout(self.decoder(self._embed(target_in), memory))
+            found: Tensor = self.dropout(self.decoder(self._embed(target_in), memory))
+            return found
         state, token = self.decoder.start(memory), target_in[:, :1]
         states: list[Tensor] = []
         for time in range(target_in.shape[1]):
@@ -141,4 +142,5 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.dropout(output), state
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        return self.dropout(self.target_embedding(tokens))
+        found: Tensor = self.dropout(self.target_embedding(tokens))
+        return found

@@ -198,7 +198,8 @@ class Transformer(Seq2Seq):
         """Return the decoder's states (B, Tt, D), fed target_in (B, Tt), always: `forced` is to be None."""
         assert forced is None, "a Transformer reads all steps at once"
         states, _ = self.decoder(self._embed(target_in, 0), memory.layers, memory.mask)
-        return states
+        found: Tensor = states
+        return found
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
@@ -221,7 +222,8 @@ class Transformer(Seq2Seq):
 
     def _embed(self, tokens: Tensor, offset: int) -> Tensor:
         embedded = self.target_embedding(tokens) * self.scale
-        return self.dropout(self._at(self.target_positions, embedded, offset))
+        found: Tensor = self.dropout(self._at(self.target_positions, embedded, offset))
+        return found
 
     @staticmethod
     def _at(positions: nn.Module | None, states: Tensor, offset: int = 0) -> Tensor:

@@ -30,6 +30,6 @@ def plot_positions(
         loaded: AnyRun = load(run, savepath=savepath)
         learned = loaded.model.learned_positions
         if learned is None:
-            raise InputError(f"run {str(loaded.folder)!r} has learned no positions: train it with --pos_enc")
+            raise InputError(f"run {str(loaded.folder)!r} has no positions: train it with --pos_enc")
         vectors, title = learned, f"Positions learned by {loaded.name}"
     return waves.plot_positions(vectors.numpy(), path, title)

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
-from regard.attention import MultiHeadAttention, Recordable, short_name
+from regard.attention import layers_of, short_name
 from regard.examination import Examination, HeadImportance, examine, head_importance
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
 from regard.models import AnswerModel, Seq2Seq
@@ -58,18 +58,11 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """The run's folder, for people."""
         return str(self.folder)
 
-    @cached_property
+    @property
     def layers(self) -> Sequence[Layer]:
         """The model's attention layers, by their short names."""
-        found = {n: each for n, each in self.model.named_modules() if isinstance(each, Recordable)}
-        return [
-            Layer(
-                short_name(name),
-                kind_of(short_name(name)),
-                each.heads if isinstance(each, MultiHeadAttention) else 1,
-            )
-            for name, each in found.items()
-        ]
+        found = {short_name(name): layer for name, layer in layers_of(self.model).items()}
+        return [Layer(name, kind_of(name), layer.heads) for name, layer in found.items()]
 
     @property
     def has_snapshots(self) -> bool:

@@ -30,6 +30,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.errors import InputError
+from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
 
 BODY = 256 * 1024
@@ -54,7 +55,7 @@ PAGES = {
     "/": ("regard.serving", "page/explorer.html", "text/html"),
     "/explorer.js": ("regard.serving", "page/explorer.js", "text/javascript"),
     "/explorer.css": ("regard.serving", "page/explorer.css", "text/css"),
-    "/attention-view.js": ("regard.inspection", "view/attention-view.js", "text/javascript"),
+    **{f"/view/{name}": ("regard.inspection", f"view/{name}", "text/javascript") for name in modules()},
 }
 
 

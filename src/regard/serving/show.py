@@ -25,8 +25,7 @@ def show(
     than this machine can reach the page only where that is another one. `browser`: open the page in one. Raises
     `InputError` where the extra `serve` is not installed, `MachineError` where nothing can listen there.
     """
-    if port is not None:
-        check_range("port", port, 1, 65_535)
+    check_port(port)
     try:
         import uvicorn
 
@@ -50,6 +49,12 @@ def show(
         with contextlib.suppress(KeyboardInterrupt):  # which is how one ends it
             uvicorn.Server(config).run(sockets=[listening])
     torch.set_num_threads(threads)
+
+
+def check_port(port: int | None) -> None:
+    """Raise `InputError` for a port that does not exist."""
+    if port is not None:
+        check_range("port", port, 1, 65_535)
 
 
 def _listening(host: str, port: int | None) -> socket.socket:

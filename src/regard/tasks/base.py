@@ -121,12 +121,12 @@ class Task(AnyTask):
     @property
     def classes(self) -> int:
         """Classes of each output step: counts from 0 to `max_len`."""
-        return self.config.max_len + 1
+        return int(self.config.max_len + 1)
 
     @property
     def input_len(self) -> int:
         """Input steps of the longest sequence, signals included."""
-        return self.signals + self.config.max_len
+        return int(self.signals + self.config.max_len)
 
     @property
     def sizes(self) -> Mapping[str, int]:

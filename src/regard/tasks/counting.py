@@ -19,7 +19,7 @@ class Counting(Task):
     @property
     def outputs(self) -> int:
         """One output step for each letter."""
-        return self.config.vocab_size
+        return int(self.config.vocab_size)
 
     def answer(self, inputs: Tensor) -> Tensor:
         """Return the counts (B, vocab_size)."""

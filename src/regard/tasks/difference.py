@@ -28,7 +28,7 @@ class Difference(Counting):
     @property
     def outputs(self) -> int:
         """One output step for each letter, and the difference."""
-        return self.config.vocab_size + 1
+        return int(self.config.vocab_size + 1)
 
     def answer(self, inputs: Tensor) -> Tensor:
         """Return the counts and the difference (B, vocab_size + 1)."""

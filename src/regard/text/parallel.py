@@ -42,7 +42,7 @@ class Counts:
     @property
     def left_out(self) -> int:
         """How many there are that cannot be learned from."""
-        return sum(getattr(self, each.name) for each in fields(self)) - self.pairs
+        return int(sum(getattr(self, each.name) for each in fields(self)) - self.pairs)
 
     def __str__(self) -> str:
         left_out = [f"{getattr(self, name):,} {text}" for name, text in NAMES.items() if getattr(self, name)]

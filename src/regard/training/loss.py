@@ -33,7 +33,8 @@ def cross_entropy(
     them (alpha of R-Drop, Liang et al. 2021, section 2). Products are in the dtype of autocast where that is on,
     and the softmax in float32 (float64 for float64 states).
     """
-    loss, right = _CrossEntropy.apply(states, *layer, target, smoothing, agreement)
+    apply: Any = _CrossEntropy.apply
+    loss, right = apply(states, *layer, target, smoothing, agreement)
     return loss, right
 
 

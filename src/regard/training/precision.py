@@ -11,7 +11,8 @@ def dtype_of(precision: Precision, device: torch.device) -> torch.dtype:
     Elsewhere bfloat16 is emulated, which is slower than float32.
     """
     if precision != "auto":
-        return getattr(torch, precision)
+        found: torch.dtype = getattr(torch, precision)
+        return found
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     able = torch.cpu.get_capabilities()

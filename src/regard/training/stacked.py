@@ -77,7 +77,7 @@ class StackedLearner:
         for value in values:
             check_finite(value, self.step + 1, lr)
         self.optimizer.zero_grad()
-        losses.sum().backward()  # type: ignore[no-untyped-call] # PyTorch's own is untyped
+        losses.sum().backward()
         if self.settings.how.clip is not None:
             _clip(self.stacked, self.settings.how.clip)
         self.optimizer.step(lr)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -17,7 +18,7 @@ from torch import Tensor
 from regard.tasks import Batch
 from regard.text import PairBatch
 
-AnyBatch = Batch | PairBatch
+AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)
 CPU = torch.device("cpu")
 PATIENCE = timedelta(days=1)
 """For which processes wait for each other: one prepares the corpus for all, which may take hours. Where another
@@ -39,7 +40,7 @@ class World:
 
     def share(self, batch: AnyBatch) -> AnyBatch:
         """Return this process's rows of a batch, on its device."""
-        return batch.share(self.rank, self.size).to(self.device)
+        return cast(AnyBatch, batch.share(self.rank, self.size).to(self.device))
 
     def total(self, value: Tensor) -> Tensor:
         """Return the sum of a tensor over all processes."""

@@ -1,29 +1,74 @@
 // The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
 
-import { show } from "./attention-view.js";
+import { show } from "./view/entry.js";
+
+/** @import { InterventionData, MapData, PlaybackData } from "./view/data.js" */
+/** @import { View } from "./view/view.js" */
+
+/** @typedef {{ map: MapData, original?: MapData }} Found the answer to an input, and that before it was touched */
+
+/**
+ * What is explored.
+ *
+ * @typedef {object} About
+ * @property {string} task
+ * @property {string} summary
+ * @property {string} kind
+ * @property {number} step
+ * @property {boolean} draws whether it draws samples of its own
+ * @property {boolean} snapshots whether it kept some of its training
+ */
+
+/**
+ * @typedef {object} State
+ * @property {InterventionData[]} touched
+ * @property {Record<string, number[]>} [importance]
+ * @property {PlaybackData} [playback]
+ * @property {Found} [found]
+ * @property {View} [view]
+ * @property {number} seed
+ * @property {number} ticket of the latest thing that is being done
+ */
 
 const TYPING = 150; // milliseconds without a key before an input is sent
-const [input, message, main] = ["input", "message", "view"].map((id) => document.getElementById(id));
-const state = { touched: [], importance: undefined, playback: undefined, seed: 0, view: undefined, ticket: 0 };
+const input = /** @type {HTMLInputElement} */ (element("input"));
+const message = element("message");
+const main = element("view");
+/** @type {State} */
+const state = { touched: [], seed: 0, ticket: 0 };
 
-/** Ask the server; an answer that is no success is thrown as its error. */
+/** @param {string} id */
+function element(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no element ${id}`);
+  return found;
+}
+
+/**
+ * Ask the server; an answer that is no success is thrown as its error.
+ *
+ * @param {string} path
+ * @param {object} [body]
+ */
 async function ask(path, body) {
-  let response;
-  try {
-    response = await fetch(path, body === undefined ? {} : {
-      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
-    });
-  } catch {
+  const headers = { "content-type": "application/json" };
+  const request = body && { method: "POST", headers, body: JSON.stringify(body) };
+  const response = await fetch(path, request).catch(() => {
     throw new Error("The explorer does not answer: is `regard show` still running?");
-  }
+  });
   const found = await response.json();
   if (!response.ok) throw new Error(found.error);
   return found;
 }
 
-/** Do something that asks the server, and say what went wrong; of several at once, only the last one counts. */
+/**
+ * Do something that asks the server, and say what went wrong; of several at once, only the last one counts.
+ *
+ * @param {() => Promise<() => void>} work resolves to what is done with the answer
+ */
 async function doing(work) {
-  const ticket = state.ticket += 1;
+  state.ticket += 1;
+  const { ticket } = state;
   main.classList.add("waiting");
   try {
     const found = await work();
@@ -31,27 +76,34 @@ async function doing(work) {
     message.textContent = "";
     found();
   } catch (error) {
-    if (ticket === state.ticket) message.textContent = error.message;
+    if (ticket === state.ticket) message.textContent = error instanceof Error ? error.message : String(error);
   } finally {
     if (ticket === state.ticket) main.classList.remove("waiting");
   }
 }
 
+/** @param {Found} found */
 function draw(found) {
   state.found = found;
-  const data = { maps: [found.map], original: found.original, importance: state.importance, playback: state.playback,
-    interventions: state.touched };
-  if (state.view) return state.view.update(data);
-  state.view = show(main, data, { touch: (touched) => { Object.assign(state, { touched, playback: undefined }); attend(); } });
+  const { importance, playback, touched, view } = state;
+  const data = { maps: [found.map], original: found.original, importance, playback, interventions: touched };
+  if (view) view.update(data);
+  else state.view = show(main, data, { touch });
+}
+
+/** @param {InterventionData[]} touched */
+function touch(touched) {
+  Object.assign(state, { touched, playback: undefined });
+  attend();
 }
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   return doing(async () => {
-    const body = { interventions: state.touched };
-    if (drawn) body.seed = state.seed; else body.input = input.value;
-    const found = await ask("api/attend", body);
+    const asked = drawn ? { seed: state.seed } : { input: input.value };
+    /** @type {Found} */
+    const found = await ask("api/attend", { interventions: state.touched, ...asked });
     return () => {
       if (drawn) input.value = found.map.input;
       draw(found);
@@ -59,41 +111,52 @@ function attend({ fresh = false, drawn = false } = {}) {
   });
 }
 
-let timer;
+/** What the page says of the subject, and what can be done with it. */
+async function introduce() {
+  /** @type {About} */
+  const about = await ask("api/run");
+  return () => {
+    document.title = `Regard: ${about.task}`;
+    element("task").textContent = about.task;
+    const steps = about.step.toLocaleString("en");
+    element("about").textContent = `${about.summary}; ${about.kind} model, ${steps} training steps`;
+    element("draw").hidden = !about.draws;
+    element("playback").hidden = !about.snapshots;
+    if (about.draws) attend({ fresh: true, drawn: true });
+  };
+}
+
+async function weighHeads() {
+  state.importance = await ask("api/importance");
+  return () => {
+    if (state.found) draw(state.found);
+  };
+}
+
+async function watchItForm() {
+  state.touched = [];
+  /** @type {PlaybackData} */
+  const playback = await ask("api/playback", { input: input.value });
+  return () => {
+    state.playback = playback;
+    draw({ map: playback.frames[playback.frames.length - 1] });
+  };
+}
+
+let timer = 0;
 input.addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(() => attend({ fresh: true }), TYPING);
 });
-document.getElementById("ask").addEventListener("submit", (event) => {
+element("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   clearTimeout(timer);
   attend({ fresh: true });
 });
-document.getElementById("draw").addEventListener("click", () => {
+element("draw").addEventListener("click", () => {
   state.seed += 1;
   attend({ fresh: true, drawn: true });
 });
-document.getElementById("importance").addEventListener("click", () => doing(async () => {
-  state.importance = await ask("api/importance");
-  return () => { if (state.found) draw(state.found); };
-}));
-document.getElementById("playback").addEventListener("click", () => doing(async () => {
-  state.touched = [];
-  const playback = await ask("api/playback", { input: input.value });
-  return () => {
-    state.playback = playback;
-    draw({ map: playback.frames.at(-1) });
-  };
-}));
-
-doing(async () => {
-  const about = await ask("api/run");
-  return () => {
-    document.title = `Regard: ${about.task}`;
-    document.getElementById("task").textContent = about.task;
-    document.getElementById("about").textContent = `${about.summary}; ${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
-    document.getElementById("draw").hidden = !about.draws;
-    document.getElementById("playback").hidden = !about.snapshots;
-    if (about.draws) attend({ fresh: true, drawn: true });
-  };
-});
+element("importance").addEventListener("click", () => doing(weighHeads));
+element("playback").addEventListener("click", () => doing(watchItForm));
+doing(introduce);

@@ -1,0 +1,55 @@
+"""A model of one's own: letters in a bag, weighed by learned queries.
+
+    cd examples
+    regard train counting --model bag:Bag --lr 0.01
+    regard test counting
+
+Each output has a learned query, whose weights say which letters it takes out of the bag; what it takes, on
+average, goes through one hidden layer. The model has no positions, no heads, no encoder. It derives from
+`AnswerModel`, whose docstring says what the constructor is given; the fields of its config are flags.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Additive, Attention
+from regard.models import AnswerModel, ModelConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagConfig(ModelConfig):
+    """The parts of a bag."""
+
+    hidden: int = 32
+    """Width of letters, queries and the hidden layer."""
+
+
+class Bag(AnswerModel):
+    """`logits = W2 relu(W1 context)`, with `context` the letters, weighed by one query for each output."""
+
+    config_class = BagConfig
+    cross_layers = ("cross",)
+
+    def __init__(self, config: BagConfig, *, letters: int, outputs: int, classes: int, **others: int) -> None:
+        super().__init__()
+        del others  # the length of the input does not matter to a bag
+        self.embedding = nn.Embedding(letters, config.hidden)
+        self.queries = nn.Parameter(torch.randn(outputs, config.hidden))
+        self.cross = Attention(Additive(config.hidden))
+        self.output = nn.Sequential(
+            nn.Linear(config.hidden, config.hidden), nn.ReLU(), nn.Linear(config.hidden, classes)
+        )
+
+    @property
+    def input_embedding(self) -> nn.Module:
+        """The letters' embedding."""
+        return self.embedding
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return logits (B, To, classes) for letters (B, T); `mask` (B, T), True before the end."""
+        letters = self.embedding(inputs.clamp(min=0))
+        queries = self.queries.expand(len(inputs), -1, -1)
+        logits: Tensor = self.output(self.cross(queries, letters, letters, mask))
+        return logits

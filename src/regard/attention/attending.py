@@ -1,0 +1,103 @@
+"""Attending, with heads apart: the equation written out, or PyTorch's fused kernel for it.
+
+    weights = softmax(score(Q, K))        context = weights V
+
+Letters: B batch, H heads, G groups of heads that share keys and values (G divides H), T time (Tq of queries, Tk
+of keys), D width.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.masks import causal_mask, rows_of_mask
+from regard.attention.observing import Observer
+from regard.attention.scores import ScaledDot, Score
+from regard.attention.weights import context_of, each_head, weights_of
+from regard.errors import InputError
+
+SHORT = 128
+"""Keys up to which weights are worked out in bfloat16 on a CPU."""
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    score: Score,
+    causal: bool = False,
+    dropout: float = 0.0,
+    observer: Observer | None = None,
+    step: int | None = None,
+) -> Tensor:
+    """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
+
+    `key` (B, G, Tk, any) is what `score.prepare` returned. `mask` broadcasts to (B, H, Tq, Tk). `dropout`: share
+    of weights that is set to zero. `step`: that of all queries, None where they are all steps from the first on;
+    only the observer wants to know. Raises `InputError` for a mask with other heads.
+    """
+    heads = query.shape[1]
+    if mask is not None and mask.shape[1] not in (1, heads):
+        raise InputError(f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads}, or 1 for all")
+    causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
+    if _takes_kernel(score, key, dropout, observer):
+        if observer is not None:
+            _keep_rows(observer, query, key, mask, score=score, causal=causal, step=step)
+        return _kernel(query, key, value, mask, causal)
+    if causal:
+        future = causal_mask(query.shape[2], key.shape[2], query.device)
+        mask = future if mask is None else mask & future
+    weights = weights_of(score(query, each_head(key, heads)), mask)
+    if observer is None:
+        return context_of(F.dropout(weights, dropout), value)
+    weights = F.dropout(observer.change(weights, mask, step), dropout)
+    observer.keep(weights, mask, step)
+    return context_of(weights, value)
+
+
+def _takes_kernel(score: Score, key: Tensor, dropout: float, observer: Observer | None) -> bool:
+    """Whether PyTorch's kernel does it: it knows the scaled dot product, and shows its weights to nobody.
+
+    Over short keys in bfloat16 it would be slow: on a CPU its backward pass takes up to four times as long as the
+    explicit one (benchmarks/kernels.py).
+    """
+    if type(score) is not ScaledDot or dropout or not (observer is None or observer.partial):
+        return False
+    short = key.device.type == "cpu" and key.dtype == torch.bfloat16 and key.shape[2] <= SHORT
+    return not short
+
+
+@torch.no_grad()
+def _keep_rows(
+    observer: Observer,
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    *,
+    score: Score,
+    causal: bool,
+    step: int | None,
+) -> None:
+    """Work out the weights of the heads and rows that an observer asks for, and of no others."""
+    recorder = observer.recorder
+    assert recorder is not None, "who asks for some rows keeps them"
+    rows = recorder.rows_of(query.shape[2], step)
+    some = rows_of_mask(mask, rows, query.shape[2], key.shape[2], causal=causal, device=query.device)
+    keys = recorder.select_heads(each_head(key, query.shape[1]))
+    weights = weights_of(score(recorder.select(query, step), keys), some)
+    recorder.keep(observer.name, weights, some, queries=query.shape[2], step=step)
+
+
+def _kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Run PyTorch's kernel, which knows the causal mask only where there are as many queries as keys."""
+    grouped = False
+    if key.shape[1] != query.shape[1]:  # which is no bool itself where layers are compiled for any shape
+        grouped = True
+    if causal and mask is None and query.shape[2] == key.shape[2]:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+    if causal:
+        future = causal_mask(query.shape[2], key.shape[2], query.device)
+        mask = future if mask is None else mask & future
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=grouped)

@@ -1,0 +1,106 @@
+"""Observing: what watches an attention layer while it works, to keep its weights or to change them.
+
+A layer holds one observer, or none; an observer is a value that is never changed. Whoever observes on top of
+another gives the layer a new one, and puts the old one back.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from regard.attention.records import Recorder, short_name
+from regard.errors import InputError
+
+Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
+"""What makes other weights (B, H, Tq, Tk) of weights, their mask, and the step of all queries; None where they
+are all steps from the first on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observer:
+    """Changes the weights of a layer, and then keeps them. While there is one, weights are worked out."""
+
+    changes: tuple[Change, ...] = ()
+    """Applied in the order in which they were made."""
+    recorder: Recorder | None = None
+    """Keeps the changed weights."""
+    name: str = ""
+    """What the recorder calls the layer."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether it only asks for some heads or rows, which can be worked out beside the fused kernel."""
+        return not self.changes and self.recorder is not None and self.recorder.partial
+
+    def change(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        """Return the weights (B, H, Tq, Tk) with which the layer is to go on."""
+        for each in self.changes:
+            weights = each(weights, mask, step)
+        return weights
+
+    def keep(self, weights: Tensor, mask: Tensor | None, step: int | None) -> None:
+        """Hand weights (B, H, Tq, Tk) over to the recorder, which takes the heads and rows that it wants."""
+        if self.recorder is not None:
+            shown = mask if mask is None else self.recorder.select(mask.expand_as(weights), step)
+            chosen = self.recorder.select(weights, step)
+            self.recorder.keep(self.name, chosen, shown, queries=weights.shape[2], step=step)
+
+
+class AttentionLayer(nn.Module):
+    """Base of attention layers: what can be recorded and intervened in, head by head."""
+
+    observer: Observer | None = None
+    """Whoever looks on, for as long as the block lasts that asked for it."""
+    heads: int = 1
+
+
+def layers_of(model: nn.Module) -> dict[str, AttentionLayer]:
+    """Return the attention layers of a model that are Regard's, by their dotted names."""
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
+
+
+def find_layer(model: nn.Module, name: str) -> AttentionLayer:
+    """Return an attention layer of Regard's by its dotted name, in which `.layers` may be left out.
+
+    Raises `InputError` where the model has no such layer.
+    """
+    found = layers_of(model)
+    for each, layer in found.items():
+        if name in (each, short_name(each)):
+            return layer
+    known = ", ".join(map(short_name, found))
+    raise InputError(f"layer {name!r} is not in the model: choose {known or 'none, for it has no attention'}")
+
+
+@contextmanager
+def observing(observers: Mapping[AttentionLayer, Observer]) -> Iterator[None]:
+    """Give layers these observers in the block, and then those that they had before."""
+    before = {layer: layer.observer for layer in observers}
+    for layer, observer in observers.items():
+        layer.observer = observer
+    try:
+        yield
+    finally:
+        for layer, each in before.items():
+            layer.observer = each
+
+
+@contextmanager
+def explicit(model: nn.Module) -> Iterator[None]:
+    """Work out all weights, for what knows no fused kernel, such as `torch.func.vmap`."""
+    with observing({layer: layer.observer or Observer() for layer in layers_of(model).values()}):
+        yield
+
+
+def with_change(observer: Observer | None, change: Change) -> Observer:
+    """Return an observer that also changes weights, after those changes that there are."""
+    observer = observer or Observer()
+    return dataclasses.replace(observer, changes=(*observer.changes, change))
+
+
+def with_recorder(observer: Observer | None, recorder: Recorder, name: str) -> Observer:
+    """Return an observer that keeps weights with this recorder instead of another one."""
+    return dataclasses.replace(observer or Observer(), recorder=recorder, name=name)

@@ -1,0 +1,218 @@
+"""Records: the weights of attention layers as they were kept, by the layer's name.
+
+A layer that takes step after step goes on with its record: the parts are kept as they come, and joined when the
+record is asked for, so that a long generation costs no more than its weights.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Record:
+    """What one attention layer did for one batch: in its last forward pass, or in all steps that it took one by
+    one."""
+
+    name: str
+    """The layer's dotted name in the model."""
+    weights: Tensor
+    """(B, H, Tq, Tk), detached; every row sums to 1 over the keys it may see, or to 0 where it sees none
+    (and not quite to 1 where dropout was active). Only the heads and rows that were asked for. Keys that came
+    after a step have no weight in it."""
+    mask: Tensor | None
+    """What might be attended, True = yes, broadcastable to all heads and rows; None where everything might."""
+    query_labels: Sequence[str] | None = None
+    """Names of the queries, of the rows that are here; None where there are none, or too few."""
+    key_labels: Sequence[str] | None = None
+    """Names of the keys."""
+
+    def __repr__(self) -> str:
+        return f"<Record: {self.name}, weights {tuple(self.weights.shape)}>"
+
+
+class Part(NamedTuple):
+    """What a layer did in one call, of the heads and rows asked for."""
+
+    weights: Tensor
+    """(B, H, Tq, Tk)."""
+    mask: Tensor | None
+    steps: Sequence[int]
+    """(Tq), at which its queries stand."""
+
+
+@dataclass
+class Parts:
+    """The calls of one layer that make one record: of the steps from `first` to before `end`."""
+
+    found: list[Part]
+    first: int
+    end: int
+    whole: bool
+    """Whether all steps from 0 are here, of one query each, so that the next one can be added."""
+    record: Record | None = None
+    """Made of the parts when it was asked for."""
+
+    def may_add(self, part: Part, step: int) -> bool:
+        """Whether a part, of one query of each sequence at `step`, comes next, for as many sequences."""
+        return self.whole and self.end == step and self.found[-1].weights.shape[:2] == part.weights.shape[:2]
+
+    def add(self, part: Part) -> None:
+        """Go on with one more step."""
+        self.found.append(part)
+        self.end, self.record = self.end + 1, None
+
+    def join(self) -> Part:
+        """Make one part of all; of keys that came later, the earlier queries saw nothing."""
+        if len(self.found) > 1:
+            keys = max(part.weights.shape[-1] for part in self.found)
+            free = all(part.mask is None and part.weights.shape[-1] == keys for part in self.found)
+            weights = torch.cat([_widened(part.weights, keys) for part in self.found], dim=2)
+            mask = None if free else torch.cat([_widened(_mask(part), keys) for part in self.found], dim=2)
+            self.found = [Part(weights, mask, [step for part in self.found for step in part.steps])]
+        return self.found[0]
+
+
+def _mask(part: Part) -> Tensor:
+    if part.mask is None:
+        return torch.ones_like(part.weights, dtype=torch.bool)
+    return part.mask.expand_as(part.weights)
+
+
+def _widened(rows: Tensor, keys: int) -> Tensor:
+    return F.pad(rows, (0, keys - rows.shape[-1]))
+
+
+@dataclass(kw_only=True)
+class Recorder:
+    """Collects what layers do, of all heads and query rows or of some."""
+
+    heads: Sequence[int] | None = None
+    rows: Sequence[int] | None = None
+    query_labels: Sequence[str] | None = None
+    key_labels: Sequence[str] | None = None
+    parts: dict[str, Parts] = field(default_factory=dict)
+
+    @property
+    def partial(self) -> bool:
+        """Whether only some heads or rows are asked for."""
+        return self.heads is not None or self.rows is not None
+
+    def rows_of(self, queries: int, step: int | None) -> Sequence[int]:
+        """Return which of so many queries are asked for; `step`: that of all of them, None where they are all
+        steps from the first on."""
+        if self.rows is None:
+            return range(queries)
+        if step is not None:
+            return range(queries) if step in self.rows else range(0)
+        check_indices("rows", self.rows, queries)
+        return self.rows
+
+    def select(self, per_query: Tensor, step: int | None = None) -> Tensor:
+        """Take the heads and rows asked for of (B, H, Tq, any)."""
+        per_query = self.select_heads(per_query)
+        if self.rows is None:
+            return per_query
+        return per_query[:, :, list(self.rows_of(per_query.shape[2], step))]
+
+    def select_heads(self, per_head: Tensor) -> Tensor:
+        """Take the heads asked for of (B, H, any, any)."""
+        if self.heads is None:
+            return per_head
+        check_indices("heads", self.heads, per_head.shape[1])
+        return per_head[:, list(self.heads)]
+
+    def keep(
+        self, name: str, weights: Tensor, mask: Tensor | None, *, queries: int, step: int | None = None
+    ) -> None:
+        """Store weights (B, H, Tq, Tk), of which the heads and rows asked for have been selected.
+
+        `queries`: how many there were before that. A step goes on with a record that holds all steps before it,
+        of the same batch; otherwise the layer's record begins anew. So it does for several queries at one step:
+        they are the hypotheses of a beam, which change places.
+        """
+        rows, before = self.rows_of(queries, step), self.parts.get(name)
+        part = Part(weights.detach(), mask, rows if step is None else [step] * len(rows))
+        if step and queries == 1 and before is not None and before.may_add(part, step):
+            before.add(part)
+            return
+        first, count = step or 0, queries if step is None else 1
+        self.parts[name] = Parts([part], first, first + count, whole=not first and count == queries)
+
+    def record_of(self, name: str) -> Record:
+        """Return the record of a layer that has run.
+
+        Raises `InputError` for a row that is not among the steps taken.
+        """
+        parts = self.parts[name]
+        if parts.record is None:
+            part = self._in_order(parts)
+            labels = self.query_labels
+            if labels is not None and not (parts.whole and self.rows is None):
+                labels = (
+                    [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
+                )
+            parts.record = Record(
+                name=name,
+                weights=part.weights,
+                mask=part.mask,
+                query_labels=labels,
+                key_labels=self.key_labels,
+            )
+        return parts.record
+
+    def _in_order(self, parts: Parts) -> Part:
+        """Return all parts as one, with its rows in the order in which they were asked for."""
+        joined = weights, mask, steps = parts.join()
+        if self.rows is None or list(steps) == list(self.rows):
+            return joined
+        check_indices("rows", self.rows, parts.end, first=parts.first)
+        if not parts.whole:
+            return joined
+        place = {step: index for index, step in enumerate(steps)}
+        order = [place[row] for row in self.rows]
+        return Part(weights[:, :, order], None if mask is None else mask[:, :, order], self.rows)
+
+
+class Records(Mapping[str, Record]):
+    """What the attention layers of a model did, by the layer's name; `.layers` may be left out of a name.
+
+    It fills as the model runs. `regard.maps_of(records)` shows it.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __getitem__(self, name: str) -> Record:
+        for each in self._recorder.parts:
+            if name in (each, short_name(each)):
+                return self._recorder.record_of(each)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._recorder.parts)
+
+    def __len__(self) -> int:
+        return len(self._recorder.parts)
+
+    def __repr__(self) -> str:
+        return f"<Records: {', '.join(self) or 'nothing yet'}>"
+
+
+def short_name(name: str) -> str:
+    """Return a layer's name without what every stack calls its layers: `decoder.layers.0.cross` becomes
+    `decoder.0.cross`."""
+    return name.replace(".layers.", ".")
+
+
+def check_indices(what: str, indices: Sequence[int], end: int, *, first: int = 0) -> None:
+    """Raise `InputError` unless all indices are from `first` to below `end`."""
+    for index in indices:
+        if not first <= index < end:
+            raise InputError(f"{what} {index} is out of range: choose from {first} to {end - 1}")

@@ -1,0 +1,81 @@
+"""What the view is given: maps as plain data, in the shape of their JSON.
+
+The shape is written here, and once more for the type checker of the view (`view/data.js`); a test holds that one
+to this. `regard.inspection.page` makes such data of maps.
+"""
+
+from typing import Literal, NotRequired, TypedDict
+
+import numpy as np
+
+
+class PackedWeights(TypedDict):
+    """Weights (H, Tq, Tk), rounded: a small part of what they are as numbers in JSON."""
+
+    packed: str
+    """Base64 of zlib of unsigned 16-bit numbers, low byte first, head by head and row by row."""
+    largest: float
+    """What the number 65535 stands for."""
+    heads: int
+
+
+class LayerData(TypedDict):
+    """The attention of one layer."""
+
+    name: str
+    title: str
+    kind: Literal["encoder", "decoder", "cross"]
+    queries: list[str]
+    keys: list[str]
+    query_words: list[list[int]] | None
+    """The labels that are pieces of each word; None where labels are no pieces of words."""
+    key_words: list[list[int]] | None
+    weights: PackedWeights | np.ndarray
+    """(H, Tq, Tk); an array becomes nested lists."""
+    relevant: list[list[int]] | None
+    """Pairs of a query and a key that its answer depends on; None where the task does not say."""
+
+
+class MapData(TypedDict):
+    """One input, what was answered, and the attention of every layer."""
+
+    task: str
+    input: str
+    prediction: list[int] | str | None
+    truth: list[int] | str | None
+    outputs: list[str]
+    probabilities: list[float]
+    layers: list[LayerData]
+
+
+class PlaybackData(TypedDict):
+    """How attention on one input formed during training."""
+
+    steps: list[int]
+    """Training steps behind each frame."""
+    losses: list[list[float]]
+    """Pairs of a step and the loss of its batch."""
+    frames: list[MapData]
+
+
+class InterventionData(TypedDict):
+    """What is done to heads, or to one of their weights."""
+
+    layer: str
+    heads: list[int]
+    to: Literal["off", "uniform"] | float
+    query: NotRequired[int]
+    key: NotRequired[int]
+
+
+class ViewData(TypedDict):
+    """All that a view shows."""
+
+    maps: list[MapData]
+    original: NotRequired[MapData]
+    """What the model did before it was touched."""
+    importance: NotRequired[dict[str, list[float]]]
+    """By layer, the loss that is added when each head is off."""
+    playback: NotRequired[PlaybackData]
+    interventions: NotRequired[list[InterventionData]]
+    """What has been done to the model."""

@@ -1,0 +1,61 @@
+// What the model answered, how sure it was, and whether that is right.
+
+import { node } from "./dom.js";
+import { percent } from "./labels.js";
+
+/** @import { MapData } from "./data.js" */
+
+const MOST_STEPS = 40; // output steps of which the probability is written
+
+/**
+ * @param {MapData} map
+ * @param {MapData} [original] what it answered before it was touched
+ */
+export function answer(map, original) {
+  const line = node("div", { class: "answer" });
+  if (map.prediction === null) {
+    line.append(node("code", {}, map.input));
+    return line;
+  }
+  const said = spelled(map.prediction);
+  const prediction = node("b", { class: "prediction" }, said);
+  line.append(node("b", {}, map.task), " ", node("code", {}, map.input), " prediction ", prediction);
+  if (map.truth !== null) {
+    const truth = spelled(map.truth);
+    line.append(`, truth ${truth} `, node("span", {}, said === truth ? "✓ right" : "✗ wrong"));
+  }
+  if (original) {
+    const before = spelled(original.prediction);
+    const text = before === said ? " (as before it was touched)" : ` (before: ${before})`;
+    line.append(node("span", { class: before === said ? "quiet" : "changed" }, text));
+  }
+  line.append(steps(map, original));
+  return line;
+}
+
+/**
+ * Each output step with its probability.
+ *
+ * @param {MapData} map
+ * @param {MapData} [original]
+ */
+function steps({ outputs, prediction, probabilities }, original) {
+  const found = node("div");
+  if (outputs.length > MOST_STEPS) return found;
+  outputs.forEach((label, step) => {
+    const before = original?.outputs[step] === label ? original.probabilities[step] : null;
+    const now = probabilities[step];
+    const was = before !== null && Math.abs(before - now) >= 0.005 ? ` (was ${percent(before)})` : "";
+    const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
+    found.append(
+      node("span", { class: was ? "token changed" : "token" }, `${label}${number} `),
+      node("span", { class: "quiet" }, `${percent(now)}${was} `),
+    );
+  });
+  return found;
+}
+
+/** @param {number[] | string | null} answer */
+function spelled(answer) {
+  return Array.isArray(answer) ? answer.join(" ") : (answer ?? "unknown");
+}

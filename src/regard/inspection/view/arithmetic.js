@@ -1,0 +1,26 @@
+// Numbers.
+
+/**
+ * The value, or the end of the range that it is beyond.
+ *
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
+export function clamp(value, low, high) {
+  return Math.max(low, Math.min(high, value));
+}
+
+/**
+ * The greatest value, at least 0; `bySize`: whatever its sign.
+ *
+ * @param {Float32Array} values
+ */
+export function greatest(values, bySize = false) {
+  let most = 0;
+  for (let index = 0; index < values.length; index += 1) {
+    const value = bySize ? Math.abs(values[index]) : values[index];
+    if (value > most) most = value;
+  }
+  return most;
+}

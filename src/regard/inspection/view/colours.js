@@ -1,0 +1,134 @@
+// Colours of weights, of changes, and of heads, on light and on dark paper.
+
+import { clamp } from "./arithmetic.js";
+
+/** @typedef {number[]} Colour red, green and blue, 0 to 255 */
+
+/**
+ * @typedef {object} Palette
+ * @property {boolean} dark
+ * @property {Colour} paper
+ * @property {string} ink
+ * @property {string} mark
+ * @property {(share: number) => Colour} at the colour of a share from 0 to 1
+ * @property {(share: number) => Colour} change the colour of a change from -1 to 1
+ * @property {Uint32Array} table `at` in 256 steps, as pixels
+ * @property {Uint32Array} changes `change` in 256 steps, as pixels
+ */
+
+const LIGHT = ["#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"];
+const DARK = ["#101418", "#0b2a4f", "#0d3f78", "#16599f", "#2c77c2", "#5598da", "#8abaea", "#c2dcf6", "#ffffff"];
+// Less and more than before: brown and blue-green stay apart for colour-blind eyes.
+const LESS = [166, 97, 26];
+const MORE = [1, 133, 113];
+
+/** @type {Map<boolean, Palette>} */
+const palettes = new Map();
+
+/**
+ * The colours on white paper, or on black.
+ *
+ * @param {boolean} light
+ */
+export function palette(light) {
+  const found = palettes.get(light) ?? mixed(light);
+  palettes.set(light, found);
+  return found;
+}
+
+/**
+ * @param {boolean} light
+ * @returns {Palette}
+ */
+function mixed(light) {
+  const stops = (light ? LIGHT : DARK).map(rgb);
+  const paper = stops[0];
+  /** @param {number} share */
+  const at = (share) => {
+    const place = clamp(share, 0, 1) * (stops.length - 1);
+    const low = Math.min(Math.floor(place), stops.length - 2);
+    return between(stops[low], stops[low + 1], place - low);
+  };
+  /** @param {number} share */
+  const change = (share) => between(paper, share < 0 ? LESS : MORE, clamp(Math.abs(share), 0, 1));
+  return {
+    dark: !light,
+    paper,
+    ink: light ? "#111" : "#eee",
+    mark: light ? "#d97706" : "#fbbf24",
+    at,
+    change,
+    table: Uint32Array.from({ length: 256 }, (_, index) => pixel(at(index / 255))),
+    changes: Uint32Array.from({ length: 256 }, (_, index) => pixel(change(index / 127.5 - 1))),
+  };
+}
+
+/**
+ * The place of a share in a palette's tables; `signed`: of a change from -1 to 1 in `changes`.
+ *
+ * @param {number} share
+ */
+export function shade(share, signed = false) {
+  return clamp(Math.round(255 * (signed ? (share + 1) / 2 : share)), 0, 255);
+}
+
+/**
+ * The colour of a head's lines, as CSS.
+ *
+ * @param {number} head
+ * @param {number} heads
+ * @param {boolean} dark
+ */
+export function hue(head, heads, dark) {
+  if (heads === 1) return dark ? "#8abaea" : "#08519c";
+  return `hsl(${Math.round((360 * head) / heads + 210) % 360} 65% ${dark ? 65 : 38}%)`;
+}
+
+/** @param {Colour} colour */
+export function css([red, green, blue]) {
+  return `rgb(${red}, ${green}, ${blue})`;
+}
+
+/**
+ * How light a colour is, from 0 to 1.
+ *
+ * @param {Colour} colour
+ */
+export function luminance([red, green, blue]) {
+  return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
+}
+
+/**
+ * Whether text is light here, and so the page dark: whatever theme a notebook has.
+ *
+ * @param {Element} element
+ */
+export function isDark(element) {
+  const channels = getComputedStyle(element)
+    .color.match(/[\d.]+/g)
+    ?.map(Number) ?? [0, 0, 0];
+  return luminance(channels) > 0.5;
+}
+
+/**
+ * @param {Colour} from
+ * @param {Colour} to
+ * @param {number} share of the way
+ */
+function between(from, to, share) {
+  return from.map((channel, index) => Math.round(channel + share * (to[index] - channel)));
+}
+
+/**
+ * As a canvas keeps it: alpha, blue, green, red, from the highest byte.
+ *
+ * @param {Colour} colour
+ */
+function pixel([red, green, blue]) {
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+}
+
+/** @param {string} hex */
+function rgb(hex) {
+  return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+}

@@ -1,0 +1,58 @@
+// What the view is given: the shapes of `inspection/data.py`, which say what each part means.
+// There is nothing to run here; the other modules read these types, and a test holds them to the Python ones.
+
+/**
+ * @typedef {object} PackedWeights
+ * @property {string} packed
+ * @property {number} largest
+ * @property {number} heads
+ */
+
+/**
+ * @typedef {object} LayerData
+ * @property {string} name
+ * @property {string} title
+ * @property {"encoder" | "decoder" | "cross"} kind
+ * @property {string[]} queries
+ * @property {string[]} keys
+ * @property {number[][] | null} query_words
+ * @property {number[][] | null} key_words
+ * @property {PackedWeights | number[][][]} weights
+ * @property {number[][] | null} relevant
+ */
+
+/**
+ * @typedef {object} MapData
+ * @property {string} task
+ * @property {string} input
+ * @property {number[] | string | null} prediction
+ * @property {number[] | string | null} truth
+ * @property {string[]} outputs
+ * @property {number[]} probabilities
+ * @property {LayerData[]} layers
+ */
+
+/**
+ * @typedef {object} PlaybackData
+ * @property {number[]} steps
+ * @property {number[][]} losses
+ * @property {MapData[]} frames
+ */
+
+/**
+ * @typedef {object} InterventionData
+ * @property {string} layer
+ * @property {number[]} heads
+ * @property {"off" | "uniform" | number} to
+ * @property {number} [query]
+ * @property {number} [key]
+ */
+
+/**
+ * @typedef {object} ViewData
+ * @property {MapData[]} maps
+ * @property {MapData} [original]
+ * @property {Record<string, number[]>} [importance]
+ * @property {PlaybackData} [playback]
+ * @property {InterventionData[]} [interventions]
+ */

@@ -1,0 +1,131 @@
+// Pointer, wheel and keys on a heatmap.
+
+import { clamp } from "./arithmetic.js";
+
+/** @import { Place, Viewport } from "./viewport.js" */
+
+/**
+ * What gestures do something to.
+ *
+ * @typedef {object} Target
+ * @property {HTMLCanvasElement} canvas
+ * @property {Viewport} viewport
+ * @property {() => { query: number, key: number | null }} chosen
+ * @property {(query: number, key: number | null) => void} onPoint
+ * @property {(query: number, key: number) => void} onChoose
+ * @property {(by: number) => void} onHead take the next head, or the one before
+ * @property {() => void} draw
+ */
+
+const STEPS = new Map([
+  ["ArrowUp", [-1, 0]],
+  ["ArrowDown", [1, 0]],
+  ["ArrowLeft", [0, -1]],
+  ["ArrowRight", [0, 1]],
+  ["Home", [0, Number.NEGATIVE_INFINITY]],
+  ["End", [0, Number.POSITIVE_INFINITY]],
+]);
+
+/** @param {Target} target */
+export function listen(target) {
+  listenToPointer(target);
+  listenToWheel(target);
+  target.canvas.addEventListener("keydown", (event) => {
+    if (pressed(event.key, target)) event.preventDefault();
+  });
+}
+
+/** @param {Target} target */
+function listenToPointer(target) {
+  const { canvas, viewport } = target;
+  /** @type {{ x: number, y: number, row: number, column: number, moved: boolean } | null} */
+  let drag = null;
+  canvas.addEventListener("pointerdown", ({ offsetX, offsetY, pointerId }) => {
+    drag = { x: offsetX, y: offsetY, row: viewport.row, column: viewport.column, moved: false };
+    if (viewport.zoomed) canvas.setPointerCapture(pointerId);
+  });
+  canvas.addEventListener("pointermove", ({ offsetX, offsetY, buttons }) => {
+    if (drag && viewport.zoomed && buttons) {
+      const { cell } = viewport;
+      viewport.move(drag.row - (offsetY - drag.y) / cell, drag.column - (offsetX - drag.x) / cell);
+      drag.moved = true;
+      target.draw();
+      return;
+    }
+    const place = viewport.under(offsetX, offsetY);
+    if (place) target.onPoint(place.query, place.key);
+  });
+  canvas.addEventListener("pointerup", ({ offsetX, offsetY }) => {
+    const place = viewport.under(offsetX, offsetY);
+    const moved = drag?.moved ?? true;
+    drag = null;
+    if (place && !moved) target.onChoose(place.query, place.key);
+  });
+  canvas.addEventListener("pointercancel", () => {
+    drag = null;
+  });
+  canvas.addEventListener("pointerleave", () => {
+    const { query, key } = target.chosen();
+    target.onPoint(query, key);
+  });
+}
+
+/** @param {Target} target */
+function listenToWheel({ canvas, viewport, draw }) {
+  /**
+   * @param {MouseEvent} event
+   * @param {number} factor
+   */
+  const zoom = ({ offsetX, offsetY }, factor) => {
+    viewport.zoom(factor, viewport.under(offsetX, offsetY));
+    draw();
+  };
+  canvas.addEventListener("dblclick", (event) => {
+    if (viewport.zoomable) zoom(event, 2);
+  });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (!viewport.zoomable || !(event.ctrlKey || event.metaKey)) return; // else the page scrolls
+      event.preventDefault();
+      zoom(event, event.deltaY < 0 ? 1.3 : 1 / 1.3);
+    },
+    { passive: false },
+  );
+}
+
+/**
+ * Do what a key stands for; says whether it stands for something.
+ *
+ * @param {string} key
+ * @param {Target} target
+ */
+function pressed(key, { viewport, chosen, onChoose, onHead, draw }) {
+  const at = chosen();
+  const next = moved(key, at, viewport);
+  const place = { query: at.query, key: at.key ?? 0 };
+  if (next) onChoose(next.query, next.key);
+  else if (key === "[" || key === "]") onHead(key === "[" ? -1 : 1);
+  else if (key === "+" || key === "-") viewport.zoom(key === "+" ? 2 : 0.5, place);
+  else if (key === "0") viewport.fit();
+  else return false;
+  draw();
+  return true;
+}
+
+/**
+ * Where a key leads from the cell that is chosen, within the matrix; null: it does not lead anywhere. Where no key of
+ * the query is chosen yet, its first one is.
+ *
+ * @param {string} key
+ * @param {{ query: number, key: number | null }} from
+ * @param {{ rows: number, columns: number }} matrix
+ * @returns {Place | null}
+ */
+export function moved(key, from, { rows, columns }) {
+  const step = STEPS.get(key);
+  if (!step) return null;
+  const [down, right] = from.key === null ? [0, 0] : step;
+  const query = clamp(from.query + down, 0, rows - 1);
+  return { query, key: clamp((from.key ?? 0) + right, 0, columns - 1) };
+}

@@ -1,0 +1,30 @@
+// What the colours stand for.
+
+import { css } from "./colours.js";
+import { brush, node } from "./dom.js";
+
+/** @import { Palette } from "./colours.js" */
+/** @import { Scene } from "./scene.js" */
+
+const SCALE_WIDTH = 120;
+const SCALE_HEIGHT = 10;
+
+/**
+ * @param {Scene} scene
+ * @param {Palette} colours
+ */
+export function legend({ changes, largest, layer }, colours) {
+  const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
+  const context = brush(canvas);
+  for (let x = 0; x < SCALE_WIDTH; x += 1) {
+    context.fillStyle = css(
+      changes ? colours.change((2 * x) / SCALE_WIDTH - 1) : colours.at(x / (SCALE_WIDTH - 1)),
+    );
+    context.fillRect(x, 0, 1, SCALE_HEIGHT);
+  }
+  const most = largest.toFixed(3);
+  const bar = node("p", { class: "legend" });
+  bar.append(changes ? `-${most}` : "0", canvas, `${changes ? "+" : ""}${most}, the same for all heads`);
+  if (layer.relevant) bar.append(node("span", {}, "○ the output depends on this input"));
+  return bar;
+}

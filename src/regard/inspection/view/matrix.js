@@ -1,0 +1,57 @@
+// The weights of one layer.
+
+import { greatest } from "./arithmetic.js";
+
+/** `slices[head]` is a Float32Array of rows (queries) times columns (keys). */
+export class Matrix {
+  /**
+   * @param {Float32Array[]} slices
+   * @param {string[]} queries labels of the rows
+   * @param {string[]} keys labels of the columns
+   * @param {number[][] | null} relevant pairs of query and key where the output depends on the input
+   * @param {boolean} exact whether the weights are as they were computed, and not rounded
+   */
+  constructor(slices, queries, keys, relevant, exact = false) {
+    this.slices = slices;
+    this.queries = queries;
+    this.keys = keys;
+    this.relevant = relevant;
+    this.exact = exact;
+    this.heads = slices.length;
+    this.rows = queries.length;
+    this.columns = keys.length;
+    this.largest = slices.reduce((most, slice) => Math.max(most, greatest(slice)), 1e-9);
+  }
+
+  /**
+   * @param {number} head
+   * @param {number} query
+   * @param {number} key
+   */
+  at(head, query, key) {
+    return this.slices[head][query * this.columns + key];
+  }
+
+  /**
+   * The key with the largest weight of a query.
+   *
+   * @param {number} head
+   * @param {number} query
+   */
+  strongest(head, query) {
+    let best = 0;
+    for (let key = 1; key < this.columns; key += 1) {
+      if (this.at(head, query, key) > this.at(head, query, best)) best = key;
+    }
+    return best;
+  }
+
+  /**
+   * The heads that `head` stands for: one, or all where it is null.
+   *
+   * @param {number | null} head
+   */
+  chosen(head) {
+    return head === null ? this.slices.map((_, each) => each) : [head];
+  }
+}

@@ -1,0 +1,50 @@
+// Weights as they travel: an array, or packed. `packed` is base64 of zlib of unsigned 16-bit numbers, low byte first,
+// head by head and row by row; 65535 stands for `largest`.
+
+import { Matrix } from "./matrix.js";
+
+/** @import { LayerData, PackedWeights } from "./data.js" */
+
+const LEVELS = 65535;
+
+/**
+ * The weights of a layer, ready to be drawn.
+ *
+ * @param {LayerData} layer
+ */
+export async function unpack({ weights, queries, keys, relevant }) {
+  if (Array.isArray(weights)) {
+    const slices = weights.map((head) => Float32Array.from(head.flat()));
+    return new Matrix(slices, queries, keys, relevant, true);
+  }
+  return new Matrix(await slicesOf(weights, queries.length * keys.length), queries, keys, relevant);
+}
+
+/**
+ * @param {PackedWeights} weights
+ * @param {number} size weights of a head
+ */
+async function slicesOf({ packed, largest, heads }, size) {
+  const whole = new DataView(await inflated(bytesOf(packed)));
+  return Array.from({ length: heads }, (_, head) => {
+    const slice = new Float32Array(size);
+    for (let index = 0; index < size; index += 1) {
+      slice[index] = (whole.getUint16(2 * (head * size + index), true) / LEVELS) * largest;
+    }
+    return slice;
+  });
+}
+
+/** @param {string} base64 */
+function bytesOf(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let index = 0; index < text.length; index += 1) bytes[index] = text.charCodeAt(index);
+  return bytes;
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes */
+function inflated(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).arrayBuffer();
+}

@@ -1,0 +1,70 @@
+// What is chosen: input, layer, head, how it is drawn, and the query and key that are looked at.
+
+/** @import { MapData } from "./data.js" */
+
+/** @typedef {"heatmap" | "lines" | "overview"} Mode */
+
+/**
+ * @typedef {object} State
+ * @property {number} map number of the input
+ * @property {string | null} layer its name; null where there is none
+ * @property {number | null} head null: all heads
+ * @property {Mode} mode
+ * @property {boolean} words whether weights are shown between words
+ * @property {number} query
+ * @property {number | null} key null: none
+ * @property {number} focus the head in which the query was chosen
+ * @property {boolean} change whether differences to the original are shown
+ * @property {number | null} frame number of the snapshot; null: the map itself
+ */
+
+const MANY = 80; // queries or keys: of more, one head is shown at a time
+
+/** @type {Readonly<State>} */
+export const START = {
+  map: 0,
+  layer: null,
+  head: null,
+  mode: "heatmap",
+  words: false,
+  query: 0,
+  key: null,
+  focus: 0,
+  change: false,
+  frame: null,
+};
+
+/**
+ * The layer that is chosen; else the one that reads the input, which is what most people look for first.
+ *
+ * @param {MapData} map
+ * @param {string | null} name
+ */
+export function layerOf({ layers }, name) {
+  return (
+    layers.find((layer) => layer.name === name) ??
+    layers.find((layer) => layer.kind === "cross") ??
+    layers.at(0) ??
+    null
+  );
+}
+
+/**
+ * The state, with head, query and key that `matrix` has.
+ *
+ * @param {State} state
+ * @param {{ heads: number, rows: number, columns: number }} matrix
+ * @param {{ rows: number, columns: number }} shown the same, or that between words
+ * @returns {State}
+ */
+export function fitted(state, matrix, shown) {
+  let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
+  if (head === null && matrix.heads > 1 && Math.max(matrix.rows, matrix.columns) > MANY) head = 0;
+  return {
+    ...state,
+    head,
+    focus: head ?? Math.min(state.focus, matrix.heads - 1),
+    query: Math.min(state.query, shown.rows - 1),
+    key: state.key === null ? null : Math.min(state.key, shown.columns - 1),
+  };
+}

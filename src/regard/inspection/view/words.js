@@ -1,0 +1,84 @@
+// Attention between words instead of their pieces.
+
+import { Matrix } from "./matrix.js";
+
+/** @import { LayerData } from "./data.js" */
+
+const BLANK = "▁"; // begins a word, in the labels of pieces
+
+/**
+ * Whether some labels of a layer are pieces of words.
+ *
+ * @param {LayerData} layer
+ */
+export function inPieces(layer) {
+  return layer.query_words !== null || layer.key_words !== null;
+}
+
+/**
+ * Between words: a word is given the weight of all its pieces, and gives the mean of theirs.
+ *
+ * @param {Matrix} matrix
+ * @param {Pick<LayerData, "query_words" | "key_words">} pieces
+ */
+export function merge(matrix, { query_words, key_words }) {
+  const queries = query_words ?? alone(matrix.queries);
+  const keys = key_words ?? alone(matrix.keys);
+  const slices = matrix.slices.map((_, head) => mergedSlice(matrix, head, queries, keys));
+  const queryOf = wordOf(queries);
+  const keyOf = wordOf(keys);
+  const relevant = matrix.relevant?.map(([query, key]) => [queryOf[query], keyOf[key]]) ?? null;
+  return new Matrix(slices, joined(queries, matrix.queries), joined(keys, matrix.keys), relevant);
+}
+
+/**
+ * @param {Matrix} matrix
+ * @param {number} head
+ * @param {number[][]} queries pieces of each word
+ * @param {number[][]} keys
+ */
+function mergedSlice(matrix, head, queries, keys) {
+  const slice = new Float32Array(queries.length * keys.length);
+  queries.forEach((pieces, query) => {
+    keys.forEach((others, key) => {
+      let sum = 0;
+      for (const piece of pieces) for (const other of others) sum += matrix.at(head, piece, other);
+      slice[query * keys.length + key] = sum / pieces.length;
+    });
+  });
+  return slice;
+}
+
+/**
+ * Each label a word of its own.
+ *
+ * @param {string[]} labels
+ */
+function alone(labels) {
+  return labels.map((_, index) => [index]);
+}
+
+/**
+ * The word of each piece.
+ *
+ * @param {number[][]} words
+ */
+function wordOf(words) {
+  /** @type {number[]} */
+  const found = [];
+  words.forEach((word, number) => {
+    for (const piece of word) found[piece] = number;
+  });
+  return found;
+}
+
+/**
+ * @param {number[][]} words
+ * @param {string[]} labels of the pieces
+ */
+function joined(words, labels) {
+  return words.map((word) => {
+    const text = word.map((index) => labels[index]).join("");
+    return (text.startsWith(BLANK) ? text.slice(1) : text) || BLANK;
+  });
+}

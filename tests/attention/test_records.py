@@ -1,0 +1,225 @@
+"""Records of layers that take step after step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.attention import MultiHeadAttention, Record, layers_of, record
+from regard.decoding import beam_search, greedy_search
+from regard.errors import InputError
+from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.text import EOS
+
+SIZES: dict[str, Any] = {"source_symbols": 9, "target_symbols": 9}
+MODELS: dict[str, Callable[[], Seq2Seq]] = {
+    "transformer": lambda: Transformer(TransformerConfig(hidden=6, heads=2, inner=11), longest=12, **SIZES),
+    "dot": lambda: Transformer(TransformerConfig(hidden=6, heads=2, inner=11, score="dot"), longest=12, **SIZES),
+    "luong": lambda: RecurrentSeq2Seq(RecurrentConfig(hidden=6, embedding=5), **SIZES),
+    "bahdanau": lambda: RecurrentSeq2Seq(RecurrentConfig(hidden=6, embedding=5, context="cell"), **SIZES),
+}
+SOURCE = torch.tensor([[4, 5, 6, 7], [8, 4, 3, 0]])
+MASK = SOURCE > 0
+TARGET = torch.tensor([[1, 4, 5, 6, 7], [1, 5, 4, 4, 8]])
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    torch.manual_seed(0)
+    model = MODELS[request.param]().eval()
+    _, bias = model.vocabulary_layer
+    if bias is not None:
+        with torch.no_grad():
+            bias[EOS] = -9.0  # untrained, it would end at once
+    return model
+
+
+@torch.inference_mode()
+def take_steps(model: Seq2Seq, target: Tensor = TARGET) -> None:
+    state = model.start(model.encode(SOURCE, MASK))
+    for step in range(target.shape[1]):
+        _, state = model.step(target[:, step : step + 1], state)
+
+
+def decoders_layers(model: Seq2Seq) -> list[str]:
+    """Names of the attention layers that take steps."""
+    return [name for name in layers_of(model) if name.startswith("decoder")]
+
+
+@pytest.mark.parametrize("limits", [{}, {"rows": [3, 0]}, {"rows": [4]}, {"heads": [0], "rows": [1, 2]}], ids=str)
+def test_step_by_step_makes_the_record_of_all_at_once(model: Seq2Seq, limits: dict[str, Any]) -> None:
+    layers, names = decoders_layers(model), list("abcde")
+    with record(model, layers=layers, query_labels=names, **limits) as stepped:
+        take_steps(model)
+    with record(model, layers=layers, query_labels=names, **limits) as whole, torch.inference_mode():
+        model.read(TARGET, model.encode(SOURCE, MASK))
+    assert list(stepped) == list(whole) == layers
+    for name, expected in whole.items():
+        found, shape = stepped[name], expected.weights.shape
+        torch.testing.assert_close(found.weights, expected.weights, atol=1e-6, rtol=0)
+        assert found.query_labels == expected.query_labels
+        assert found.mask is not None and expected.mask is not None
+        assert torch.equal(found.mask.expand(shape), expected.mask.expand(shape))
+
+
+@pytest.mark.parametrize("limits", [{}, {"rows": [2, 0]}], ids=str)
+def test_recording_steps_changes_nothing(model: Seq2Seq, limits: dict[str, Any]) -> None:
+    with torch.inference_mode():
+        state = plain = model.start(model.encode(SOURCE, MASK))
+        for step in range(3):
+            expected, plain = model.step(TARGET[:, step : step + 1], plain)
+            with record(model, layers=decoders_layers(model), **limits):
+                found, state = model.step(TARGET[:, step : step + 1], state)
+            torch.testing.assert_close(found, expected, atol=1e-6 if not limits else 0, rtol=0)
+
+
+def test_a_generation_is_one_record(model: Seq2Seq) -> None:
+    with record(model) as records:
+        [found] = greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
+    steps = len(found.tokens) + 1  # that of the end, or the one for which there was no room
+    assert steps > 2
+    for name in decoders_layers(model):
+        assert records[name].weights.shape[2] == steps
+    with record(model) as again:
+        greedy_search(model, SOURCE[:1], MASK[:1], max_len=6)
+        greedy_search(model, SOURCE[:1], MASK[:1], max_len=1)  # begins anew
+    assert again[model.cross_layers[0]].weights.shape[2] == 2
+
+
+def test_hypotheses_change_places_and_so_only_their_last_step_is_kept(model: Seq2Seq) -> None:
+    seen = []
+    step = model.step
+
+    def counted(tokens: Tensor, state: Any) -> Any:
+        seen.append(tokens.shape)
+        return step(tokens, state)
+
+    model.step = counted  # type: ignore[method-assign]
+    with record(model, query_labels=list("abcdefg")) as records:
+        beam_search(model, SOURCE[:1], MASK[:1], width=3, max_len=5)
+    assert len(seen) > 2 and seen[-1] == (1, 3)
+    cross = records[model.cross_layers[0]]
+    assert cross.weights.shape[::2] == (1, 3)
+    assert cross.query_labels == ["abcdefg"[len(seen) - 1]] * 3
+    for name in decoders_layers(model):
+        batch, _, queries, _ = records[name].weights.shape
+        assert batch * queries == 3
+
+
+@pytest.fixture
+def layer() -> MultiHeadAttention:
+    torch.manual_seed(0)
+    return MultiHeadAttention(6, 2)
+
+
+def attend(layer: MultiHeadAttention, queries: int, step: int | None, *, batch: int = 2, keys: int = 5) -> None:
+    """Attend with queries and keys that are the same in every call, as far as they go."""
+    states = torch.randn(2, 7, 6, generator=torch.Generator().manual_seed(1))[:batch]
+    first = step or 0
+    layer.attend(states[:, first : first + queries], layer.project(states[:, :keys]), step=step)
+
+
+Call = tuple[Any, ...]
+"""Queries and step of a call, and sizes that are not the usual ones."""
+
+
+def steps_of(layer: MultiHeadAttention, *calls: Call, **limits: Any) -> Record:
+    with record(layer, query_labels=list("abcdefg"), **limits) as records:
+        for queries, step, *sizes in calls:
+            attend(layer, queries, step, **dict(*sizes))
+    return records[""]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [(1, 0), (1, 1), (1, 2), (1, 3)],
+        [(3, None), (1, 3)],  # after a prefix that was read at once
+        [(2, None), (4, None)],
+        [(1, 0), (1, 1), (4, None)],
+    ],
+    ids=str,
+)
+def test_a_step_goes_on_with_those_before_it(layer: MultiHeadAttention, calls: list[Call]) -> None:
+    whole = steps_of(layer, (4, None)).weights
+    torch.testing.assert_close(steps_of(layer, *calls).weights, whole, atol=1e-6, rtol=0)
+    assert steps_of(layer, (1, 0), (1, 1), (1, 0)).weights.shape[2] == 1
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [(2, None), (1, 3)],  # a step is missing
+        [(1, 0), (1, 1), (1, 3)],
+        [(4, None), (1, 3)],  # it is there already
+        [(3, None, {"batch": 1}), (1, 3)],  # of other sequences
+        [(1, 2), (1, 3)],  # not from the first on
+        [(2, 0), (1, 1), (1, 2), (1, 3)],  # of hypotheses
+    ],
+    ids=str,
+)
+def test_a_step_goes_on_with_no_others(layer: MultiHeadAttention, calls: list[Call]) -> None:
+    found = steps_of(layer, *calls)
+    whole = steps_of(layer, (4, None)).weights
+    torch.testing.assert_close(found.weights, whole[:, :, 3:], atol=1e-6, rtol=0)
+    assert found.query_labels == ["d"]
+
+
+def test_earlier_steps_have_no_weight_on_keys_that_came_later(layer: MultiHeadAttention) -> None:
+    found = steps_of(layer, (1, 0, {"keys": 2}), (1, 1, {"keys": 3}), (1, 2, {"keys": 5}))
+    seen = torch.tensor([[True, True, False, False, False], [True, True, True, False, False], [True] * 5])
+    assert found.mask is not None and torch.equal(found.mask.expand(2, 2, 3, 5), seen.expand(2, 2, 3, 5))
+    assert torch.equal(found.weights > 0, seen.expand(2, 2, 3, 5))
+    torch.testing.assert_close(found.weights.sum(-1), torch.ones(2, 2, 3))
+    assert steps_of(layer, (1, 0), (1, 1)).mask is None
+
+
+def test_parts_are_joined_once_and_only_when_the_record_is_asked_for(
+    layer: MultiHeadAttention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined, cat = [], torch.cat
+
+    def counted(parts: list[Tensor], dim: int) -> Tensor:
+        joined.append(len(parts))
+        return cat(parts, dim=dim)
+
+    monkeypatch.setattr(torch, "cat", counted)
+    with record(layer) as records:
+        for step in range(5):
+            attend(layer, 1, step)
+        assert joined == []
+        early = records[""]
+        assert joined == [5] and records[""] is early
+        attend(layer, 1, 5)
+    assert early.weights.shape[2] == 5
+    assert records[""].weights.shape[2] == 6 and joined == [5, 2]
+    assert torch.equal(records[""].weights[:, :, :5], early.weights)
+
+
+def test_a_row_that_never_came_is_refused_when_the_record_is_asked_for(layer: MultiHeadAttention) -> None:
+    with pytest.raises(InputError, match="rows 3 is out of range: choose from 0 to 1"):
+        steps_of(layer, (1, 0), (1, 1), rows=[0, 3])
+    with pytest.raises(InputError, match="rows 0 is out of range: choose from 3 to 3"):
+        steps_of(layer, (1, 3), rows=[0])
+    assert steps_of(layer, (1, 0), (1, 1), rows=[]).weights.shape == (2, 2, 0, 5)
+
+
+def test_labels_are_those_of_the_rows_that_are_there(layer: MultiHeadAttention) -> None:
+    assert steps_of(layer, (1, 0), (1, 1), (1, 2), rows=[2, 0]).query_labels == ["c", "a"]
+    assert steps_of(layer, (2, 5), rows=[5]).query_labels == ["f", "f"]
+    with record(layer, query_labels=["a"], rows=[1]) as records:
+        attend(layer, 2, None)
+    assert records[""].query_labels is None
+
+
+def test_a_record_and_records_say_what_they_are(layer: MultiHeadAttention) -> None:
+    with record(torch.nn.ModuleDict({"cross": layer})) as records:
+        assert repr(records) == "<Records: nothing yet>"
+        attend(layer, 1, None)
+    assert repr(records) == "<Records: cross>"
+    assert repr(records["cross"]) == "<Record: cross, weights (2, 2, 1, 5)>"
+    with pytest.raises(KeyError):
+        records["other"]

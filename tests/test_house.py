@@ -1,0 +1,174 @@
+"""The house as a whole: which file imports which, which names stand where, and how results tell of themselves."""
+
+import ast
+import inspect
+import typing
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.result import Result
+
+ROOT = Path(regard.__file__).parent
+FILES = {
+    ".".join(("regard", *path.relative_to(ROOT).with_suffix("").parts)): path
+    for path in sorted(ROOT.rglob("*.py"))
+}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+def _exports(package: str) -> dict[str, str]:
+    """From a name that a package offers to the module that it takes it from, also where that is done late."""
+    found: dict[str, str] = {}
+    for node in ast.walk(TREES[f"{package}.__init__"]):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {each.asname or each.name: node.module for each in node.names}
+    return found
+
+
+def _home(module: str, name: str) -> str:
+    """Return the file that `from module import name` reaches."""
+    while f"{module}.__init__" in FILES:
+        if f"{module}.{name}" in FILES:
+            return f"{module}.{name}"
+        exports = _exports(module)
+        if name not in exports or exports[name] == module:
+            return f"{module}.__init__"
+        module = exports[name]
+    return module
+
+
+def _imports(name: str) -> Iterator[str]:
+    """Yield the files that a file imports anywhere: at the top, in a function, for types only."""
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regard"):
+            yield from (_home(str(node.module), each.name) for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name in FILES)
+
+
+GRAPH = {name: set(_imports(name)) - {name} for name in FILES if not name.endswith("__init__")}
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Not even late, or for types only. Packages' own `__init__` only passes names on."""
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name in done or name not in GRAPH:
+            return
+        for each in GRAPH[name]:
+            visit(each, (*path, name))
+        done.add(name)
+
+    for name in GRAPH:
+        visit(name, ())
+    assert len(done) > 100 and sum(map(len, GRAPH.values())) > 400  # it has looked
+
+
+def test_no_noun_names_files_in_three_rooms() -> None:
+    rooms = defaultdict(set)
+    for name in GRAPH:
+        _, *room, file = name.split(".")
+        rooms[file].add(".".join(room))
+    assert {file: where for file, where in rooms.items() if len(where) > 2} == {}
+
+
+def test_no_name_has_two_meanings() -> None:
+    """No class or type has the name of another."""
+    homes = defaultdict(set)
+    for name, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].add(name)
+    assert {each: where for each, where in homes.items() if len(where) > 1} == {}
+
+
+@pytest.mark.parametrize("room", ["training", "serving", "comparison", "cli"])
+def test_nobody_asks_for_the_type_of_settings_tasks_or_runs(room: str) -> None:
+    asked = []
+    for name, tree in TREES.items():
+        if not name.startswith(f"regard.{room}."):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+                types = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+                asked += [
+                    f"{name}: {each}" for each in types if each.endswith(("Training", "Task", "Run", "Config"))
+                ]
+    own = {"regard.training.kinds: ModelConfig"}  # a class of the user's own, which is no setting
+    assert set(asked) - own == set()
+
+
+def test_files_and_functions_can_be_held_in_the_head() -> None:
+    for name, path in FILES.items():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= 345, f"{name} has {lines} lines: is it two ideas?"
+        for node in ast.walk(TREES[name]):
+            if isinstance(node, ast.FunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= 65, f"{name}.{node.name} has {length} lines"
+
+
+def _returned(hint: Any) -> Iterator[type]:
+    """Yield the classes of Regard's that a hint names."""
+    if isinstance(hint, type) and hint.__module__.startswith("regard"):
+        yield hint
+    for each in (typing.get_origin(hint), *typing.get_args(hint)):
+        if each is not None:
+            yield from _returned(each)
+
+
+def _public() -> dict[str, Any]:
+    found = {name: getattr(regard, name) for name in regard.__all__}
+    for name, value in list(found.items()):
+        if inspect.isclass(value) and value.__module__.startswith("regard"):
+            for method, function in inspect.getmembers(value, inspect.isfunction):
+                if not method.startswith("_"):
+                    found[f"{name}.{method}"] = function
+    return found
+
+
+def test_everything_that_a_public_call_returns_is_exported_by_name() -> None:
+    exported = {getattr(regard, name) for name in regard.__all__}
+    missing = set()
+    for name, value in _public().items():
+        if not inspect.isfunction(value):
+            continue
+        try:
+            hint = typing.get_type_hints(value).get("return")
+        except NameError:  # a type that only checkers import, such as a widget or a table
+            continue
+        missing |= {f"{name} returns {each.__name__}" for each in _returned(hint) if each not in exported}
+    assert missing == set()
+
+
+def test_results_print_themselves_in_the_same_way(trained: regard.AnswerRun, translator: regard.PairRun) -> None:
+    results: list[Any] = [
+        trained.test(samples=50),
+        trained.attend("BCCCBAABACCCA"),
+        trained.importance(samples=20),
+        trained.examine(samples=4),
+        translator.test(samples=5),
+    ]
+    with regard.record(trained.model) as records:
+        trained.model(trained.task.parse("BCCCBAABACCCA"))
+    results.append(regard.maps_of(records))
+    import json
+
+    from rich.console import Console
+
+    console = Console(width=100, record=True, quiet=True)
+    for each in results:
+        assert isinstance(each, Result)
+        assert str(each).strip() and "\n" not in repr(each) and len(repr(each)) < 200
+        assert repr(each).startswith(f"<{type(each).__name__}: ")
+        json.dumps(each.json(), allow_nan=False)
+        console.print(each.table())
+    assert all("\n" not in repr(each) for each in (trained, translator, records, records["cross"]))
+    assert "QueryModel(" not in repr(trained)

@@ -1,0 +1,99 @@
+"""The table of kinds, and models of one's own."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.errors import InputError
+from regard.tasks import TASKS, find_task
+from regard.training import KINDS, find_kind, kinds_for, make_config
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+OWN_SEQUENCES = """
+from dataclasses import dataclass
+from regard.models import RecurrentConfig, RecurrentSeq2Seq
+
+@dataclass(frozen=True, kw_only=True)
+class EchoConfig(RecurrentConfig):
+    hidden: int = 6
+
+class Echo(RecurrentSeq2Seq):
+    config_class = EchoConfig
+
+class Alone: ...
+
+class Short(RecurrentSeq2Seq):
+    def __init__(self, config): ...
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with modules of one's own, from which commands are run."""
+    shutil.copy(EXAMPLES / "bag.py", tmp_path)
+    (tmp_path / "echo.py").write_text(OWN_SEQUENCES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in ("bag", "echo"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_kinds_that_fit_it_and_no_others(task: str) -> None:
+    found = find_task(task)
+    for name, kind in KINDS.items():
+        assert (name in kinds_for(found)) == kind.fits(found) and kind.name == name
+        if kind.fits(found):
+            assert make_config(task, {"model": name}).kind == name
+        else:
+            with pytest.raises(InputError, match=f"model '{name}' does not fit task {task}"):
+                make_config(task, {"model": name})
+
+
+def test_the_example_of_a_model_of_ones_own(own: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    status, out, err = command("train", "counting", "--model", "bag:Bag", "--steps", "600", "--lr=0.01")
+    assert status == 0, err
+    status, out, err = command("test", "counting", "--samples", "500")
+    assert status == 0 and "Attention on relevant inputs: head 0" in out, err
+    run = regard.load("counting")
+    assert run.config.kind == "bag:Bag" and run.config.flags()["hidden"] == 32
+    report = run.test(samples=1000)
+    assert report.exact_match > 0.15 and report.relevance is not None
+    assert report.relevance.heads[0] > report.relevance.uniform + 0.2
+    assert run.examine(samples=4).heads[0].layer == "cross"
+    status, out, err = command("train", "counting", "--model", "bag:Bag", "--help")
+    assert status == 0 and "Width of letters, queries and the hidden layer" in out
+
+
+def test_a_model_of_ones_own_that_answers_with_text(own: Path) -> None:
+    run = regard.train("copy", model="echo:Echo", steps=2, batchsize=3, progress=False)
+    assert isinstance(run, regard.PairRun) and run.config.flags()["hidden"] == 6
+    assert isinstance(run.translate(["ABC"])[0], str)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere:Bag", "model 'nowhere:Bag' cannot be imported: ModuleNotFoundError"),
+        ("bag:Sack", "model 'bag:Sack' cannot be imported: AttributeError"),
+        ("echo:Alone", "model 'echo:Alone' is no class derived from regard.models.AnswerModel or Seq2Seq"),
+        ("echo:Echo", "model 'echo:Echo' does not fit task counting"),
+        ("qery", "model 'qery' is unknown: choose .* or module:Class; did you mean query?"),
+    ],
+)
+def test_models_that_cannot_be_are_refused(own: Path, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_config("counting", {"model": name})
+    assert not (own / "models").exists()
+
+
+def test_a_constructor_of_another_shape_is_refused(own: Path) -> None:
+    assert find_kind("echo:Short").name == "echo:Short"
+    with pytest.raises(InputError, match="model 'echo:Short' cannot be built: .*unexpected keyword argument"):
+        regard.train(make_config("copy", {"model": "echo:Short"}), progress=False)
+    assert not (own / "models" / "copy").exists()

@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { deflateSync } from "node:zlib";
+import { unpack } from "../../src/regard/inspection/view/packing.js";
+import { layer } from "./examples.js";
+
+test("weights as they are", async () => {
+  const matrix = await unpack(layer());
+  assert.deepEqual(matrix.slices, [Float32Array.of(0.5, 0.25, 0.25, 0, 0.25, 0.75)]);
+  assert.equal(matrix.exact, true);
+  assert.deepEqual([matrix.heads, matrix.rows, matrix.columns, matrix.largest], [1, 2, 3, 0.75]);
+});
+
+test("packed weights: low byte first, 65535 stands for the largest", async () => {
+  // A fifth of 65535 is 13107, or 0x3333; 0x0001 and 0x0100 tell the bytes apart.
+  const bytes = Uint8Array.of(0, 0, 0xff, 0xff, 0x33, 0x33, 1, 0, 0, 1, 0xcc, 0xcc, ...new Array(12).fill(0xff));
+  const packed = deflateSync(bytes).toString("base64");
+  const matrix = await unpack(layer({ weights: { packed, largest: 0.5, heads: 2 } }));
+  const unit = 0.5 / 65535;
+  assert.deepEqual(matrix.slices[0], Float32Array.of(0, 0.5, 0.1, unit, 256 * unit, 0.4));
+  assert.deepEqual(matrix.slices[1], new Float32Array(6).fill(0.5));
+  assert.equal(matrix.exact, false);
+  assert.equal(matrix.at(0, 1, 2), Math.fround(0.4));
+});
+
+test("what Python packs", async () => {
+  // regard.inspection.page.pack(np.array([[[0.25, 0.75, 0.0], [1.0, 0.0, 0.0]]], dtype=np.float32))
+  const packed = "eJxjcPi/n4Hh/38GIAAAHm4D/Q==";
+  const matrix = await unpack(layer({ weights: { packed, largest: 1, heads: 1 } }));
+  const near = [0.25, 0.75, 0, 1, 0, 0];
+  for (const [index, value] of matrix.slices[0].entries()) assert.ok(Math.abs(value - near[index]) < 8e-6);
+});
