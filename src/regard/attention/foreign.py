@@ -130,11 +130,13 @@ class _KernelCalls(TorchFunctionMode):
 
             self.hooks.append(module.register_forward_pre_hook(begin))
             self.hooks.append(module.register_forward_hook(end, always_call=True))
-        super().__enter__()
+        enter: Any = super().__enter__  # which has no types
+        enter()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
+        leave: Any = super().__exit__
+        leave(*error)
         for hook in self.hooks:
             hook.remove()
 
