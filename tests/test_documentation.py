@@ -1,9 +1,12 @@
 """What the README shows works as shown, only with fewer steps and samples."""
 
 import gzip
+import importlib
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -20,6 +23,12 @@ PAGES = {
     "README.md": README,
     **{name: (ROOT / name).read_text(encoding="utf-8") for name in ("docs/recurrent.md", "docs/looking.md")},
 }
+
+LINKED = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted(set((ROOT / "docs").rglob("*.md")) - set((ROOT / "docs" / "reference").glob("*.md"))),
+]
+"""All pages that are written, not made."""
 
 
 @pytest.mark.parametrize(
@@ -118,15 +127,95 @@ def test_the_rooms_of_the_readme_are_the_rooms_there_are() -> None:
     assert named == there - {"py.typed", "version.py"}
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
-def test_links_lead_somewhere(link: str) -> None:
-    assert (ROOT / link).exists()
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links_of(page):
+        path, _, anchor = link.partition("#")
+        aim = (page.parent / path).resolve() if path else page
+        assert aim.exists(), f"{link}: there is no {aim}"
+        assert not anchor or anchor in anchors_of(aim), f"{link}: {aim.name} has no such heading"
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / link).exists(), link
+def test_links_and_anchors_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# `regard.attention`: a, b-c (d)?\n## Why\n## Why\n[a\nb](x.md#why-1) ![c](d.png) <https://e.org> [f](https://g.org)\n"
+        "`[h](i.md)`\n```sh\n# no heading [j](k.md)\n```\n[l]: m.md\n"
+    )
+    assert links_of(page) == ["x.md#why-1", "d.png", "m.md"]
+    assert anchors_of(page) == {"regardattention-a-b-c-d", "why", "why-1"}
+
+
+def links_of(page: Path) -> list[str]:
+    """Return the links of a page to files and headings, without those to the network."""
+    prose = re.sub(r"`[^`\n]*`", "", without_code(page))
+    found = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]:\s+(\S+)", prose, re.MULTILINE)
+    return [link for link in map("".join, found) if not re.match(r"[a-z]+:", link)]
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    found: list[str] = []
+    for title in re.findall(r"^#+ (.*)$", without_code(page), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+        again = sum(re.fullmatch(rf"{re.escape(slug)}(-\d+)?", each) is not None for each in found)
+        found.append(f"{slug}-{again}" if again else slug)
+    return set(found)
+
+
+def without_code(page: Path) -> str:
+    """Return a page without its listings, in which a `#` is no heading and a bracket no link."""
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_each_table_of_results_has_one_place() -> None:
+    """Programs write the tables between these markers, wherever they stand."""
+    pages = [page.read_text(encoding="utf-8") for page in LINKED if "results" in str(page.relative_to(ROOT))]
+    assert len(pages) == 4
+    names = re.findall(r"<!-- table: (.*?) -->\n\|.*?\n<!-- end -->", "".join(pages), re.DOTALL)
+    assert len(names) == len(set(names)) == "".join(pages).count("<!-- table:") == 15
+
+
+def test_the_reference_has_every_room_and_every_public_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    pages = importlib.import_module("reference").reference(ROOT / "src" / "regard")
+    rooms = {each.parent.name for each in (ROOT / "src/regard").glob("*/__init__.py")}
+    assert set(pages) == {"index", "regard"} | rooms
+    for package in ("regard", "regard.attention", "regard.models"):
+        for name in importlib.import_module(package).__all__:
+            if not name.startswith("_"):
+                documented = re.compile(rf"\{{py:\w+\}} {name}\b.*\n:module: regard(\.\w+)?\n")
+                assert any(documented.search(page) for page in pages.values()), f"{package}.{name}"
+
+
+def test_the_reference_shows_what_docstrings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = tmp_path / "house" / "kitchen"
+    room.mkdir(parents=True)
+    (tmp_path / "house" / "__init__.py").write_text('"""A house."""\n')
+    (room / "__init__.py").write_text('"""To cook."""\nfrom house.kitchen.pots import Pot\n__all__ = ["Pot"]\n')
+    (room / "pots.py").write_text(
+        'class Pot:\n    """A `pot` of <b>."""\n    lid: "Pot | None" = None\n    """Its own."""\n'
+        '    def boil(self, how: str = "soft") -> "Pot":\n        """Boil."""\n    def _hide(self): ...\n'
+    )
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    pages = importlib.import_module("reference").reference(tmp_path / "house")
+    assert "| [house.kitchen](kitchen.md) | To cook. |" in pages["index"]
+    (found,) = re.findall(r"(?s)`{4}\{py:class\} Pot\n.*`{4}", pages["kitchen"])
+    assert ":module: house.kitchen\n:canonical: house.kitchen.pots.Pot\n\nA `pot` of \\<b>.\n" in found
+    assert "{py:attribute} lid\n:type: 'house.kitchen.Pot | None'\n:value: 'None'\n\nIts own.\n" in found
+    assert "{py:method} boil(how: str='soft') -> house.kitchen.Pot\n\nBoil.\n" in found
+    assert "_hide" not in found
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("furo", reason="the site needs the extra docs")
+    sphinx = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet"]
+    places = ["--conf-dir", ROOT / "docs" / "site", "--doctree-dir", tmp_path / "trees", ROOT, tmp_path / "site"]
+    done = subprocess.run([*sphinx, *map(str, places)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert 'href="docs/results.html"' in first and 'href="docs/reference/attention.html"' in first
 
 
 def test_each_dependency_is_justified() -> None:

@@ -14,8 +14,8 @@ NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 class LinkNames(SphinxPostTransform):
-    """Links `regard.train(...)`, and where there is one thing of that name `MultiHeadAttention`, `causal_mask`
-    and `Score.prepare`: a class, a function with a name of several words, a member of a class.
+    """Links `regard.train(...)`, and where there is one thing of that name, `MultiHeadAttention`,
+    `causal_mask` or `Score.prepare`: a class, a function with a name of several words, a member of a class.
 
     A plain word like `mask` may mean anything.
     """
@@ -45,8 +45,9 @@ class LinkNames(SphinxPostTransform):
         short = defaultdict(set)
         names = {}
         for full, entry in domain.objects.items():
-            names[full] = full
             *_, owner, last = ["", *full.split(".")]
+            if owner:  # the package's own name alone is also that of a recipe and of a command
+                names[full] = full
             if entry.objtype in ("class", "function") and not entry.aliased and re.search(r"[A-Z_]", last):
                 short[last].add(full)
             elif owner[:1].isupper():

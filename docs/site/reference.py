@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from signatures import Annotations
-from source import Function, Module, PublicNames, attribute_docs, modules_of, public
+from source import Function, Module, PublicNames, attribute_docs, doc_of, modules_of, public
 
 LONGEST_VALUE = 100
 """Characters of a constant's value that is shown; a longer one is told by its docstring."""
@@ -109,14 +109,14 @@ def _members(module: Module, names: PublicNames) -> Iterator[str]:
         if isinstance(node, ast.ClassDef):
             yield _class(node, as_named, options, write)
         elif isinstance(node, Function):
-            yield _directive("py:function", as_named + write.signature(node), options, ast.get_docstring(node))
+            yield _directive("py:function", as_named + write.signature(node), options, doc_of(node))
         elif name in docs or name in module.exported or shown != f"{module.name}.{name}":
             yield _directive("py:data", as_named, [*options, *_value(node, write)], docs.get(name))
 
 
 def _class(node: ast.ClassDef, name: str, options: list[str], write: Annotations) -> str:
     """Write a class with its bases, fields, properties and methods."""
-    content = [_bases(node, write), ast.get_docstring(node)]
+    content = [_bases(node, write), doc_of(node)]
     docs = attribute_docs(node.body)
     for member, inner in public(node.body):
         if isinstance(inner, Function):
@@ -140,7 +140,7 @@ def _method(node: Function, write: Annotations) -> str:
     decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
     if decorators & {"overload", "setter", "deleter"}:
         return ""
-    doc = ast.get_docstring(node)
+    doc = doc_of(node)
     if decorators & {"property", "cached_property"}:
         options = [] if node.returns is None else [_option("type", write.type(node.returns))]
         return _directive("py:property", node.name, options, doc)

@@ -6,6 +6,7 @@ line here.
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +32,7 @@ class Module:
     @property
     def doc(self) -> str:
         """Its docstring."""
-        return ast.get_docstring(self.tree) or ""
+        return doc_of(self.tree)
 
     @cached_property
     def imports(self) -> dict[str, str]:
@@ -80,13 +81,26 @@ def names_of(node: Named) -> list[str]:
     return [part.id for part in parts if isinstance(part, ast.Name)]
 
 
+def doc_of(node: ast.Module | ast.ClassDef | Function) -> str:
+    """Return a docstring as Markdown, an empty one where there is none."""
+    return _with_tags_shown(ast.get_docstring(node) or "")
+
+
+def _with_tags_shown(text: str) -> str:
+    """Escape what is written as HTML outside of code, such as `<unk>`, which would not be seen."""
+    parts = re.split(r"(`+[^`]*`+|^ {4}.*$)", text, flags=re.MULTILINE)
+    return "".join(
+        part if place % 2 else re.sub(r"<(?=[A-Za-z/!])", r"\\<", part) for place, part in enumerate(parts)
+    )
+
+
 def attribute_docs(body: list[ast.stmt]) -> dict[str, str]:
     """Return the docstrings of attributes by name: the string right below each."""
     found = {}
     for node, below in pairwise(body):
         text = below.value if isinstance(below, ast.Expr) else None
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(text, ast.Constant):
-            found |= dict.fromkeys(names_of(node), inspect.cleandoc(str(text.value)))
+            found |= dict.fromkeys(names_of(node), _with_tags_shown(inspect.cleandoc(str(text.value))))
     return found
 
 
@@ -96,9 +110,14 @@ class PublicNames:
     def __init__(self, modules: dict[str, Module]) -> None:
         self._modules = modules
         self._shown: dict[str, str] = {}
-        for package in sorted(modules, key=lambda name: -name.count(".")):  # the outermost has the last word
-            for name in modules[package].exported:
-                self._shown[self.home(f"{package}.{name}")] = f"{package}.{name}"
+        offers = [(package, name) for package, module in modules.items() for name in module.exported]
+        for package, name in sorted(offers, key=self._weight):
+            self._shown[self.home(f"{package}.{name}")] = f"{package}.{name}"
+
+    def _weight(self, offer: tuple[str, str]) -> tuple[int, bool]:
+        """Order what packages offer: the outermost has the last word, and among rooms the one that it is from."""
+        package, name = offer
+        return -package.count("."), self.home(f"{package}.{name}").startswith(f"{package}.")
 
     def home(self, name: str) -> str:
         """Follow a name through imports to the module that defines it."""
