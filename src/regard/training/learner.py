@@ -60,6 +60,9 @@ class Learner(Protocol):
     def agree(self, stopped: bool) -> bool:
         """Say for all processes what the first one says."""
 
+    def wait(self) -> None:
+        """Wait for all processes, so that none ends while another still writes."""
+
 
 class OneLearner:
     """One model that learns from one batch after the other, on all processes of a training."""
@@ -150,6 +153,10 @@ class OneLearner:
     def agree(self, stopped: bool) -> bool:
         """Say for all processes what the first one says."""
         return bool(self.world.agree(stopped))
+
+    def wait(self) -> None:
+        """Wait for all processes, so that none ends while another still writes."""
+        self.world.wait()
 
 
 def _spread(objective: Objective[Any, Any], settings: TrainingConfig, world: World) -> nn.Module:

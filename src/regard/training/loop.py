@@ -49,6 +49,7 @@ def train_steps(
             if learner.step % CHECKPOINT_EVERY == 0 or last or found or interrupted:
                 learner.save(use=better)
             if interrupted and not last:
+                learner.wait()
                 stop_as_usual(stopped[0] if stopped else 0)
 
 

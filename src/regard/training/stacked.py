@@ -112,6 +112,9 @@ class StackedLearner:
         """There is one process."""
         return stopped
 
+    def wait(self) -> None:
+        """There is nobody to wait for."""
+
 
 def _together(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     """Stack what each seed has drawn; None where there is nothing."""
