@@ -39,6 +39,7 @@ def _fields(config: RunConfig) -> dict[str, Any]:
 def test_flags_have_the_names_and_types_of_the_fields(choice: tuple[str, str]) -> None:
     expected = _fields(make_config(choice[0], {"model": choice[1]}))
     found = typing.get_type_hints(OF[choice])
+    assert all(found.pop(name) == hint for name, hint in typing.get_type_hints(flags.WhereFlags).items())
     if choice[1] == "transformer" and choice[0] == "translation":
         assert found.pop("preset")
     assert set(found) == set(expected)

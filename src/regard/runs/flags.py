@@ -10,6 +10,15 @@ from typing import Literal, TypedDict
 Paths = str | Path | tuple[str | Path, ...] | list[str] | list[Path]
 
 
+class WhereFlags(TypedDict, total=False):
+    """Of where a run is kept, and what becomes of one that is there."""
+
+    savepath: str | Path
+    resume: bool
+    overwrite: bool
+    progress: bool
+
+
 class CommonFlags(TypedDict, total=False):
     """Of every training."""
 
@@ -141,43 +150,45 @@ class TranslationTrainingFlags(CommonFlags, total=False):
     tensorboard: bool
 
 
-class CountQueryFlags(LetterFlags, QueryFlags, total=False):
+class CountQueryFlags(WhereFlags, LetterFlags, QueryFlags, total=False):
     """Of a query model on one of the primer's tasks."""
 
 
-class CountPoolingFlags(LetterFlags, PoolingFlags, total=False):
+class CountPoolingFlags(WhereFlags, LetterFlags, PoolingFlags, total=False):
     """Of a pooling classifier on one of the primer's tasks."""
 
 
-class RecallQueryFlags(RecallFlags, QueryFlags, total=False):
+class RecallQueryFlags(WhereFlags, RecallFlags, QueryFlags, total=False):
     """Of a query model on Recall."""
 
 
-class RecallPoolingFlags(RecallFlags, PoolingFlags, total=False):
+class RecallPoolingFlags(WhereFlags, RecallFlags, PoolingFlags, total=False):
     """Of a pooling classifier on Recall."""
 
 
-class ReorderRecurrentFlags(LetterFlags, RecurrentFlags, total=False):
+class ReorderRecurrentFlags(WhereFlags, LetterFlags, RecurrentFlags, total=False):
     """Of a recurrent model on Copy, Reverse or Sort."""
 
 
-class ReorderTransformerFlags(LetterFlags, TransformerFlags, total=False):
+class ReorderTransformerFlags(WhereFlags, LetterFlags, TransformerFlags, total=False):
     """Of a Transformer on Copy, Reverse or Sort."""
 
 
-class DatesRecurrentFlags(DatesFlags, RecurrentFlags, total=False):
+class DatesRecurrentFlags(WhereFlags, DatesFlags, RecurrentFlags, total=False):
     """Of a recurrent model on Dates."""
 
 
-class DatesTransformerFlags(DatesFlags, TransformerFlags, total=False):
+class DatesTransformerFlags(WhereFlags, DatesFlags, TransformerFlags, total=False):
     """Of a Transformer on Dates."""
 
 
-class TranslationRecurrentFlags(TextFlags, RecurrentModelFlags, TranslationTrainingFlags, total=False):
+class TranslationRecurrentFlags(
+    WhereFlags, TextFlags, RecurrentModelFlags, TranslationTrainingFlags, total=False
+):
     """Of a recurrent model on parallel text."""
 
 
-class TranslationFlags(TextFlags, TransformerModelFlags, TranslationTrainingFlags, total=False):
+class TranslationFlags(WhereFlags, TextFlags, TransformerModelFlags, TranslationTrainingFlags, total=False):
     """Of a Transformer on parallel text."""
 
     preset: Literal["tiny", "small", "base", "big"] | None
@@ -223,3 +234,7 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     recipe: str
     vary_len: bool
     teacher_forcing: float
+
+
+class AnyTrainFlags(WhereFlags, AnyFlags, total=False):
+    """Every flag there is, and where the run is kept."""

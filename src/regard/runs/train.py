@@ -18,6 +18,7 @@ from regard.progress import progress_bar
 from regard.runs.answers import AnswerRun
 from regard.runs.flags import (
     AnyFlags,
+    AnyTrainFlags,
     CountPoolingFlags,
     CountQueryFlags,
     DatesRecurrentFlags,
@@ -28,6 +29,7 @@ from regard.runs.flags import (
     ReorderTransformerFlags,
     TranslationFlags,
     TranslationRecurrentFlags,
+    WhereFlags,
 )
 from regard.runs.loading import SAVEPATH, AnyRun, Counts, Reorders, load, stored_task
 from regard.runs.pairs import PairRun
@@ -68,10 +70,6 @@ Folder = str | Path
 def train(
     task: Counts,
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["query"] = ...,
     **flags: Unpack[CountQueryFlags],
 ) -> AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]: ...
@@ -79,10 +77,6 @@ def train(
 def train(
     task: Counts,
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["pooling"],
     **flags: Unpack[CountPoolingFlags],
 ) -> AnswerRun[TaskConfig, PoolingConfig, PoolingTraining]: ...
@@ -90,10 +84,6 @@ def train(
 def train(
     task: Literal["recall"],
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["pooling"] = ...,
     **flags: Unpack[RecallPoolingFlags],
 ) -> AnswerRun[RecallConfig, PoolingConfig, PoolingTraining]: ...
@@ -101,10 +91,6 @@ def train(
 def train(
     task: Literal["recall"],
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["query"],
     **flags: Unpack[RecallQueryFlags],
 ) -> AnswerRun[RecallConfig, QueryModelConfig, QueryTraining]: ...
@@ -112,10 +98,6 @@ def train(
 def train(
     task: Reorders,
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["recurrent"] = ...,
     **flags: Unpack[ReorderRecurrentFlags],
 ) -> PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]: ...
@@ -123,10 +105,6 @@ def train(
 def train(
     task: Reorders,
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["transformer"],
     **flags: Unpack[ReorderTransformerFlags],
 ) -> PairRun[SequenceConfig, TransformerConfig, TransformerTraining]: ...
@@ -134,10 +112,6 @@ def train(
 def train(
     task: Literal["dates"],
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["recurrent"] = ...,
     **flags: Unpack[DatesRecurrentFlags],
 ) -> PairRun[DatesConfig, RecurrentConfig, RecurrentTraining]: ...
@@ -145,10 +119,6 @@ def train(
 def train(
     task: Literal["dates"],
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["transformer"],
     **flags: Unpack[DatesTransformerFlags],
 ) -> PairRun[DatesConfig, TransformerConfig, TransformerTraining]: ...
@@ -156,10 +126,6 @@ def train(
 def train(
     task: Literal["translation"],
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["transformer"] = ...,
     **flags: Unpack[TranslationFlags],
 ) -> TranslationRun[TranslationConfig, TransformerConfig, TranslationTraining]: ...
@@ -167,31 +133,18 @@ def train(
 def train(
     task: Literal["translation"],
     *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
     model: Literal["recurrent"],
     **flags: Unpack[TranslationRecurrentFlags],
 ) -> TranslationRun[TranslationConfig, RecurrentConfig, TranslationTraining]: ...
 @overload
 def train(
     task: RunConfig,
-    *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
+    **where: Unpack[WhereFlags],
 ) -> AnyRun: ...
 @overload
 def train(
     task: str,
-    *,
-    savepath: Folder = ...,
-    resume: bool = ...,
-    overwrite: bool = ...,
-    progress: bool = ...,
-    **flags: Unpack[AnyFlags],
+    **flags: Unpack[AnyTrainFlags],
 ) -> AnyRun: ...
 def train(
     task: str | RunConfig,
