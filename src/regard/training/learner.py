@@ -1,8 +1,8 @@
 """What the loop trains: one model, in one process or in several. (`stacked` has another: one model from many
 seeds.)"""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -83,7 +83,6 @@ class OneLearner:
         self.drops = drops
         """Whether a step drops anything."""
         self.module = _spread(state.objective, settings, world)
-        self.device_type = world.device.type
         state.model.train()
 
     @property
@@ -125,21 +124,16 @@ class OneLearner:
     def _products(self) -> AbstractContextManager[object]:
         """Multiply matrices in the precision asked for."""
         dtype = dtype_of(self.settings.precision, self.world.device)
-        return nullcontext() if dtype == torch.float32 else torch.autocast(self.device_type, dtype)
+        return nullcontext() if dtype == torch.float32 else torch.autocast(self.world.device.type, dtype)
 
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
         """Return the metrics of the averaged model, which the first process works out for all."""
         found: Metrics = {}
-        with self._averaged() as model:
+        # A search has other shapes at every step: compiled layers would be compiled again and again.
+        with self.state.averaged() as model, torch.compiler.set_stance("force_eager"):
             if self.world.first:
                 found = validate(model)
         return found | {"bleu": self.world.agree(found.get("bleu", 0.0))}
-
-    @contextmanager
-    def _averaged(self) -> Iterator[nn.Module]:
-        # A search has other shapes at every step: compiled layers would be compiled again and again.
-        with self.state.averaged() as model, torch.compiler.set_stance("force_eager"):
-            yield model
 
     def snapshot(self) -> None:
         """Keep a small copy of the parameters, from the first process."""
