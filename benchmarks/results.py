@@ -28,11 +28,8 @@ TASKS: dict[str, dict[str, Any]] = {
 WITHOUT: dict[str, dict[str, Any]] = {
     "regard": {},
     "constant rate": {"warmup": None},
-    "no clipping": {"clip": None},
     "output layer at the common rate": {"output_lr": 1.0},
     "Adam's usual betas 0.9, 0.999": {"betas": (0.9, 0.999)},
-    "queries from zero": {"start": {"queries": 0.0}},
-    "projections from N(0, 0.01)": {"start": {"projections": 0.01}},
 }
 """Recipe regard, and regard without one of its parts."""
 LENGTHS = range(1, 11)
@@ -78,12 +75,7 @@ def measure(flags: Flags) -> dict[str, Any]:
 
     recipe = flags["recipe"]
     if recipe not in RECIPES:
-        changes = dict(WITHOUT[recipe])
-        if "start" in changes:
-            start = RECIPES["regard"].start
-            assert start is not None
-            changes["start"] = dataclasses.replace(start, **changes["start"])
-        RECIPES[recipe] = dataclasses.replace(RECIPES["regard"], **changes)
+        RECIPES[recipe] = dataclasses.replace(RECIPES["regard"], **WITHOUT[recipe])
     with tempfile.TemporaryDirectory() as folder:
         run = regard.train(**flags, savepath=folder, progress=False)
         assert isinstance(run, regard.AnswerRun)

@@ -51,8 +51,8 @@ def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: py
             raise Interrupted
         return original(*args)
 
-    original = stacked._clip
-    monkeypatch.setattr(stacked, "_clip", dying)
+    original = stacked.exact
+    monkeypatch.setattr(stacked, "exact", dying)
     with pytest.raises(Interrupted):
         train_seeds("counting", folders, seeds=[0, 1], **flags)
     monkeypatch.undo()

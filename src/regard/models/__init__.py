@@ -4,14 +4,13 @@ from regard.models.answer import AnswerModel
 from regard.models.config import ModelConfig
 from regard.models.encoder import RecurrentEncoder
 from regard.models.pooling import PoolingConfig, PoolingModel
-from regard.models.query import Initialisation, QueryModel, QueryModelConfig
+from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.seq2seq import Seq2Seq, State
 from regard.models.transformer import Transformer, TransformerConfig
 
 __all__ = [
     "AnswerModel",
-    "Initialisation",
     "ModelConfig",
     "PoolingConfig",
     "PoolingModel",

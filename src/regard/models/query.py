@@ -54,14 +54,6 @@ class QueryModelConfig(ModelConfig):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Initialisation:
-    """Standard deviations of the normal distributions that parameters start from; None: Glorot uniform."""
-
-    queries: float
-    projections: float | None
-
-
 class QueryModel(AnswerModel):
     """Learned queries attend to encoded letters; see the module's docstring for the equations.
 
@@ -100,6 +92,26 @@ class QueryModel(AnswerModel):
         self.self_attention = attention_layer(width, heads, score=score) if config.self_att else None
         self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
         self.output = nn.Linear(width, classes)
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """Start as the primer does: heads' projections from N(0, 0.01), other matrices from Glorot's uniform
+        distribution, and queries, positions and biases from zero.
+
+        So a large query or position is one that training found a use for.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        for module in self.modules():
+            if isinstance(module, MultiHeadAttention):
+                for projection in (module.query, module.key, module.value, module.output):
+                    nn.init.normal_(projection.weight, std=0.01)
+        if self.positions is not None:
+            nn.init.zeros_(self.positions.weight)
 
     @property
     def input_embedding(self) -> nn.Module:
@@ -133,25 +145,3 @@ class QueryModel(AnswerModel):
             states = torch.cat([states, self.rest.expand(len(states), -1, -1)], dim=1)
             mask = None if mask is None else F.pad(mask, (0, 1), value=True)
         return states, mask
-
-    @torch.no_grad()
-    def initialise(self, start: Initialisation) -> None:
-        """Draw all parameters anew from the global random state; biases and positions 0, gains 1."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.LayerNorm):
-                module.reset_parameters()
-        if start.projections is not None:
-            for module in self.modules():
-                if isinstance(module, MultiHeadAttention):
-                    for projection in (module.query, module.key, module.value, module.output):
-                        nn.init.normal_(projection.weight, std=start.projections)
-        for vectors in (self.queries, self.rest):
-            if vectors is not None:
-                nn.init.normal_(vectors, std=start.queries)
-        if self.positions is not None:
-            # From zero, so that a large position is one that training found a use for.
-            nn.init.zeros_(self.positions.weight)

@@ -1,4 +1,4 @@
-"""Recipes: how parameters start, and how the optimizer moves them.
+"""Recipes: how the optimizer moves the parameters.
 
 Of the query model's two, `regard` makes the primer's tasks reliable within the primer's steps; `seed` is the
 primer's own recipe. docs/results.md has both over 10 seeds, and says what each part of `regard` is for.
@@ -10,7 +10,7 @@ from typing import Literal
 
 from torch import nn
 
-from regard.models import Initialisation, ModelConfig
+from regard.models import ModelConfig
 from regard.training.adam import Adam
 
 Decay = Literal["one_cycle", "inverse_sqrt"]
@@ -20,8 +20,6 @@ Decay = Literal["one_cycle", "inverse_sqrt"]
 class Recipe:
     """One way to train a model."""
 
-    start: Initialisation | None
-    """How a query model's parameters start; None: as PyTorch's layers do."""
     lr: float
     """Peak learning rate without encoder layers."""
     encoder_lr: float
@@ -62,16 +60,14 @@ class Recipe:
 
 RECIPES = {
     "regard": Recipe(
-        start=Initialisation(queries=0.1, projections=None),
         lr=0.05,
         encoder_lr=0.005,
         output_lr=8.0,
         betas=(0.95, 0.98),
         warmup=0.2,
-        clip=1.0,
+        clip=None,
     ),
     "seed": Recipe(
-        start=Initialisation(queries=0.0, projections=0.01),
         lr=0.01,
         encoder_lr=0.001,
         output_lr=1.0,
@@ -81,11 +77,9 @@ RECIPES = {
     ),
 }
 """The query model's."""
-RECURRENT = Recipe(start=None, lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
+RECURRENT = Recipe(lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
 """Recurrent models'."""
-TRANSFORMER = Recipe(
-    start=None, lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0
-)
+TRANSFORMER = Recipe(lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
 """Transformers'."""
-OWN = Recipe(start=None, lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
+OWN = Recipe(lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
 """Those of models of one's own."""

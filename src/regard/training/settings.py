@@ -61,7 +61,7 @@ class TrainingConfig:
 
     @property
     def how(self) -> Recipe:
-        """The recipe: how parameters start, and how the optimizer moves them."""
+        """The recipe: how the optimizer moves the parameters."""
         return RECURRENT
 
     def schedule_at(self, step: int) -> float:
@@ -105,8 +105,8 @@ class QueryTraining(SampledTraining):
     """How to train a query model."""
 
     recipe: Literal["regard", "seed"] = "regard"
-    """regard: Adam with warm-up, cosine decay, clipped gradients and a faster output layer, from small random
-    queries. seed: Adam at a constant rate, from zero queries and positions, as the primer did it."""
+    """regard: Adam with warm-up, cosine decay and a faster output layer. seed: Adam at a constant rate, as the
+    primer did it."""
     vary_len: bool = False
     """Train over all lengths from 1 to max_len, with a mask; the model gains one learned step to rest on."""
 
@@ -118,7 +118,7 @@ class QueryTraining(SampledTraining):
 
     @property
     def how(self) -> Recipe:
-        """The recipe: how parameters start, and how the optimizer moves them."""
+        """The recipe: how the optimizer moves the parameters."""
         return RECIPES[self.recipe]
 
 
@@ -147,7 +147,7 @@ class TransformerTraining(SampledTraining):
 
     @property
     def how(self) -> Recipe:
-        """The recipe: how parameters start, and how the optimizer moves them."""
+        """The recipe: how the optimizer moves the parameters."""
         return TRANSFORMER
 
 
@@ -160,7 +160,7 @@ class OwnAnswerTraining(SampledTraining):
 
     @property
     def how(self) -> Recipe:
-        """The recipe: how parameters start, and how the optimizer moves them."""
+        """The recipe: how the optimizer moves the parameters."""
         return OWN
 
 
@@ -170,7 +170,7 @@ class OwnSequenceTraining(TransformerTraining):
 
     @property
     def how(self) -> Recipe:
-        """The recipe: how parameters start, and how the optimizer moves them."""
+        """The recipe: how the optimizer moves the parameters."""
         return OWN
 
 
@@ -231,5 +231,5 @@ class TranslationTraining(TrainingConfig):
 
     @property
     def how(self) -> Recipe:
-        """The recipe: how parameters start, and how the optimizer moves them."""
+        """The recipe: how the optimizer moves the parameters."""
         return dataclasses.replace(TRANSFORMER, warmup=self.warmup, clip=self.clip, decay=self.schedule)

@@ -4,7 +4,7 @@
 
 The models of the primer's tasks are so small that a GPU spends a step on starting operations, and S seeds start
 about as many as one. (On a CPU the arithmetic is most of a step already, and nothing is gained:
-docs/benchmarks.md.) Each seed has its own parameters, samples, clipping and moments, and is saved as a run of
+docs/benchmarks.md.) Each seed has its own parameters, samples and moments, and is saved as a run of
 its own, the same as if it had been trained alone but for rounding.
 """
 
@@ -47,7 +47,7 @@ class StackedLearner:
         batches: Sequence[Source],
         folders: Sequence[RunFolder],
     ) -> None:
-        self.states, self.settings, self.batches, self.folders = states, settings, batches, folders
+        self.states, self.batches, self.folders = states, batches, folders
         self.step, self.progress = states[0].step, Progress()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = copy.deepcopy(states[0].model).to(self.device).train()
@@ -78,8 +78,6 @@ class StackedLearner:
             check_finite(value, self.step + 1, lr)
         self.optimizer.zero_grad()
         losses.sum().backward()
-        if self.settings.how.clip is not None:
-            _clip(self.stacked, self.settings.how.clip)
         self.optimizer.step(lr)
         self.step += 1
         return [Outcome(*each) for each in zip(values, exact(logits, targets), strict=True)]
@@ -131,13 +129,3 @@ def _stack(states: Sequence[TrainingState], device: torch.device) -> dict[str, n
 
 def _moments(states: Sequence[TrainingState], name: str, moment: str) -> Tensor:
     return torch.stack([state.optimizer.moments[name][moment] for state in states])
-
-
-@torch.no_grad()
-def _clip(stacked: dict[str, nn.Parameter], most: float) -> None:
-    """Scale the gradient of each seed so that its norm over all parameters is at most `most`."""
-    grads = [parameter.grad for parameter in stacked.values() if parameter.grad is not None]
-    norms = torch.stack([grad.flatten(1).norm(dim=1) for grad in grads]).norm(dim=0)
-    factors = (most / (norms + 1e-6)).clamp(max=1.0)  # as nn.utils.clip_grad_norm_ has it
-    for grad in grads:
-        grad.mul_(factors.view(-1, *[1] * (grad.dim() - 1)))

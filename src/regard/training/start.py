@@ -1,13 +1,11 @@
 """The begin of a training: a model drawn from its seed, and the state around it."""
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
 from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
-from regard.models import AnswerModel, QueryModel, Seq2Seq
+from regard.models import AnswerModel, Seq2Seq
 from regard.streams import generator_of
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
@@ -32,9 +30,6 @@ def build_model(config: RunConfig, task: AnyTask) -> AnswerModel | Seq2Seq:
             model = kind.model(config.model, **sizes)
         except TypeError as error:
             raise InputError(f"model {config.kind!r} cannot be built: {error}") from error
-        drawn = config.training.how.start
-        if drawn is not None:
-            cast(QueryModel, model).initialise(drawn)
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
     return model
