@@ -3,6 +3,7 @@
 from regard.models.answer import AnswerModel
 from regard.models.config import ModelConfig
 from regard.models.encoder import RecurrentEncoder
+from regard.models.model import TaskModel
 from regard.models.pooling import PoolingConfig, PoolingModel
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
@@ -21,6 +22,7 @@ __all__ = [
     "RecurrentSeq2Seq",
     "Seq2Seq",
     "State",
+    "TaskModel",
     "Transformer",
     "TransformerConfig",
 ]

@@ -6,14 +6,12 @@ Letters: B batch, T input steps, To output steps. A model of one's own derives f
 TASK --model module:Class` trains it (docs/extending.md).
 """
 
-from typing import ClassVar
+from torch import Tensor
 
-from torch import Tensor, nn
-
-from regard.models.config import ModelConfig
+from regard.models.model import TaskModel
 
 
-class AnswerModel(nn.Module):
+class AnswerModel(TaskModel):
     """Base of all models that answer an input with a number for each output step.
 
     The constructor takes an instance of `config_class` and, by name, what the model has to know of a task: how
@@ -21,23 +19,7 @@ class AnswerModel(nn.Module):
     `vary_len`, whether sequences of all lengths will come.
     """
 
-    answers: ClassVar[str] = "numbers"
-    config_class: ClassVar[type[ModelConfig]] = ModelConfig
-    """The dataclass of what can be chosen of the model; its fields are flags."""
-    compilable: ClassVar[bool] = False
-    """Whether `torch.compile` takes its layers."""
-    cross_layers: tuple[str, ...] = ()
-    """Names of the attention layers in which outputs attend to inputs; the first is the one that is tested."""
-
-    @property
-    def input_embedding(self) -> nn.Module:
-        """The module whose first output in a run, (B, T, D), is the inputs' embedding."""
-        raise NotImplementedError
-
-    @property
-    def learned_positions(self) -> Tensor | None:
-        """A learned vector for each input step, (T, D); None where there are none."""
-        return None
+    answers = "numbers"
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end.

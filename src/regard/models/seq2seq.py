@@ -13,12 +13,12 @@ Letters: B sources, K hypotheses for each source (1 for greedy search), T steps,
 hypotheses of one source stand side by side and share its memory, so a beam costs no copies of it.
 """
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.models.config import ModelConfig
+from regard.models.model import TaskModel
 
 
 class State(Protocol):
@@ -31,7 +31,7 @@ class State(Protocol):
         """Return the state of some of the sources: (B',) int64, indices into B."""
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(TaskModel):
     """Base of all sequence-to-sequence models.
 
     The constructor takes an instance of `config_class` and, by name, what the model has to know of a task:
@@ -39,23 +39,7 @@ class Seq2Seq(nn.Module):
     whether the vocabularies are one (`shared`).
     """
 
-    answers: ClassVar[str] = "text"
-    config_class: ClassVar[type[ModelConfig]] = ModelConfig
-    """The dataclass of what can be chosen of the model; its fields are flags."""
-    compilable: ClassVar[bool] = False
-    """Whether its layers are blocks of `regard.attention`, which `torch.compile` takes."""
-    cross_layers: tuple[str, ...] = ()
-    """Names of the layers in which target steps attend to source steps."""
-
-    @property
-    def input_embedding(self) -> nn.Module:
-        """The module that embeds the source; where it embeds the target too, the source comes first."""
-        raise NotImplementedError
-
-    @property
-    def learned_positions(self) -> Tensor | None:
-        """A learned vector for each source step, (T, D); None where there are none."""
-        return None
+    answers = "text"
 
     def forward(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
         """Return logits (B, Tt, V) of sources (B, Ts) with mask (B, Ts), fed target_in (B, Tt)."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic
 from regard.attention import layers_of, short_name
 from regard.examination import Examination, HeadImportance, examine, head_importance
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
-from regard.models import AnswerModel, Seq2Seq
+from regard.models import TaskModel
 from regard.result import plain
 from regard.tasks import AnyTask
 from regard.training import ModelPart, RunConfig, RunFolder, TaskPart, TrainingPart
@@ -41,7 +41,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     step: int
     """Training steps behind the model."""
     task: AnyTask
-    model: AnswerModel | Seq2Seq
+    model: TaskModel
 
     drawn_by: ClassVar[tuple[str, ...]] = ()
     """What can be said of an input that is drawn, besides the seed."""

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from regard.models import ModelConfig
 from regard.tasks import AnyTask, find_task
-from regard.training.kinds import AnyKind, find_kind
+from regard.training.kinds import ModelKind, find_kind
 from regard.training.settings import TrainingConfig
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         return find_task(self.on)
 
     @property
-    def model_kind(self) -> AnyKind:
+    def model_kind(self) -> ModelKind:
         """The kind of model."""
         return find_kind(self.kind)
 

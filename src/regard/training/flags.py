@@ -10,7 +10,7 @@ import msgspec
 from regard.errors import InputError, unknown
 from regard.tasks import AnyTask, find_task
 from regard.training.config import PARTS, RunConfig
-from regard.training.kinds import AnyKind, find_kind, kinds_for
+from regard.training.kinds import ModelKind, find_kind, kinds_for
 from regard.training.presets import preset_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     return config
 
 
-def _kind_for(task: type[AnyTask], name: object) -> AnyKind:
+def _kind_for(task: type[AnyTask], name: object) -> ModelKind:
     """Return the kind of model called `name`; raises `InputError` where it does not fit the task."""
     choices = kinds_for(task)
     if not isinstance(name, str):
@@ -65,7 +65,7 @@ def _check_together(config: RunConfig) -> None:
         raise InputError(f"compile is for the layers of a transformer: leave it out for model {config.kind}")
 
 
-def concepts_of(task: type[AnyTask], kind: AnyKind) -> "dict[str, type[DataclassInstance]]":
+def concepts_of(task: type[AnyTask], kind: ModelKind) -> "dict[str, type[DataclassInstance]]":
     """Return the dataclass of each part of a config."""
     return {"task": task.config_class, "model": kind.config, "training": kind.settings_for(task)}
 

@@ -10,7 +10,6 @@ settings of its contract say.
 
 import importlib
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from regard.errors import InputError, unknown
 from regard.models import (
@@ -23,6 +22,7 @@ from regard.models import (
     RecurrentConfig,
     RecurrentSeq2Seq,
     Seq2Seq,
+    TaskModel,
     Transformer,
     TransformerConfig,
 )
@@ -38,15 +38,13 @@ from regard.training.settings import (
     TranslationTraining,
 )
 
-Model = TypeVar("Model", bound=AnswerModel | Seq2Seq, covariant=True)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ModelKind(Generic[Model]):
+class ModelKind:
     """One kind of model."""
 
     name: str
-    model: type[Model]
+    model: type[TaskModel]
     """Its class, which derives from the contract that it satisfies: `AnswerModel` or `Seq2Seq`."""
     config: type[ModelConfig]
     """The dataclass of its parts."""
@@ -62,8 +60,7 @@ class ModelKind(Generic[Model]):
         return self.settings if task.draws else TranslationTraining
 
 
-AnyKind = ModelKind[AnswerModel] | ModelKind[Seq2Seq]
-KINDS: dict[str, AnyKind] = {
+KINDS: dict[str, ModelKind] = {
     "query": ModelKind(name="query", model=QueryModel, config=QueryModelConfig, settings=QueryTraining),
     "pooling": ModelKind(name="pooling", model=PoolingModel, config=PoolingConfig, settings=PoolingTraining),
     "recurrent": ModelKind(
@@ -74,9 +71,14 @@ KINDS: dict[str, AnyKind] = {
     ),
 }
 """Each kind by name; a task's own is the first that fits it, unless the task says otherwise."""
+OWN_TRAINING: dict[type[TaskModel], type[TrainingConfig]] = {
+    AnswerModel: OwnAnswerTraining,
+    Seq2Seq: OwnSequenceTraining,
+}
+"""How models of one's own are trained, by the contract that they keep."""
 
 
-def find_kind(name: str) -> AnyKind:
+def find_kind(name: str) -> ModelKind:
     """Return the kind called `name`, or that of the class that `module:Class` names.
 
     Raises `InputError` for a name that is unknown, or a class that cannot be imported or keeps no contract.
@@ -93,11 +95,11 @@ def find_kind(name: str) -> AnyKind:
     return _own(name, found)
 
 
-def _own(name: str, found: object) -> AnyKind:
-    if isinstance(found, type) and issubclass(found, AnswerModel) and issubclass(found.config_class, ModelConfig):
-        return ModelKind(name=name, model=found, config=found.config_class, settings=OwnAnswerTraining)
-    if isinstance(found, type) and issubclass(found, Seq2Seq) and issubclass(found.config_class, ModelConfig):
-        return ModelKind(name=name, model=found, config=found.config_class, settings=OwnSequenceTraining)
+def _own(name: str, found: object) -> ModelKind:
+    if isinstance(found, type) and issubclass(found, TaskModel) and issubclass(found.config_class, ModelConfig):
+        for contract, settings in OWN_TRAINING.items():
+            if issubclass(found, contract):
+                return ModelKind(name=name, model=found, config=found.config_class, settings=settings)
     raise InputError(
         f"model {name!r} is no class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
         f"derived from regard.models.ModelConfig"

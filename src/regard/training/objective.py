@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.models import AnswerModel, Seq2Seq
+from regard.models import AnswerModel, Seq2Seq, TaskModel
 from regard.tasks import Batch
 from regard.text import PAD, PairBatch
 from regard.training.loss import cross_entropy
@@ -77,9 +77,7 @@ OBJECTIVES: dict[str, type[Objective[Any, Any]]] = {"numbers": AnswerObjective, 
 """By what a model answers with."""
 
 
-def objective_of(
-    model: AnswerModel | Seq2Seq, settings: TrainingConfig, generator: torch.Generator
-) -> Objective[Any, Any]:
+def objective_of(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
     """Return a model with its loss."""
     return OBJECTIVES[model.answers](model, settings, generator)
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
-from regard.models import AnswerModel, Seq2Seq
+from regard.models import TaskModel
 from regard.streams import generator_of
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
@@ -15,7 +15,7 @@ from regard.training.state import TrainingState
 from regard.training.world import ALONE, World
 
 
-def build_model(config: RunConfig, task: AnyTask) -> AnswerModel | Seq2Seq:
+def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
     """Return the model of a run, drawn from its seed, without the heads that were taken out of it; the global
     random state is left as it was.
 
