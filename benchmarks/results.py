@@ -70,12 +70,23 @@ def jobs_of(seeds: range) -> list[Flags]:
 
 def measure(flags: Flags) -> dict[str, Any]:
     """Train one model and measure it, on the samples of its own seed."""
-    import regard
     from regard.training import RECIPES
 
+    whole = RECIPES["regard"]
     recipe = flags["recipe"]
-    if recipe not in RECIPES:
-        RECIPES[recipe] = dataclasses.replace(RECIPES["regard"], **WITHOUT[recipe])
+    if recipe in WITHOUT:  # a process measures many trainings, each with its own form of the recipe
+        RECIPES["regard"] = dataclasses.replace(whole, **WITHOUT[recipe])
+        flags = {**flags, "recipe": "regard"}
+    try:
+        return figures_of(flags)
+    finally:
+        RECIPES["regard"] = whole
+
+
+def figures_of(flags: Flags) -> dict[str, Any]:
+    """Train one model with a recipe of the package, and return its figures."""
+    import regard
+
     with tempfile.TemporaryDirectory() as folder:
         run = regard.train(**flags, savepath=folder, progress=False)
         assert isinstance(run, regard.AnswerRun)
