@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import EncoderLayer, LearnedPositions, MultiHeadAttention, attention_layer, find_score
+from regard.attention import EncoderLayer, LearnedPositions, attention_layer, find_score
 from regard.errors import InputError, check_range
 from regard.models.answer import AnswerModel
 from regard.models.config import ModelConfig
@@ -96,20 +96,14 @@ class QueryModel(AnswerModel):
 
     @torch.no_grad()
     def _initialise(self) -> None:
-        """Start as the primer does: heads' projections from N(0, 0.01), other matrices from Glorot's uniform
-        distribution, and queries, positions and biases from zero.
-
-        So a large query or position is one that training found a use for.
+        """Draw matrices from Glorot's uniform distribution. Queries, positions and biases start from zero, so that
+        a large one is one that training found a use for.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        for module in self.modules():
-            if isinstance(module, MultiHeadAttention):
-                for projection in (module.query, module.key, module.value, module.output):
-                    nn.init.normal_(projection.weight, std=0.01)
         if self.positions is not None:
             nn.init.zeros_(self.positions.weight)
 
