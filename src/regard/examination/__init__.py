@@ -4,7 +4,7 @@ from regard.examination.alignment import Alignment, alignment, error_rate
 from regard.examination.estimates import Estimate
 from regard.examination.examination import Examination, examine
 from regard.examination.findings import HeadFindings
-from regard.examination.importance import HeadImportance, head_importance
+from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
 
@@ -16,6 +16,7 @@ __all__ = [
     "HeadImportance",
     "Probe",
     "RelevanceShare",
+    "Taken",
     "alignment",
     "error_rate",
     "examine",
@@ -23,4 +24,5 @@ __all__ = [
     "mass_on",
     "probe",
     "relevance_share",
+    "take_out",
 ]

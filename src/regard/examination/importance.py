@@ -1,11 +1,12 @@
 """Head importance: by how much the loss rises when a head is switched off (Michel et al. 2019, section 3.2)."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from rich.table import Table
 
-from regard.attention import intervene
+from regard.attention import MultiHeadAttention, find_layer, intervene, keep_heads, short_name
 from regard.errors import InputError, check_range
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
@@ -63,3 +64,41 @@ def head_importance(subject: Subject[Input], *, samples: int | None = None, seed
                 values.append(subject.loss(inputs) - base)
         added[layer.name] = values
     return HeadImportance(samples=len(inputs), loss=base, added=added)
+
+
+class Taken(NamedTuple):
+    """What taking heads out of a model for good came to."""
+
+    removed: list[tuple[str, int]]
+    """Layer and head, as the model had them, in the order in which they went."""
+    left: dict[str, list[int]]
+    """By layer: the heads that stay, in ascending order; of the layers from which heads can be taken."""
+    before: HeadImportance
+    after: HeadImportance
+
+
+def take_out(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Taken:
+    """Take the `heads` least important heads out of a subject's model, for good.
+
+    One head goes at a time, and what the others are worth is asked anew after each, for two heads that do the
+    same both look as if they were of no use. Every layer keeps one head at least. Raises `InputError` where
+    there are not so many heads to take away.
+    """
+    model = subject.model
+    left = {
+        short_name(name): list(range(layer.heads))
+        for name, layer in model.named_modules()
+        if isinstance(layer, MultiHeadAttention) and layer.groups == layer.heads
+    }
+    spare = sum(len(each) - 1 for each in left.values())
+    check_range("heads", heads, 1, max(spare, 1))
+    if not spare:
+        raise InputError(f"{subject.where!r} has no layer with two heads or more: there is nothing to prune")
+    before = after = head_importance(subject, seed=seed)
+    removed = []
+    for _ in range(heads):
+        layer, place = next((layer, place) for _, layer, place in after.ranked() if len(left.get(layer, ())) > 1)
+        keep_heads(find_layer(model, layer), [each for each in range(len(left[layer])) if each != place])
+        removed.append((layer, left[layer].pop(place)))
+        after = head_importance(subject, seed=seed)
+    return Taken(removed, left, before, after)

@@ -96,8 +96,9 @@ class QueryModel(AnswerModel):
 
     @torch.no_grad()
     def _initialise(self) -> None:
-        """Draw matrices from Glorot's uniform distribution. Queries, positions and biases start from zero, so that
-        a large one is one that training found a use for.
+        """Draw matrices from Glorot's uniform distribution; start queries, positions and biases from zero.
+
+        So a large query or position is one that training found a use for.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):

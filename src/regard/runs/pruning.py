@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from regard.attention import MultiHeadAttention, find_layer, keep_heads, short_name
-from regard.errors import InputError, check_range
+from regard.examination import take_out
 from regard.result import Result
 from regard.runs.loading import AnyRun, load
+from regard.runs.run import Run
 from regard.training import RunFolder, new_run
 
 
@@ -56,31 +56,15 @@ def prune(
 
     None: beside the run, with `-pruned` at the end of its name.
 
-    One head goes at a time, and what the others are worth is asked anew after each, for two heads that do the
-    same both look as if they were of no use. Every layer keeps one head at least. Raises `InputError` where
-    there are not so many heads to take away.
+    Which heads those are, `regard.examination.take_out` finds, one after the other. Raises `InputError` where
+    there are not so many to take away.
     """
-    spare = {name: layer.heads - 1 for name, layer in _layers(run).items() if layer.groups == layer.heads}
-    check_range("heads", heads, 1, max(sum(spare.values()), 1))
-    if not any(spare.values()):
-        raise InputError(
-            f"run {str(run.folder)!r} has no layer with two heads or more: there is nothing to prune"
-        )
-    pruned = load(run.folder)  # apart from the run that was given, which stays as it is
-    before = found = pruned.importance(seed=seed)
+    pruned: Run = load(run.folder)  # apart from the run that was given, which stays as it is
+    taken = take_out(pruned, heads, seed=seed)
     # Heads are called by their number in the whole model, of which this run may be a part already.
-    kept = {
-        name: list(run.config.kept_heads.get(name, range(layer.heads)))
-        for name, layer in _layers(pruned).items()
-        if name in spare
-    }
-    removed = []
-    for _ in range(heads):
-        layer, place = next((layer, place) for _, layer, place in found.ranked() if len(kept.get(layer, ())) > 1)
-        left = [each for each in range(len(kept[layer])) if each != place]
-        keep_heads(find_layer(pruned.model, layer), left)
-        removed.append((layer, kept[layer].pop(place)))
-        found = pruned.importance(seed=seed)
+    kept_before, counted = run.config.kept_heads, taken.before.added
+    whole = {layer: kept_before.get(layer, range(len(counted[layer]))) for layer in taken.left}
+    kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
     config = dataclasses.replace(run.config, kept_heads=kept)
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
     with new_run(target, config, overwrite=overwrite) as folder:
@@ -92,19 +76,10 @@ def prune(
     left_run = load(target)
     return PruneReport(
         run=left_run,
-        removed=removed,
-        samples=before.samples,
-        loss_before=before.loss,
-        loss_after=found.loss,
+        removed=[(layer, whole[layer][head]) for layer, head in taken.removed],
+        samples=taken.before.samples,
+        loss_before=taken.before.loss,
+        loss_after=taken.after.loss,
         parameters_before=run.parameters,
         parameters_after=left_run.parameters,
     )
-
-
-def _layers(run: AnyRun) -> dict[str, MultiHeadAttention]:
-    """Return the layers with several heads, by the names that importance calls them."""
-    return {
-        short_name(name): layer
-        for name, layer in run.model.named_modules()
-        if isinstance(layer, MultiHeadAttention)
-    }
