@@ -19,7 +19,11 @@ class Doubles(Task):
     name = "doubles"
     summary = "count the letters that repeat the one before"
     defaults = {"enc_layers": 1, "pos_enc": True, "multihead": True}
-    outputs = 1
+
+    @property
+    def outputs(self) -> int:
+        """One number."""
+        return 1
 
     def answer(self, inputs: Tensor) -> Tensor:
         """Return the count (B, 1)."""

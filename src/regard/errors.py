@@ -32,7 +32,9 @@ class MachineError(RegardError):
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Raise `InputError` unless `low` <= `value` <= `high`."""
+    """Raise `InputError` unless `value` is a whole number with `low` <= `value` <= `high`."""
+    if not isinstance(value, int):
+        raise InputError(f"{name} {value!r} is no whole number: choose from {low} to {high}")
     if not low <= value <= high:
         raise InputError(f"{name} {value} is out of range: choose from {low} to {high}")
 

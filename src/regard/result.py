@@ -22,11 +22,17 @@ WIDTH = 110
 
 
 class Result:
-    """Base of what public calls return; subclasses define `table`, and `__str__` where text says it better."""
+    """Base of what public calls return, dataclasses; `table` and `__str__` are their own where that says more."""
 
     def table(self) -> "RenderableType":
-        """Return the figures as something that rich can print."""
-        raise NotImplementedError
+        """Return the figures as something that rich can print: of a dataclass, a line for each field."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for name, value in self.json().items():
+            table.add_row(name.replace("_", " "), Text("not measured" if value is None else str(value)))
+        return table
 
     def json(self) -> dict[str, Any]:
         """Return all as plain values: of a dataclass, its fields."""

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import regard
-from regard.inspection.page import as_json, pack, page, unpack
+from regard.inspection.page import as_json, pack, page
 from tests.inspection.test_terminal import example
+from tests.packed import unpack
 
 
 def data_of(html: str) -> dict[str, Any]:

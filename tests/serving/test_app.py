@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard.inspection import AttentionMap
 from regard.inspection.bundle import modules
-from regard.inspection.page import unpack
+from tests.packed import unpack
 
 httpx = pytest.importorskip("httpx")
 app_module = pytest.importorskip("regard.serving.app")

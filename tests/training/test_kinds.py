@@ -34,12 +34,13 @@ class Short(RecurrentSeq2Seq):
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with modules of one's own, from which commands are run."""
-    shutil.copy(EXAMPLES / "bag.py", tmp_path)
+    for name in ("bag.py", "lookback.py"):
+        shutil.copy(EXAMPLES / name, tmp_path)
     (tmp_path / "echo.py").write_text(OWN_SEQUENCES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    for name in ("bag", "echo"):
+    for name in ("bag", "lookback", "echo"):
         sys.modules.pop(name, None)
 
 
@@ -68,6 +69,31 @@ def test_the_example_of_a_model_of_ones_own(own: Path, command: Callable[..., tu
     assert run.examine(samples=4).heads[0].layer == "cross"
     status, out, err = command("train", "counting", "--model", "bag:Bag", "--help")
     assert status == 0 and "Width of letters, queries and the hidden layer" in out
+
+
+def test_the_example_of_a_model_that_writes(own: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+    flags = ("--max_len=5", "--vocab_size=4", "--steps=250", "--lr=0.01", "--hidden=32")
+    status, _, err = command("train", "reverse", "--model", "lookback:LookBack", *flags)
+    assert status == 0, err
+    run = regard.load("reverse")
+    assert isinstance(run, regard.PairRun)
+    report = run.test(samples=100)
+    assert report.alignments["cross"].error_rate < 0.5 and report.exact_match > 0.2
+    assert run.translate(["AB"], beam=3) == run.translate(["AB"], beam=3)
+    shown = run.attend("ABCD").cross
+    assert shown.weights.shape == (4, len(shown.query_labels), 5)
+    assert len(run.examine(samples=4).heads) == 4 and run.importance(samples=10).added["cross"]
+    smaller = regard.prune(run, output="smaller").run
+    assert len(smaller.config.kept_heads["cross"]) == 3 and smaller.attend("AB").cross.weights.shape[0] == 3
+
+
+def test_a_layer_that_does_not_say_its_step_is_told(own: Path) -> None:
+    text = (own / "lookback.py").read_text()
+    (own / "lookback.py").write_text(text.replace(", step=state.time", ""))
+    run = regard.train("reverse", model="lookback:LookBack", steps=2, batchsize=3, progress=False)
+    assert isinstance(run, regard.PairRun)
+    with pytest.raises(InputError, match="layer cross was recorded at .*: where it takes one after the other"):
+        run.test(samples=5)
 
 
 def test_a_model_of_ones_own_that_answers_with_text(own: Path) -> None:

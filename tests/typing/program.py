@@ -1,6 +1,7 @@
 """A user's program with every call of the README: `make lint` checks it with pyright in strict mode."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,6 +20,8 @@ saved: Path = attention.save("attention.html")
 importance: dict[str, list[float]] = run.importance(samples=100).added
 for sentence in run.examine(samples=50).sentences:
     print(sentence)
+subjects: list[regard.Subject[Any]] = [run]
+print(regard.head_importance(run), regard.examine(run, samples=20), subjects)
 smaller = regard.prune(run, 2, "models/smaller")
 print(smaller.run.step, smaller.parameters_after, smaller.table())
 
@@ -26,10 +29,12 @@ dates = regard.train("dates", hidden=64, cell="gru")
 answers: list[str] = dates.translate(["3. Mai 1979", "14 juillet 1989"], beam=5)
 candidate = dates.search(answers, beam=2, n_best=2)[0][1]
 print(candidate.text, candidate.log_probability, dates.attend("3. Mai 1979", answer=candidate).words())
+subjects.append(dates)
 error: float = dates.test(samples=10).alignments["decoder.cross"].error_rate
 
 translator = regard.train("translation", train=("a.de", "a.en"), preset="small", r_drop=3.0)
 bleu: float = translator.test(["b.de", "b.en"]).quality.main
+subjects.append(translator)
 folder: Path = regard.export(translator, to="ctranslate2")
 again = regard.load("counting", savepath="models")
 vary_len: bool = again.config.training.vary_len
@@ -43,4 +48,5 @@ weights: torch.Tensor = records["self_attn"].weights
 page: Path = regard.maps_of(records).to_html("records.html")
 with regard.intervene(run.model, "cross", heads=[1], to="uniform"):
     print(run.attend().probabilities)
-print(regard.plot_positions("waves.png"), regard.list_tasks()[0].input, regard.fetch("multi30k", Path("data")))
+print(regard.plot_positions("waves.png"), regard.list_tasks()[0].input, regard.fetch("multi30k", savepath="data"))
+regard.show(run, browser=False)

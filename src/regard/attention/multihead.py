@@ -81,11 +81,13 @@ class MultiHeadAttention(AttentionLayer):
         mask: Tensor | None = None,
         *,
         causal: bool = False,
+        step: int | None = None,
     ) -> Tensor:
         """Return the context (B, Tq, D) of query (B, Tq, D) over key and value (B, Tk, Dm).
 
         Without `key`, the queries attend to themselves; without `value`, the keys are the values. `mask`:
         (B, Tk), (Tq, Tk), (B, Tq, Tk) or (B, H, Tq, Tk), True = may be attended. `causal` hides the future.
+        `step`: at which all queries stand, for who observes; None where they are all steps from the first on.
         Raises `InputError` where shapes do not fit.
         """
         key = query if key is None else key
@@ -95,7 +97,7 @@ class MultiHeadAttention(AttentionLayer):
         self._check_width("key", key, self.key)
         self._check_width("value", value, self.value)
         queries = self._split(self.query(query), self.heads)
-        return self._attend(queries, self.project(key, value), mask, causal=causal)
+        return self._attend(queries, self.project(key, value), mask, causal=causal, step=step)
 
     def project(self, key: Tensor, value: Tensor | None = None, past: KeyValues | None = None) -> KeyValues:
         """Return the keys and values of (B, T, Dm), after those of `past`: for `attend`, which may be often."""

@@ -15,12 +15,11 @@ built from the widths of queries and keys, with `forward` and, where something d
 """
 
 import importlib
-from difflib import get_close_matches
 
 from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
-from regard.errors import InputError
+from regard.errors import InputError, unknown
 
 
 class Score(nn.Module):
@@ -139,9 +138,7 @@ def find_score(name: str) -> type[Score]:
         return SCORES[name]
     module, colon, attribute = name.partition(":")
     if not colon:
-        near = get_close_matches(name, SCORES, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"score {name!r} is unknown: choose {', '.join(SCORES)} or module:Class{meant}")
+        raise unknown("score", name, SCORES, other="module:Class")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a user's module can fail in any way

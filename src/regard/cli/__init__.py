@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from regard.errors import RegardError
+from regard.errors import RegardError, unknown
 
 COMMANDS = {
     "train": "train a model on a task",
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(f"regard {__version__}\n")
         return 0
     if argv[0] not in COMMANDS:
-        return _fail(f"command {argv[0]!r} is unknown: choose {', '.join(COMMANDS)}", 2)
+        return _fail(str(unknown("command", argv[0], COMMANDS)), 2)
     return _guarded(argv[0], argv[1:])
 
 

@@ -32,4 +32,4 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load_translator(name, savepath=flags.savepath)
     folder = export(run, flags.output, to=flags.to)
-    sys.stdout.write(f"Exported to {folder}, for ctranslate2.Translator\n")
+    sys.stdout.write(f"Exported to {folder}, for {flags.to}\n")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import parse_of_run
+from regard.memory import keep_memory
 from regard.runs import SAVEPATH, AnyRun, load
 from regard.serving import check_port, show
 
@@ -33,5 +34,6 @@ def run(argv: list[str]) -> None:
     """Serve the page until interrupted."""
     name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
     check_port(flags.port)
+    keep_memory()
     shown: AnyRun = load(name, savepath=flags.savepath)
     show(shown, port=flags.port, host=flags.host, browser=flags.browser)

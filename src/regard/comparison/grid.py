@@ -80,6 +80,8 @@ class Measurements:
 def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
     """Return all combinations, the last flag varying fastest. Raises `InputError` where a flag has no value."""
     for name, values in vary.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise InputError(f"vary {name}={values!r} is no list of values: give one, such as [{values!r}]")
         if not values or len(set(values)) < len(values):
             raise InputError(f"vary {name}={','.join(map(str, values))}: give each value once, and at least one")
     return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]

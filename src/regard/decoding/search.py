@@ -11,14 +11,15 @@ from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.threads import in_threads
 from regard.errors import InputError
 from regard.models import Seq2Seq
+from regard.result import Result
 from regard.text import PAD, Vocabulary, collate
 
 SLACK = 50
 """Tokens that an answer may have beyond twice those of its source."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Candidate(Result):
     """One answer to one text."""
 
     text: str
@@ -30,6 +31,13 @@ class Candidate:
     """What ranks answers: the log-probability over the length penalty."""
     finished: bool
     """Whether the model ended it, before it was cut."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def summary(self) -> str:
+        """Say what it is, and how likely."""
+        return f"{self.text!r}, log-probability {self.log_probability:.4f}"
 
 
 @dataclass(frozen=True, kw_only=True)

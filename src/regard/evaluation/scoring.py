@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 
 from regard.models import Seq2Seq
+from regard.result import Result
 from regard.text import PAD, PairBatch, Vocabulary, collate
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scored:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Scored(Result):
     """One target, given its source."""
 
     log_probability: float
@@ -22,6 +23,9 @@ class Scored:
     def per_token(self) -> float:
         """The mean over the tokens, which does not favour short targets."""
         return self.log_probability / self.tokens
+
+    def __str__(self) -> str:
+        return f"log-probability {self.log_probability:.4f} of {self.tokens} tokens"
 
 
 @torch.inference_mode()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import record
+from regard.errors import InputError
 from regard.examination.relevance import mass_on
 from regard.models import Seq2Seq
 from regard.tasks import Pair, PairTask, links
@@ -61,6 +62,12 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
             model(batch.source, batch.source_mask, batch.target_in)
         for name, found in layers.items():
             weights = records[name].weights.mean(1)
+            if weights.shape[:2] != counted.shape:
+                taken, there = tuple(weights.shape[:2]), tuple(counted.shape)
+                raise InputError(
+                    f"layer {name} was recorded at {taken} steps of {there}: where it takes one after the other, "
+                    f"call it with step=, the number of the target step"
+                )
             # Steps of all batches are laid end to end, so source steps past the widest batch do not matter.
             found.append((weights[counted], known[counted], lengths))
     result = {}

@@ -46,11 +46,11 @@ def drawn_counts(samples: int, seed: int) -> np.ndarray:
 def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate | None:
     """Return the mean of values and its interval by `draw` (R, N): how often each of N samples is drawn.
 
-    A sample without a value (NaN) counts in neither; where no sample has one, nothing is known: None.
+    A sample without a value (NaN) counts in neither. Of fewer than two samples nothing is known: None.
     """
     values = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(values)
-    if not known.any():
+    if known.sum() < 2:
         return None
     counts = draw[:, known]
     total = counts.sum(1)

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from regard.examination.estimates import Estimate
+from regard.result import Result
 
 IMPORTANT = 0.01
 """Nats of loss above which a head is said to matter."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadFindings:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadFindings(Result):
     """What is known of one head."""
 
     layer: str
@@ -30,12 +31,19 @@ class HeadFindings:
     importance: float
     """What is added to the loss when the head is off, in nats."""
 
+    def __str__(self) -> str:
+        return self.sentence()
+
+    def summary(self) -> str:
+        """Name the head."""
+        return f"{self.layer} head {self.head}"
+
     def sentence(self) -> str:
         """Say what the figures support, and what they do not."""
-        said = [*self._placing(), *self._ranking("gradients", self.gradient, self.gradient_permuted)]
-        said += self._ranking("ablation", self.ablation, self.ablation_permuted)
+        said = [*self._placing(), *self._ranking("gradients do", self.gradient, self.gradient_permuted)]
+        said += self._ranking("ablation does", self.ablation, self.ablation_permuted)
         if self.importance > IMPORTANT:
-            said.append(f"switching it off adds {self.importance:.3f} to the loss: it matters")
+            said.append(f"switching it off adds {self.importance:.3f} to the loss")
         else:
             said.append(
                 f"switching it off changes the loss by {self.importance:+.3f}: whatever it shows, the model "
@@ -64,5 +72,5 @@ class HeadFindings:
             return []
         if found.low > max(0.0 if permuted is None else permuted.high, 0):
             strength = "closely" if found.mean >= 0.7 else "in part" if found.mean >= 0.3 else "barely"
-            return [f"it ranks the inputs {strength} as {other} do ({found.mean:.2f})"]
-        return [f"its ranking of the inputs is not that of {other} ({found.mean:.2f})"]
+            return [f"it ranks the inputs {strength} as {other} ({found.mean:.2f})"]
+        return [f"its ranking of the inputs is not that of {other.split()[0]} ({found.mean:.2f})"]

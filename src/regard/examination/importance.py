@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from regard.attention import MultiHeadAttention, find_layer, intervene, keep_heads, short_name
 from regard.errors import InputError, check_range
@@ -33,15 +35,15 @@ class HeadImportance(Result):
         value, layer, head = self.ranked()[-1]
         return f"{layer} head {head} adds most when off, {value:+.4f} to a loss of {self.loss:.4f}"
 
-    def table(self) -> Table:
+    def table(self) -> RenderableType:
         """Return a table, a line for each layer."""
         most = max(map(len, self.added.values()))
         title = f"Loss added when a head is off ({self.loss:.4f} with all on, {self.samples:,} samples)"
         columns = [f"head {head}" for head in range(most)]
-        table = Table("layer", *columns, box=None, pad_edge=False, title=title, title_justify="left")
+        table = Table("layer", *columns, box=None, pad_edge=False)
         for layer, values in self.added.items():
             table.add_row(layer, *(f"{value:+.4f}" for value in values))
-        return table
+        return Group(Text(title, style="italic"), table)
 
 
 @torch.inference_mode()

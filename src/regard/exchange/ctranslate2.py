@@ -38,7 +38,7 @@ def export_ctranslate2(run: Exportable, folder: str | Path) -> Path:
     model: Any = run.model
     config: Any = run.config.model
     folder = Path(folder)
-    source, target = run.task.source_vocabulary, run.task.target_vocabulary
+    source, target = (getattr(run.task, f"{side}_vocabulary", None) for side in ("source", "target"))
     ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
     if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: CTranslate2 cannot run it")

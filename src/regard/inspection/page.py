@@ -96,9 +96,3 @@ def pack(weights: np.ndarray) -> PackedWeights:
     whole = np.rint(weights / largest * LEVELS).astype("<u2")
     packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
     return {"packed": packed, "largest": largest, "heads": len(weights)}
-
-
-def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:
-    """Return the weights (H, Tq, Tk) float32 that `pack` was given, but for rounding."""
-    whole = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<u2")
-    return (whole.reshape(packed["heads"], queries, keys) / LEVELS * packed["largest"]).astype(np.float32)

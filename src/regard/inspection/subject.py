@@ -37,6 +37,9 @@ class Trial(NamedTuple):
     relevant: np.ndarray | None
     """(Tq, Tk) bool, what each output depends on; None where nobody knows."""
 
+    def __repr__(self) -> str:
+        return f"<Trial: of {', '.join(self.layers) or 'no layer'}>"
+
 
 class Subject(Protocol[Input]):
     """What can be looked at and asked. `Input` is one of its inputs, however it has them."""
@@ -77,7 +80,7 @@ class Subject(Protocol[Input]):
         """Return how attention on one input formed; raises `InputError` where that was not kept."""
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
-        """Return at most so many inputs that training has not seen, drawn apart for each purpose.
+        """Return at most so many inputs that training has not seen, others for each purpose where they are drawn.
 
         Raises `InputError` where there are none.
         """

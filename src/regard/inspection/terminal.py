@@ -61,7 +61,9 @@ def heatmap(attention: Map) -> RenderableType:
     legend = Text("weight  ")
     for shade, colour in zip(SHADES, COLOURS, strict=True):
         legend.append(shade * 3, style=colour)
-    legend.append(f"  0 to {largest:.3f}    x  the answer depends on this input", style="dim")
+    known = any(layer.relevant is not None and layer.relevant.any() for layer in layers)
+    meaning = "    x  the answer depends on this input" if known else ""
+    legend.append(f"  0 to {largest:.3f}{meaning}", style="dim")
     tables = [part for layer in layers for part in (Text(f"{layer.title}:"), _layer_table(layer, largest))]
     return Group(*tables, legend)
 

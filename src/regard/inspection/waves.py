@@ -14,7 +14,7 @@ SHOWN = 8
 """Dimensions drawn as waves: more than a few cannot be told apart."""
 
 
-def plot_positions(vectors: np.ndarray, path: str | Path, title: str) -> Path:
+def save_positions(vectors: np.ndarray, path: str | Path, title: str) -> Path:
     """Draw position vectors (T, D) into a picture: waves of some dimensions, all as a map, and similarity.
 
     Similarity is the cosine of each two vectors (0 where one is zero). Raises `InputError` for an ending that

@@ -76,5 +76,9 @@ class Seq2Seq(TaskModel):
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
         """Feed one token to each hypothesis, (B, K): returns what the vocabulary layer reads, (B, K, D), and the
-        state after it."""
+        state after it.
+
+        Attention layers are to be called with `step`, the number of the target step from 0: else a record of them
+        would not know that a new call goes on with the sequence.
+        """
         raise NotImplementedError

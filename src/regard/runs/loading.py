@@ -31,7 +31,7 @@ SAVEPATH = "models"
 AnyRun = AnswerRun | PairRun | TranslationRun
 Counts = Literal["counting", "difference", "signal", "signal2"]
 Reorders = Literal["copy", "reverse", "sort"]
-KINDS: dict[tuple[str, bool], type[AnyRun]] = {
+RUNS: dict[tuple[str, bool], type[AnyRun]] = {
     ("numbers", True): AnswerRun,
     ("text", True): PairRun,
     ("text", False): TranslationRun,
@@ -67,7 +67,7 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnyRun:
     step = load_parameters(model, folder)
     if not task.draws and torch.cuda.is_available():
         model.cuda()
-    kind: Any = KINDS[task.answers, task.draws]
+    kind: Any = RUNS[task.answers, task.draws]
     return cast(AnyRun, kind(folder.path, config, step, task, model.eval()))
 
 

@@ -32,4 +32,4 @@ def plot_positions(
         if learned is None:
             raise InputError(f"run {str(loaded.folder)!r} has no positions: train it with --pos_enc")
         vectors, title = learned, f"Positions learned by {loaded.name}"
-    return waves.plot_positions(vectors.numpy(), path, title)
+    return waves.save_positions(vectors.numpy(), path, title)

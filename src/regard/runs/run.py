@@ -11,13 +11,13 @@ from regard.attention import layers_of, short_name
 from regard.examination import Examination, HeadImportance, examine, head_importance
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
 from regard.models import TaskModel
-from regard.result import plain
+from regard.result import Result, plain
 from regard.tasks import AnyTask
 from regard.training import ModelPart, RunConfig, RunFolder, TaskPart, TrainingPart
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figures:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Figures(Result):
     """What a comparison wants to know of a run; None where it has no such thing."""
 
     exact_match: float
@@ -29,6 +29,10 @@ class Figures:
     alignment_error: float | None = None
     bleu: float | None = None
     """BLEU, without regard to case for a model of lower case."""
+
+    def summary(self) -> str:
+        """Say how many answers are right."""
+        return f"exact match {self.exact_match:.2%}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,8 +49,11 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     drawn_by: ClassVar[tuple[str, ...]] = ()
     """What can be said of an input that is drawn, besides the seed."""
-    importance_samples: ClassVar[int] = 1000
-    """Unseen inputs that importance is asked over, where nothing else is said."""
+
+    @property
+    def importance_samples(self) -> int:
+        """Unseen inputs that importance is asked over, where nothing else is said."""
+        return 1000
 
     @property
     def name(self) -> str:

@@ -30,7 +30,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     """Prefixes kept side by side where nothing else is asked for; 1 is greedy search."""
     usual_length_penalty: ClassVar[float] = 0.0
     """Its exponent, where nothing else is asked for."""
-    importance_samples: ClassVar[int] = 500
+
+    @property
+    def importance_samples(self) -> int:
+        """Unseen pairs that importance is asked over, where nothing else is said."""
+        return 500
 
     def translate(
         self,
@@ -111,6 +115,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. The rest
         is as in `search`.
         """
+        if input is None and answer is not None:
+            raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
         found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
         return map_of_pair(self.model, self.task, text, found.tokens)

@@ -164,6 +164,8 @@ def train(
     it. Under `torchrun`, all its processes train together. Raises `InputError` for what cannot be asked,
     `MachineError` where the disk refuses.
     """
+    if resume and overwrite:
+        raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
     folder, prepared = RunFolder(Path(savepath) / _name_of(task)), Path(savepath) / PREPARED
     config = _going_on(folder, task, flags) if resume else _asked(task, flags)
     # The synthetic tasks' models are so small that a GPU would only slow them.

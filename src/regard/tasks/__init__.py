@@ -73,6 +73,8 @@ def find_task(name: str) -> type[AnyTask]:
     A file is run once in a process, unless it changes. Raises `InputError` for an unknown name, or a file that is
     missing, fails, or has not exactly one task.
     """
+    if not isinstance(name, str):
+        raise InputError(f"task {name!r} is no name: choose {', '.join(TASKS)}, or a Python file")
     if name in TASKS:
         found: type[AnyTask] = __getattr__(TASKS[name])
         return found
@@ -115,6 +117,9 @@ class Example:
     summary: str
     input: str
     answer: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.input!r} -> {self.answer}"
 
 
 def examples() -> list[Example]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.errors import InputError, MachineError
+from regard.errors import MachineError, unknown
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ DATA_SETS = {
 }
 
 
-def fetch(name: str, root: Path, *, url: str | None = None) -> list[Path]:
-    """Return the files of a data set under `root`/`name`; those that are not there whole are fetched.
+def fetch(name: str, savepath: str | Path = "data", *, url: str | None = None) -> list[Path]:
+    """Return the files of a data set under `savepath`/`name`; those that are not there whole are fetched.
 
     `url`: another folder on the network with the same files. Raises `InputError` for an unknown name,
     `MachineError` where a file cannot be fetched or is not what it should be.
     """
     if name not in DATA_SETS:
-        raise InputError(f"data set {name!r} is unknown: choose {', '.join(DATA_SETS)}")
+        raise unknown("data set", name, DATA_SETS)
     import pooch  # brings requests, which nothing else here needs
 
     found = DATA_SETS[name]
@@ -48,7 +48,11 @@ def fetch(name: str, root: Path, *, url: str | None = None) -> list[Path]:
     for file, checksum in found.files.items():
         try:
             path = pooch.retrieve(
-                f"{address}/{file}", f"sha256:{checksum}", fname=file, path=root / name, progressbar=False
+                f"{address}/{file}",
+                f"sha256:{checksum}",
+                fname=file,
+                path=Path(savepath) / name,
+                progressbar=False,
             )
         except (OSError, ValueError) as error:  # requests' errors are OSErrors, a wrong checksum a ValueError
             reason = " ".join(str(error).split())

@@ -267,6 +267,8 @@ def find_run(run: str | Path, savepath: Path) -> RunFolder:
 
     Raises `InputError` where there is none.
     """
+    if not isinstance(run, str | Path):
+        raise InputError(f"run {run!r} is no name: give a task's, or the path of a run's folder")
     for path in (Path(run), savepath / run):
         if RunFolder(path).exists():
             return RunFolder(path)

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.errors import InputError, check_range, check_share
+from regard.errors import InputError, check_range, check_share, unknown
 from regard.training.recipes import OWN, RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
 
 Precision = Literal["auto", "bfloat16", "float32"]
@@ -114,7 +114,7 @@ class QueryTraining(SampledTraining):
         """Raise `InputError` where a value is out of range."""
         super().__post_init__()
         if self.recipe not in RECIPES:
-            raise InputError(f"recipe {self.recipe!r} is unknown: choose {' or '.join(RECIPES)}")
+            raise unknown("recipe", self.recipe, RECIPES)
 
     @property
     def how(self) -> Recipe:

@@ -8,7 +8,6 @@ from typing import Any
 
 from regard.errors import InputError, MachineError, check_range
 from regard.inspection import Subject
-from regard.memory import keep_memory
 from regard.serving.explorer import Explorer
 
 USUAL_PORT = 8137
@@ -27,28 +26,35 @@ def show(
     """
     check_port(port)
     try:
-        import uvicorn
-
-        from regard.serving.app import make_app
+        import regard.serving.app  # noqa: F401 (which brings the server)
     except ImportError:
         raise InputError("the explorer needs a server: pip install 'regard[serve]'") from None
     import torch
 
-    keep_memory()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one input at a time: more threads would only wait for each other
+    try:
+        _serve(Explorer(subject), host, port, browser=browser)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _serve(explorer: Explorer, host: str, port: int | None, *, browser: bool) -> None:
+    import uvicorn
+
+    from regard.serving.app import make_app
+
     with _listening(host, port) as listening:
         shown = "127.0.0.1" if host in (*EVERYWHERE, "localhost") else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
-        app = make_app(Explorer(subject)) if host in LOCAL else make_app(Explorer(subject), hosts=("*",))
-        sys.stdout.write(f"Showing {subject.where} at {address} (Ctrl-C ends it)\n")
+        app = make_app(explorer) if host in LOCAL else make_app(explorer, hosts=("*",))
+        sys.stdout.write(f"Showing {explorer.subject.where} at {address} (Ctrl-C ends it)\n")
         sys.stdout.flush()
         if browser:
             webbrowser.open(address)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=30)
         with contextlib.suppress(KeyboardInterrupt):  # which is how one ends it
             uvicorn.Server(config).run(sockets=[listening])
-    torch.set_num_threads(threads)
 
 
 def check_port(port: int | None) -> None:

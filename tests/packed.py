@@ -1,0 +1,15 @@
+"""Reading the weights that a page holds, as its script does."""
+
+import base64
+import zlib
+
+import numpy as np
+
+from regard.inspection.data import PackedWeights
+from regard.inspection.page import LEVELS
+
+
+def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:
+    """Return the weights (H, Tq, Tk) float32 that `pack` was given, but for rounding."""
+    whole = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<u2")
+    return (whole.reshape(packed["heads"], queries, keys) / LEVELS * packed["largest"]).astype(np.float32)
