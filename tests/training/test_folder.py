@@ -83,10 +83,10 @@ def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
 
 
 def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever write of the next checkpoint fails, model and trainer on disk still belong together."""
+    """Whichever write of the next checkpoint fails, there is a whole model, and a state to go on from."""
     from regard.training import folder
 
-    written = folder.write_atomically
+    written = folder.write_file
     for failing in range(2):
         calls = iter(range(10))
 
@@ -95,13 +95,34 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
                 raise regard.MachineError("disk full")
             written(path, content)
 
-        monkeypatch.setattr(folder, "write_atomically", write)
+        monkeypatch.setattr(folder, "write_file", write)
         model, _ = run.read_model()
         with pytest.raises(regard.MachineError):
-            run.write_trainer(13, {"generator": torch.zeros(1)})
             run.write_model(13, model)
-        assert run.read_model()[1] == 12
-        assert run.read_trainer()[1] == 12 + failing  # whole, of either step
+            run.write_trainer(13, {"generator": torch.zeros(1)})
+        assert run.read_model()[1] == 12 + failing  # whole, of either step
+        assert run.read_trainer()[1] == 12
+
+
+def test_a_training_killed_in_its_last_checkpoint_comes_to_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {"steps": 20, "batchsize": 4, "hidden": 8, "progress": False}
+    whole = regard.train("counting", savepath=tmp_path / "whole", **flags)
+
+    def killed(self: RunFolder, step: int, tensors: dict[str, torch.Tensor]) -> None:
+        if step == 20:
+            raise KeyboardInterrupt
+        write(self, step, tensors)
+
+    for name in ("write_trainer", "write_model"):
+        write = getattr(RunFolder, name)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(RunFolder, name, killed)
+            regard.train("counting", savepath=tmp_path / name, **flags)
+        found = regard.train("counting", savepath=tmp_path / name, resume=True, progress=False)
+        for file in ("model.safetensors", "metrics.jsonl", "trainer/step-20.safetensors"):
+            assert (found.folder / file).read_bytes() == (whole.folder / file).read_bytes()
 
 
 def test_a_run_is_only_replaced_when_asked_and_only_by_a_complete_one(run: RunFolder) -> None:

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +31,25 @@ FLAGS = {
 }
 
 
-def train(folder: Path, processes: int, **flags: Any) -> subprocess.CompletedProcess[str]:
+def train(
+    folder: Path, processes: int, program: Sequence[str] = ("regard",), restarts: int = 0, **flags: Any
+) -> subprocess.CompletedProcess[str]:
     text = {name: " ".join(files) for name, files in write(folder).items()}
     words = [word for name, value in {**FLAGS, **flags}.items() for word in (f"--{name}", str(value))]
     words = [word for word in words if word != "True"]  # flags that are on
     named = [word for name, files in text.items() for word in (f"--{name}", *files.split())]
-    return launch(processes, "train", "translation", *named, *words, "--savepath", str(folder))
+    words = ["train", "translation", *named, *words, "--savepath", str(folder)]
+    return launch(processes, *words, program=program, restarts=restarts)
 
 
-def launch(processes: int, *words: str) -> subprocess.CompletedProcess[str]:
+def launch(
+    processes: int, *words: str, program: Sequence[str] = ("regard",), restarts: int = 0
+) -> subprocess.CompletedProcess[str]:
     python = [sys.executable, "-m"]
     if processes:
-        python += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
-    return subprocess.run([*python, "regard", *words], capture_output=True, text=True, timeout=120, check=False)
+        python += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        python += ["--max-restarts", str(restarts), "-m"]
+    return subprocess.run([*python, *program, *words], capture_output=True, text=True, timeout=120, check=False)
 
 
 def resume(folder: Path, processes: int) -> subprocess.CompletedProcess[str]:
@@ -102,3 +110,27 @@ def test_shares_of_a_batch_are_the_batch() -> None:
     few = [World(rank, 4).share(batch) for rank in range(4)]
     assert sum(each.tokens for each in few) == batch.tokens
     assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # takes the step, and adds nothing
+
+
+FAILING = "tests.training.failing"
+
+
+def test_processes_that_are_started_again_go_on_at_the_last_checkpoint(tmp_path: Path) -> None:
+    """One of them is killed at step 9, after the checkpoint at 6; the run that was there is replaced, as asked."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken):
+        folder.mkdir()
+        assert train(folder, 2).returncode == 0
+    done = train(broken, 2, (FAILING, "SIGKILL", "9"), restarts=1, overwrite=True, seed=1)
+    assert done.returncode == 0, done.stderr
+    assert train(whole, 2, overwrite=True, seed=1).returncode == 0
+    assert losses(broken) == losses(whole)
+    assert done.stdout.count("Trained translation for 12 steps") == 1
+
+
+def test_a_process_that_hangs_ends_the_others(tmp_path: Path) -> None:
+    began = time.monotonic()
+    done = train(tmp_path, 2, (FAILING, "SIGSTOP", "3"))
+    assert done.returncode != 0 and time.monotonic() < began + 90  # torchrun itself waits 30 s for the one that hangs
+    assert done.stderr.count("regard: process 1 hangs: it has given no sign of life for 15 s") == 1
+    assert regard.load(tmp_path / "translation").step == 0

@@ -10,7 +10,7 @@ from rich.console import Console
 from regard.cli.parsing import first_word, parse, take_flag, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.errors import InputError
-from regard.files import write_atomically, write_json
+from regard.files import write_file, write_json
 from regard.inspection import check_ending
 from regard.inspection.endings import PAGE
 from regard.memory import keep_memory
@@ -88,7 +88,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
         flags.data or None, beam=flags.beam, length_penalty=flags.length_penalty, batchsize=flags.batchsize
     )
     if flags.output is not None:
-        write_atomically(flags.output, "".join(f"{each}\n" for each in report.translations).encode())
+        write_file(flags.output, "".join(f"{each}\n" for each in report.translations).encode())
     _write_json(flags.json, report)
     sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} steps\n{report}\n")
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from regard.comparison.grid import Measurements, Variant
 from regard.comparison.statistics import LEVEL, Interval, differences, mean
-from regard.files import write_atomically
+from regard.files import write_file
 from regard.inspection.picture import figure_bytes
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -136,7 +136,7 @@ def write_report(comparison: Measurements) -> list[Path]:
         "values.png": curves(comparison, "png"),
     }
     for name, content in contents.items():
-        write_atomically(comparison.folder / name, content)
+        write_file(comparison.folder / name, content)
     return [comparison.folder / name for name in contents]
 
 

@@ -9,7 +9,6 @@ vocabularies as well, as files of the `tokenizers` library:
     "".join(found.hypotheses[0]).replace("▁", " ").strip()
 """
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from regard.attention import MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
 from regard.errors import InputError
 from regard.exchange.exportable import Exportable
-from regard.files import cannot_write, write_atomically
+from regard.files import holding, new_folder, write_file
 from regard.models import Transformer, TransformerConfig
 from regard.text.subwords import RESERVED, Subwords
 
@@ -63,14 +62,10 @@ def export_ctranslate2(run: Exportable, folder: str | Path) -> Path:
     spec.register_target_vocabulary([*RESERVED, *target.symbols[len(RESERVED) :]])
     spec.config.add_source_eos = True
     spec.validate()
-    try:
-        folder.mkdir(parents=True)
-        spec.save(str(folder))
+    with holding(folder), new_folder(folder) as building:
+        spec.save(str(building))
         for name, vocabulary in (("source", source), ("target", target)):
-            write_atomically(folder / f"{name}.json", vocabulary.to_json().encode())
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise cannot_write(folder, error) from error
+            write_file(building / f"{name}.json", vocabulary.to_json().encode())
     return folder
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from regard.files import write_atomically
+from regard.files import write_file
 from regard.inspection.endings import PAGE, PICTURES, check_ending
 from regard.inspection.maps import Map
 from regard.inspection.words import merge_words
@@ -96,5 +96,5 @@ class AttentionMap(Map, Result):
 
         path = Path(path)
         check_ending(path, PICTURES)
-        write_atomically(path, draw(self, path.suffix.lower()[1:]))
+        write_file(path, draw(self, path.suffix.lower()[1:]))
         return path

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.files import write_atomically
+from regard.files import write_file
 from regard.inspection.bundle import VIEW, bundle
 from regard.inspection.data import LayerData, MapData, PackedWeights, ViewData
 from regard.inspection.maps import LayerMap, Map
@@ -39,7 +39,7 @@ def page(maps: Sequence[Map], **more: Any) -> str:
 
 def write_page(path: str | Path, maps: Sequence[Map], **more: Any) -> Path:
     """Write the page of `maps` to a file; raises `MachineError` where that cannot be."""
-    write_atomically(Path(path), page(maps, **more).encode())
+    write_file(Path(path), page(maps, **more).encode())
     return Path(path)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from regard.files import write_atomically
+from regard.files import write_file
 from regard.inspection.endings import PICTURES, check_ending
 from regard.inspection.picture import COLOURS, figure_bytes
 
@@ -22,7 +22,7 @@ def save_positions(vectors: np.ndarray, path: str | Path, title: str) -> Path:
     """
     path = Path(path)
     check_ending(path, PICTURES)
-    write_atomically(path, draw_positions(vectors, title, path.suffix.lower()[1:]))
+    write_file(path, draw_positions(vectors, title, path.suffix.lower()[1:]))
     return path
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from regard.examination import take_out
+from regard.files import holding
 from regard.result import Result
 from regard.runs.loading import AnyRun, load
 from regard.runs.run import Run
@@ -67,7 +68,7 @@ def prune(
     kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
     config = dataclasses.replace(run.config, kept_heads=kept)
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
-    with new_run(target, config, overwrite=overwrite) as folder:
+    with holding(target), new_run(target, config, overwrite=overwrite) as folder:
         source = RunFolder(run.folder)
         folder.write_vocabularies(source.read_vocabularies(config.tokenizer))
         for line in source.read_metrics():

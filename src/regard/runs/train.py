@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 
 from regard.errors import InputError
 from regard.evaluation import validation
+from regard.files import holding
 from regard.memory import keep_memory
 from regard.progress import progress_bar
 from regard.runs.answers import AnswerRun
@@ -169,7 +170,9 @@ def train(
     folder, prepared = RunFolder(Path(savepath) / _name_of(task)), Path(savepath) / PREPARED
     config = _going_on(folder, task, flags) if resume else _asked(task, flags)
     # The synthetic tasks' models are so small that a GPU would only slow them.
-    with join_world(gpu=not config.task_class.draws) as world:
+    with join_world(gpu=not config.task_class.draws) as world, world.alone_in(folder.path):
+        if not resume and world.agree(world.restarted and folder.launch == world.launch):
+            resume, config = True, folder.read_config()
         show = progress and world.first
         with world.one_by_one():
             built = _task(config, folder if resume else None, prepared, show=show)
@@ -185,10 +188,10 @@ def train(
             batches = built.batches(config.training, _beginning(state, prepared, show=show))
         with world.one_by_one():
             if world.first:
-                _open(folder, config, built, state, resume=resume, overwrite=overwrite)
+                _open(folder, config, built, state, resume=resume, overwrite=overwrite, launch=world.launch)
         drops = config.model.dropout > 0
         learner = OneLearner(state, config.training, batches, folder, world=world, drops=drops)
-        with _telling(config, folder, state.step, world, show=show) as tell_metrics:
+        with world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()
     return load(folder.path)
@@ -206,17 +209,19 @@ def train_seeds(
     folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
     built = [config.task_class.restore(config.task, {}) for config in configs]
     states = [start(config, each) for config, each in zip(configs, built, strict=True)]
-    for folder, config, each, state in zip(folders, configs, built, states, strict=True):
-        if folder.exists():
-            state.restore(folder)
-        _open(folder, config, each, state, resume=folder.exists(), overwrite=False)
-    if len({state.step for state in states}) > 1:
-        raise InputError("the runs stand at different steps: train each one alone")
-    batches = [
-        each.batches(config.training, _beginning(state, Path(PREPARED), show=False))
-        for each, config, state in zip(built, configs, states, strict=True)
-    ]
-    train_steps(StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
+    with ExitStack() as held:
+        for folder, config, each, state in zip(folders, configs, built, states, strict=True):
+            held.enter_context(holding(folder.path))
+            if folder.exists():
+                state.restore(folder)
+            _open(folder, config, each, state, resume=folder.exists(), overwrite=False)
+        if len({state.step for state in states}) > 1:
+            raise InputError("the runs stand at different steps: train each one alone")
+        batches = [
+            each.batches(config.training, _beginning(state, Path(PREPARED), show=False))
+            for each, config, state in zip(built, configs, states, strict=True)
+        ]
+        train_steps(StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
     return [load(folder.path) for folder in folders]
 
 
@@ -265,7 +270,14 @@ def _beginning(state: TrainingState, prepared: Path, *, show: bool) -> Beginning
 
 
 def _open(
-    folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, resume: bool, overwrite: bool
+    folder: RunFolder,
+    config: RunConfig,
+    task: AnyTask,
+    state: TrainingState,
+    *,
+    resume: bool,
+    overwrite: bool,
+    launch: str | None = None,
 ) -> None:
     """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
     if resume:
@@ -274,6 +286,7 @@ def _open(
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
         state.begin(building)
+        building.write_launch(launch)
 
 
 @contextmanager

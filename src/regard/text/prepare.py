@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import InputError
-from regard.files import cannot_write, write_atomically
+from regard.files import cannot_write, write_file
 from regard.progress import reading_bar
 from regard.text.corpus import Corpus, open_corpus, write_corpus
 from regard.text.parallel import Text
@@ -48,7 +48,7 @@ def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bo
                 learned = train_subwords(
                     sentences, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase
                 )
-            write_atomically(file, learned.to_json().encode())
+            write_file(file, learned.to_json().encode())
     return read_vocabularies(*(file.read_text(encoding="utf-8") for file in files))
 
 

@@ -3,21 +3,21 @@
     config.json                   what was asked for
     model.safetensors             the parameters to use, and the step they belong to
     trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in data
+    trainer/launch                by which start of several processes it was made, where there were several
     metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
     snapshots/step-N.safetensors  the parameters as they were, in half precision, where snapshots are kept
     tokenizer/                    vocabularies learned from text, where there are any
 
-A checkpoint first writes its trainer file, then replaces the model, then removes older trainer files; each file
-is replaced whole, so at any moment there is a model to use and a state to go on from. Nothing is unpickled on
-loading.
+A checkpoint first replaces the model, then writes its trainer file, with which it is done, then removes older
+ones; each file is replaced whole, so at any moment there is a model to use and a state to go on from. A training
+that is interrupted in between does the steps since its last trainer file again, and comes to the same model.
+Nothing is unpickled on loading.
 """
 
 import dataclasses
 import hashlib
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.files import cannot_write, new_folder, write_atomically, write_json
+from regard.files import cannot_write, new_folder, remove_quietly, tidy, write_file, write_json
 from regard.training.config import RunConfig
 from regard.training.flags import stored_config
 
@@ -44,7 +44,7 @@ def _write_inside(path: Path, content: bytes) -> None:
         path.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise cannot_write(path.parent, error) from error
-    write_atomically(path, content)
+    write_file(path, content)
 
 
 def _by_step(files: Iterable[Path]) -> list[Path]:
@@ -128,13 +128,13 @@ class RunFolder:
 
     def write_model(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Replace the parameters to use; raises `MachineError`, leaving the last ones intact."""
-        write_atomically(self.model_file, safetensors.torch.save(parameters, {"step": str(step)}))
+        write_file(self.model_file, safetensors.torch.save(parameters, {"step": str(step)}))
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
         _write_inside(self.trainer_file(step), safetensors.torch.save(tensors, {"step": str(step)}))
         for older in self._trainer_files()[:-1]:
-            older.unlink(missing_ok=True)
+            remove_quietly(older)
 
     def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
@@ -183,6 +183,19 @@ class RunFolder:
             raise InputError(f"run {str(self.path)!r} is damaged: it was trained with another tokenizer")
         return found
 
+    def write_launch(self, launch: str | None) -> None:
+        """Keep by which start of several processes the run was made; nothing for None."""
+        if launch is not None:
+            _write_inside(self.path / "trainer" / "launch", launch.encode())
+
+    @property
+    def launch(self) -> str | None:
+        """By which start of several processes the run was made; None where it was one, or there is no run."""
+        try:
+            return (self.path / "trainer" / "launch").read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Add one line to the metrics; raises `MachineError` where it cannot be written."""
         try:
@@ -204,7 +217,7 @@ class RunFolder:
     def cut_metrics(self, step: int) -> None:
         """Forget metrics past `step`, which a resumed training will write again."""
         kept = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
-        write_atomically(self.metrics_file, "".join(kept).encode())
+        write_file(self.metrics_file, "".join(kept).encode())
 
     def _read_tensors(self, path: Path) -> tuple[dict[str, Tensor], int]:
         try:
@@ -223,7 +236,7 @@ class RunFolder:
 
 @contextmanager
 def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
-    """Make a run at `path`: yields a folder to fill with its first checkpoint, then moves it into place.
+    """Make a run at `path`: yields a folder to fill with its first checkpoint, which then takes its place.
 
     A run already at `path` is only replaced with `overwrite`, and only once the new one is complete on disk.
     Raises `InputError` where something is in the way, and `MachineError` where it cannot be written.
@@ -235,31 +248,11 @@ def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFo
         )
     if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
-    with _moved_away(path) as move_away, new_folder(path) as building:
+    with new_folder(path) as building:
         folder = RunFolder(building)
         stored = {"format": FORMAT, **dataclasses.asdict(config)}
         write_json(folder.config_file, stored)
         yield folder
-        move_away()
-
-
-@contextmanager
-def _moved_away(path: Path) -> Iterator[Callable[[], None]]:
-    """Yield what moves the folder at `path` out of the way; it comes back where the block fails, and goes where
-    it does not."""
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
-
-    def move_away() -> None:
-        if path.exists():
-            path.rename(old)
-
-    try:
-        yield move_away
-    except BaseException:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def find_run(run: str | Path, savepath: Path) -> RunFolder:
@@ -270,6 +263,7 @@ def find_run(run: str | Path, savepath: Path) -> RunFolder:
     if not isinstance(run, str | Path):
         raise InputError(f"run {run!r} is no name: give a task's, or the path of a run's folder")
     for path in (Path(run), savepath / run):
+        tidy(path.parent)
         if RunFolder(path).exists():
             return RunFolder(path)
     raise InputError(

@@ -7,7 +7,6 @@ together, on the first process.
     trainer/step-N/    a checkpoint: a folder to which each process writes its part
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from torch.distributed.tensor import DTensor
 
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
+from regard.files import remove_quietly
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective
 from regard.training.state import TrainingState
@@ -67,22 +67,22 @@ class ShardedState(TrainingState):
 
     def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
         """Write a checkpoint, each process its part; `use`: these are the parameters to use from now on."""
-        target = folder.path / "trainer" / f"step-{self.step}"
-        building = target.with_name(f".{target.name}")
-        if world.first:
-            shutil.rmtree(building, ignore_errors=True)
-        world.wait()
-        save(self.trainer_tensors(), checkpoint_id=building)
-        if world.first:
-            shutil.rmtree(target, ignore_errors=True)
-            building.rename(target)
         if use:
             with self.averaged() as model:
                 if world.first:
                     folder.write_model(self.step, model.state_dict())
+        target = folder.path / "trainer" / f"step-{self.step}"
+        # All processes write into one folder, whose name each can tell.
+        building = target.with_name(f".{target.name}")
         if world.first:
+            remove_quietly(building)
+        world.wait()
+        save(self.trainer_tensors(), checkpoint_id=building)
+        if world.first:
+            remove_quietly(target)
+            building.rename(target)
             for older in _checkpoints(folder)[:-1]:
-                shutil.rmtree(older, ignore_errors=True)
+                remove_quietly(older)
         world.wait()
 
     def restore(self, folder: RunFolder) -> None:

@@ -125,9 +125,9 @@ class TrainingState:
     def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
         """Write a checkpoint, from the first process; `use`: these are the parameters to use from now on."""
         if world.first:
-            folder.write_trainer(self.step, self.trainer_tensors())
             if use:
                 folder.write_model(self.step, self.in_use())
+            folder.write_trainer(self.step, self.trainer_tensors())
 
     def restore(self, folder: RunFolder) -> None:
         """Take up what `save` wrote last; raises `InputError` where it is missing, damaged, or does not fit."""

@@ -5,16 +5,19 @@ but for the order of additions and for what dropout drops, on any number of proc
 """
 
 import os
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from regard.files import holding
 from regard.tasks import Batch
 from regard.text import PairBatch
 
@@ -32,6 +35,11 @@ class World:
     rank: int = 0
     size: int = 1
     device: torch.device = CPU
+    launch: str | None = None
+    """What the processes of one start have in common, those that `torchrun` starts again included; None for one
+    alone."""
+    restarted: bool = False
+    """Whether torchrun has started the processes again, after one of them had failed."""
 
     @property
     def first(self) -> bool:
@@ -70,6 +78,18 @@ class World:
         if self.size > 1:
             dist.barrier()
 
+    def alone_in(self, folder: Path) -> AbstractContextManager[None]:
+        """Keep all processes of others from changing a folder; raises `InputError` where one is changing it."""
+        return holding(folder) if self.first else nullcontext()
+
+    def watched(self) -> AbstractContextManager[None]:
+        """End the process where another one hangs; see `heartbeat`."""
+        if self.size == 1:
+            return nullcontext()
+        from regard.training.heartbeat import watched  # needs the parts of torch.distributed
+
+        return watched(self.rank, self.size)
+
 
 ALONE = World()
 
@@ -88,6 +108,15 @@ def join_world(*, gpu: bool) -> Iterator[World]:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
-        yield World(dist.get_rank(), dist.get_world_size(), device)
+        rank, size = dist.get_rank(), dist.get_world_size()
+        restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        yield World(rank, size, device, _launch(), restarted)
     finally:
         dist.destroy_process_group()
+
+
+def _launch() -> str:
+    """Name this start: by the name that its user gave it, or else by the torchrun that this process comes from,
+    which is the same for all that the first process ever is."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    return f"{socket.gethostname()} {os.getppid()}" if name == "none" else name

@@ -1,0 +1,7 @@
+"""Files and folders that are written whole or not at all, by one process at a time."""
+
+from regard.files.folders import new_folder, remove_quietly, tidy
+from regard.files.locking import holding
+from regard.files.writing import cannot_write, write_file, write_json
+
+__all__ = ["cannot_write", "holding", "new_folder", "remove_quietly", "tidy", "write_file", "write_json"]

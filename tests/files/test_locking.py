@@ -1,0 +1,68 @@
+"""One process at a time changes a folder."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.errors import InputError
+from regard.files import holding
+
+HOLD = "import pathlib, sys, time; from regard.files import holding; held = holding(pathlib.Path(sys.argv[1]))"
+
+
+def test_a_second_one_is_told_who_the_first_is(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run"
+    with holding(path):
+        with pytest.raises(InputError, match=f"by process {os.getpid()} on {socket.gethostname()} since 20"):
+            with holding(path):
+                pass
+        with holding(tmp_path / "deep" / "other"):
+            pass
+    with holding(path):
+        pass
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_dead_process_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    words = [sys.executable, "-c", f"{HOLD}; held.__enter__(); print(flush=True); time.sleep(60)", str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(InputError, match=f"is being written by process {other.pid} on "), holding(path):
+            pass
+        other.kill()
+        other.wait()
+        with holding(path):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_take_turns(tmp_path: Path) -> None:
+    """However they interleave, never two at once, and each one that was refused can try again."""
+    code = f"""{HOLD.rsplit(";", 1)[0]}
+from regard.errors import InputError
+path = pathlib.Path(sys.argv[1])
+done = 0
+while done < 50:
+    try:
+        with holding(path):
+            path.mkdir()
+            path.rmdir()
+            done += 1
+    except InputError as error:
+        assert "being written" in str(error), error
+"""
+    others = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")]) for _ in range(3)]
+    assert [other.wait() for other in others] == [0, 0, 0]
+
+
+def test_a_path_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "run", tmp_path / "a\0b", tmp_path / ("x" * 300) / "run"):
+        with pytest.raises(InputError, match="cannot write .*choose another path"), holding(path):
+            pass

@@ -1,0 +1,30 @@
+"""`regard`, but the second process fails at a step, the first time that it is started: `python -m
+tests.training.failing SIGNAL STEP WORDS...`"""
+
+import os
+import signal
+import sys
+from typing import Any
+
+from regard.cli import main
+from regard.training import OneLearner
+
+
+def fail_at(step: int, number: int) -> None:
+    """Have this process send itself a signal before it takes a step."""
+    learn = OneLearner.learn
+
+    def failing(self: OneLearner, lr: float) -> Any:
+        if self.step == step:
+            os.kill(os.getpid(), number)
+        return learn(self, lr)
+
+    OneLearner.learn = failing  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    _, name, step, *words = sys.argv
+    if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        fail_at(int(step), getattr(signal, name))
+    sys.argv = ["regard", *words]
+    sys.exit(main())
