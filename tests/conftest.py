@@ -1,7 +1,7 @@
 """What several rooms' tests share."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,14 @@ torch.set_num_threads(1)
 # Machines are noisy, and speed is not what a test is about.
 settings.register_profile("regard", deadline=None)
 settings.load_profile("regard")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what Regard notes for its user out of the user's own folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture

@@ -116,7 +116,8 @@ FAILING = "tests.training.failing"
 
 
 def test_processes_that_are_started_again_go_on_at_the_last_checkpoint(tmp_path: Path) -> None:
-    """One of them is killed at step 9, after the checkpoint at 6; the run that was there is replaced, as asked."""
+    """One of them is killed at step 9, after the checkpoint at 6; the run that was there is replaced, as
+    asked."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for folder in (whole, broken):
         folder.mkdir()
@@ -131,6 +132,8 @@ def test_processes_that_are_started_again_go_on_at_the_last_checkpoint(tmp_path:
 def test_a_process_that_hangs_ends_the_others(tmp_path: Path) -> None:
     began = time.monotonic()
     done = train(tmp_path, 2, (FAILING, "SIGSTOP", "3"))
-    assert done.returncode != 0 and time.monotonic() < began + 90  # torchrun itself waits 30 s for the one that hangs
+    assert (
+        done.returncode != 0 and time.monotonic() < began + 90
+    )  # torchrun itself waits 30 s for the one that hangs
     assert done.stderr.count("regard: process 1 hangs: it has given no sign of life for 15 s") == 1
     assert regard.load(tmp_path / "translation").step == 0

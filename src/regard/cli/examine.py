@@ -29,12 +29,14 @@ class ExamineFlags:
     """Random seed of the samples (0 or more)."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
     """Examine as `argv` asks, print and save what is found."""
     name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
-    run: AnyRun = load(name, savepath=flags.savepath)
+    run: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     found = run.examine(samples=flags.samples, seed=flags.seed)
     Console(width=WIDTH).print(found.table())
     sys.stdout.write("\n")

@@ -25,11 +25,13 @@ class ExportFlags:
     """New folder for the model. None: a folder named for the other program, in the run's."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
     """Export as `argv` asks, and say where the model is."""
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = load_translator(name, savepath=flags.savepath)
+    run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
     folder = export(run, flags.output, to=flags.to)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n")

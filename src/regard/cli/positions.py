@@ -23,6 +23,8 @@ class PositionsFlags:
     """File of the picture: .png, .svg or .pdf. It is opened where there is a screen."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
@@ -39,6 +41,7 @@ def run(argv: list[str]) -> None:
         width=flags.width,
         length=flags.length,
         savepath=flags.savepath,
+        trust_code=flags.trust_code,
     )
     sys.stdout.write(f"Saved {path}\n")
     open_on_screen(path)

@@ -30,12 +30,14 @@ class PruneFlags:
     """Random seed of the unseen samples (0 or more)."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
     """Prune as `argv` asks, and say what it cost."""
     name, flags = parse_of_run(PruneFlags(), argv, prog=PROG, description=DESCRIPTION)
-    whole: AnyRun = load(name, savepath=flags.savepath)
+    whole: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     found = prune(whole, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
     Console(width=110).print(found.table())
     sys.stdout.write(f"The smaller run is in {found.run.folder}\n")

@@ -27,12 +27,14 @@ class ScoreFlags:
     """Pairs that go through the model at once."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
     """Score as `argv` asks."""
     name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = load_translator(name, savepath=flags.savepath)
+    run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
     with open_lines(flags.input) as file:
         for chunk in numbered_chunks(file):
             pairs = [_read(run, line, number) for number, line in chunk]

@@ -28,6 +28,8 @@ class ShowFlags:
     """Open the page in a browser."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
@@ -35,5 +37,5 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
     check_port(flags.port)
     keep_memory()
-    shown: AnyRun = load(name, savepath=flags.savepath)
+    shown: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     show(shown, port=flags.port, host=flags.host, browser=flags.browser)

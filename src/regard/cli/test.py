@@ -46,6 +46,8 @@ class TestFlags:
     """File that the report is written to, as JSON."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,8 @@ class TranslationTestFlags:
     """File that the report is written to, as JSON."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
@@ -77,7 +81,8 @@ def run(argv: list[str]) -> None:
         flags = TranslationTestFlags() if name == "translation" else TestFlags()
         parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
-    tested: Any = load(name, savepath=folders[-1] if folders else SAVEPATH)
+    trusted = any(each.replace("-", "_") in ("__trust_code", "__trust_code=True") for each in argv)
+    tested: Any = load(name, savepath=folders[-1] if folders else SAVEPATH, trust_code=trusted)
     (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
 
 

@@ -44,6 +44,8 @@ class WhereConfig:
     """Continue the run that is there, exactly as if it had not stopped. It keeps its flags."""
     overwrite: bool = False
     """Replace the run that is there."""
+    trust_code: bool = False
+    """With resume: run the code of its own that the run names, which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
@@ -55,7 +57,7 @@ def run(argv: list[str]) -> None:
     base = make_config(task, chosen)
     _, where = parse_config(base, argv, task=task)
     if where.resume:
-        base = RunFolder(where.savepath / base.name).read_config()
+        base = RunFolder(where.savepath / base.name).read_config(trust_code=where.trust_code)
     config, _ = parse_config(base, argv, task=task)
     given: dict[str, Any] = {**chosen, **changed(config, base)}
     try:
@@ -64,6 +66,7 @@ def run(argv: list[str]) -> None:
             savepath=where.savepath,
             resume=where.resume,
             overwrite=where.overwrite,
+            trust_code=where.trust_code,
             **given,
         )
     except Interrupted:

@@ -54,6 +54,8 @@ class TranslateFlags:
     """Draw whole words instead of their pieces."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
@@ -66,7 +68,7 @@ def run(argv: list[str]) -> None:
         text, *argv = argv
     argv = with_empty_value(argv, "--plot")
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
-    run = load_translator(name, savepath=flags.savepath)
+    run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
     keep_memory()
     if text is not None:
         if flags.input is not None:

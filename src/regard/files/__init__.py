@@ -2,6 +2,16 @@
 
 from regard.files.folders import new_folder, remove_quietly, tidy
 from regard.files.locking import holding
+from regard.files.state import state_folder
 from regard.files.writing import cannot_write, write_file, write_json
 
-__all__ = ["cannot_write", "holding", "new_folder", "remove_quietly", "tidy", "write_file", "write_json"]
+__all__ = [
+    "cannot_write",
+    "holding",
+    "new_folder",
+    "remove_quietly",
+    "state_folder",
+    "tidy",
+    "write_file",
+    "write_json",
+]

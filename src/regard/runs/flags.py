@@ -10,10 +10,16 @@ from typing import Literal, TypedDict
 Paths = str | Path | tuple[str | Path, ...] | list[str] | list[Path]
 
 
-class WhereFlags(TypedDict, total=False):
-    """Of where a run is kept, and what becomes of one that is there."""
+class LoadFlags(TypedDict, total=False):
+    """Of loading a run."""
 
     savepath: str | Path
+    trust_code: bool
+
+
+class WhereFlags(LoadFlags, total=False):
+    """Of where a run is kept, and what becomes of one that is there."""
+
     resume: bool
     overwrite: bool
     progress: bool

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import torch
+from typing_extensions import Unpack
 
 from regard.errors import InputError
 from regard.models import ModelConfig
 from regard.runs.answers import AnswerRun
+from regard.runs.flags import LoadFlags
 from regard.runs.pairs import PairRun
 from regard.runs.sequences import SequenceRun
 from regard.runs.translation import TranslationRun
@@ -40,28 +42,29 @@ RUNS: dict[tuple[str, bool], type[AnyRun]] = {
 
 
 @overload
-def load(run: Counts, *, savepath: str | Path = SAVEPATH) -> AnswerRun[TaskConfig]: ...
+def load(run: Counts, **where: Unpack[LoadFlags]) -> AnswerRun[TaskConfig]: ...
 @overload
-def load(run: Literal["recall"], *, savepath: str | Path = SAVEPATH) -> AnswerRun[RecallConfig]: ...
+def load(run: Literal["recall"], **where: Unpack[LoadFlags]) -> AnswerRun[RecallConfig]: ...
 @overload
-def load(run: Reorders, *, savepath: str | Path = SAVEPATH) -> PairRun[SequenceConfig]: ...
+def load(run: Reorders, **where: Unpack[LoadFlags]) -> PairRun[SequenceConfig]: ...
 @overload
-def load(run: Literal["dates"], *, savepath: str | Path = SAVEPATH) -> PairRun[DatesConfig]: ...
+def load(run: Literal["dates"], **where: Unpack[LoadFlags]) -> PairRun[DatesConfig]: ...
 @overload
 def load(
-    run: Literal["translation"], *, savepath: str | Path = SAVEPATH
+    run: Literal["translation"], **where: Unpack[LoadFlags]
 ) -> TranslationRun[TranslationConfig, ModelConfig, TranslationTraining]: ...
 @overload
-def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnyRun: ...
-def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnyRun:
+def load(run: str | Path, **where: Unpack[LoadFlags]) -> AnyRun: ...
+def load(run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False) -> AnyRun:
     """Load a run by its folder, or by its task's name under `savepath`.
 
     A translator is put on a GPU, where there is one; other models are too small for that to help. Raises
-    `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled; but a run on a
-    task, score or model of one's own runs the Python file of that, so load only those whose file you know.
+    `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled, and
+    a run that names code of somebody's own (a task's file, a model, a score) is refused unless you have trained
+    with that code here, or say `trust_code`.
     """
     folder = find_run(run, Path(savepath))
-    config = folder.read_config()
+    config = folder.read_config(trust_code=trust_code)
     task = stored_task(config, folder)
     model = build_model(config, task)
     step = load_parameters(model, folder)
@@ -71,9 +74,9 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH) -> AnyRun:
     return cast(AnyRun, kind(folder.path, config, step, task, model.eval()))
 
 
-def load_translator(run: str | Path, *, savepath: str | Path = SAVEPATH) -> SequenceRun:
+def load_translator(run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False) -> SequenceRun:
     """Load a run that answers with text; raises `InputError` where it does not, and as `load` does."""
-    found = load(run, savepath=savepath)
+    found = load(run, savepath=savepath, trust_code=trust_code)
     if isinstance(found, AnswerRun):
         raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")
     return found

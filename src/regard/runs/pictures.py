@@ -14,11 +14,12 @@ def plot_positions(
     width: int = 64,
     length: int = 100,
     savepath: str | Path = SAVEPATH,
+    trust_code: bool = False,
 ) -> Path:
     """Draw the paper's sinusoidal positions, or those that `run` has learned, into a picture at `path`.
 
-    `width` and `length` are of the sinusoidal ones. Raises `InputError` where these do not fit, or where the
-    run has no positions.
+    `width` and `length` are of the sinusoidal ones, `trust_code` is as in `load`. Raises `InputError` where these
+    do not fit, or where the run has no positions.
     """
     from regard.inspection import waves  # brings matplotlib, which nothing else here needs
 
@@ -27,7 +28,7 @@ def plot_positions(
         check_range("length", length, 1, 10_000)
         vectors, title = Sinusoidal(width).vectors(0, length), "Sinusoidal positions"
     else:
-        loaded: AnyRun = load(run, savepath=savepath)
+        loaded: AnyRun = load(run, savepath=savepath, trust_code=trust_code)
         learned = loaded.model.learned_positions
         if learned is None:
             raise InputError(f"run {str(loaded.folder)!r} has no positions: train it with --pos_enc")

@@ -49,6 +49,7 @@ from regard.training import (
     new_run,
     start,
     train_steps,
+    trust,
 )
 
 if TYPE_CHECKING:
@@ -154,21 +155,22 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
+    trust_code: bool = False,
     **flags: Any,
 ) -> AnyRun:
     """Train a model on a task and return the run, saved in a folder named for the task under `savepath`.
 
     `task`: a name (see `regard tasks`), "translation", the path of a Python file with a task of your own, or a
-    whole config as `regard.make_config` returns it. `flags`: those of `regard train TASK --help`, with the task's
-    defaults; `model` names the model, where the task leaves a choice, and `preset` the size of a Transformer for
-    translation. `resume` continues the run that is there, exactly as if it had not stopped; `overwrite` replaces
-    it. Under `torchrun`, all its processes train together. Raises `InputError` for what cannot be asked,
-    `MachineError` where the disk refuses.
+    whole config as `regard.make_config` returns it. `trust_code`: as in `load`, for a run that is resumed.
+    `flags`: those of `regard train TASK --help`, with the task's defaults; `model` names the model, where the
+    task leaves a choice, and `preset` the size of a Transformer for translation. `resume` continues the run that
+    is there, exactly as if it had not stopped; `overwrite` replaces it. Under `torchrun`, all its processes train
+    together. Raises `InputError` for what cannot be asked, `MachineError` where the disk refuses.
     """
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
     folder, prepared = RunFolder(Path(savepath) / _name_of(task)), Path(savepath) / PREPARED
-    config = _going_on(folder, task, flags) if resume else _asked(task, flags)
+    config = _going_on(folder, task, flags, trust_code=trust_code) if resume else _asked(task, flags)
     # The synthetic tasks' models are so small that a GPU would only slow them.
     with join_world(gpu=not config.task_class.draws) as world, world.alone_in(folder.path):
         if not resume and world.agree(world.restarted and folder.launch == world.launch):
@@ -205,7 +207,7 @@ def train_seeds(
     `flags`: those that all share, as in `train`. What is there already, all of it or none, goes on at its last
     checkpoint. Raises `InputError` as `train` does, and where the runs that are there stand at different steps.
     """
-    configs = [make_config(task, {**flags, "seed": seed}).resolved() for seed in seeds]
+    configs = [_asked(task, {**flags, "seed": seed}) for seed in seeds]
     folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
     built = [config.task_class.restore(config.task, {}) for config in configs]
     states = [start(config, each) for config, each in zip(configs, built, strict=True)]
@@ -236,13 +238,14 @@ def _asked(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
     config = (task if isinstance(task, RunConfig) else make_config(task, flags)).resolved()
     if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise InputError("tensorboard needs it installed: pip install 'regard[track]'")
+    trust(dataclasses.asdict(config))
     return config
 
 
-def _going_on(folder: RunFolder, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+def _going_on(folder: RunFolder, task: str | RunConfig, flags: dict[str, Any], *, trust_code: bool) -> RunConfig:
     """Return the config of the run that is there; raises `InputError` where a flag does not exist, or asks the
     run to be another one."""
-    stored = folder.read_config()
+    stored = folder.read_config(trust_code=trust_code)
     asked = task
     if isinstance(asked, str):
         asked = make_config(asked, {"model": stored.kind, **flags})

@@ -23,6 +23,7 @@ from regard.training.stacked import StackedLearner, stackable
 from regard.training.start import build_model, load_parameters, start
 from regard.training.state import TrainingState
 from regard.training.stopping import Interrupted
+from regard.training.trust import trust
 from regard.training.world import ALONE, World, join_world
 
 __all__ = [
@@ -70,4 +71,5 @@ __all__ = [
     "stackable",
     "start",
     "train_steps",
+    "trust",
 ]

@@ -32,6 +32,7 @@ from regard.errors import InputError
 from regard.files import cannot_write, new_folder, remove_quietly, tidy, write_file, write_json
 from regard.training.config import RunConfig
 from regard.training.flags import stored_config
+from regard.training.trust import check_trusted
 
 FORMAT = "regard-run/6"
 BEFORE = "regard-run/5"
@@ -93,8 +94,9 @@ class RunFolder:
         """Whether there is a run here."""
         return self.config_file.is_file()
 
-    def read_config(self) -> RunConfig:
-        """Read the config; raises `InputError` where the run is missing, damaged or foreign."""
+    def read_config(self, *, trust_code: bool = False) -> RunConfig:
+        """Read the config; raises `InputError` where the run is missing, damaged or foreign, or names code that
+        is not trusted (see `trust`)."""
         try:
             stored = json.loads(self.config_file.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
@@ -108,8 +110,10 @@ class RunFolder:
             raise InputError(
                 f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}; train it again"
             )
+        stored = renamed(stored)
+        check_trusted(stored, self.path, trust_code=trust_code)
         try:
-            return stored_config(renamed(stored))
+            return stored_config(stored)
         except InputError as error:
             raise InputError(f"run {str(self.path)!r} is damaged: {error}") from error
 

@@ -16,6 +16,8 @@ from typing import TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from regard.files import holding
 from regard.tasks import Batch
@@ -106,11 +108,14 @@ def join_world(*, gpu: bool) -> Iterator[World]:
     if gpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+    # Processes that are started again meet at the store of those before them, and must not find their addresses.
+    store = PrefixStore(f"attempt/{attempt}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     try:
-        rank, size = dist.get_rank(), dist.get_world_size()
-        restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-        yield World(rank, size, device, _launch(), restarted)
+        yield World(rank, size, device, _launch(), restarted=attempt != "0")
     finally:
         dist.destroy_process_group()
 
