@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.comparison.processes import in_processes
 
 
 def runs(folder: Path) -> list[Path]:
@@ -57,3 +58,25 @@ def test_a_comparison_ends_with_its_processes(
     for run in runs(tmp_path):
         found = regard.load(run)
         assert 0 <= found.step - found.metrics[-1]["step"] < 10
+
+
+def square_or_die(number: int) -> int:
+    """A job; for some numbers the process that does it is ended, or the job fails."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 100:
+        raise regard.InputError("100 is out of range")
+    return number**2
+
+
+def test_a_process_that_is_killed_costs_its_own_job() -> None:
+    found: dict[int, int] = {}
+    with pytest.raises(regard.MachineError, match="1 of 6 processes ended from outside .* goes on with what"):
+        for number, result in in_processes(square_or_die, range(6)):
+            found[number] = result
+    assert found == {0: 0, 1: 1, 2: 4, 4: 16, 5: 25}
+
+
+def test_what_a_job_raises_is_raised_here() -> None:
+    with pytest.raises(regard.InputError, match="100 is out of range"):
+        list(in_processes(square_or_die, [1, 100]))
