@@ -74,8 +74,8 @@ def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator
             worker.process.join()
     if lost:
         raise MachineError(
-            f"{lost} of {len(jobs)} processes ended from outside while they trained, as where memory is short; the "
-            f"others are done: the same command goes on with what is missing"
+            f"{lost} of {len(jobs)} processes ended from outside while they trained, as where memory is short; "
+            f"the others are done: the same command goes on with what is missing"
         )
 
 
