@@ -59,11 +59,24 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool =
     """Load a run by its folder, or by its task's name under `savepath`.
 
     A translator is put on a GPU, where there is one; other models are too small for that to help. Raises
-    `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled, and
-    a run that names code of somebody's own (a task's file, a model, a score) is refused unless you have trained
-    with that code here, or say `trust_code`.
+    `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled, and a
+    run that names code of its own (a task's file, a model, a score) is refused unless you have trained with that
+    code here, or say `trust_code`.
     """
     folder = find_run(run, Path(savepath))
+    while True:  # until no other run has taken its place meanwhile: what was read may be of both
+        identity = folder.identity
+        try:
+            found = _load(folder, trust_code=trust_code)
+        except InputError:
+            if folder.identity == identity:
+                raise
+        else:
+            if folder.identity == identity:
+                return found
+
+
+def _load(folder: RunFolder, *, trust_code: bool) -> AnyRun:
     config = folder.read_config(trust_code=trust_code)
     task = stored_task(config, folder)
     model = build_model(config, task)

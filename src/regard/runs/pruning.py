@@ -58,8 +58,14 @@ def prune(
     None: beside the run, with `-pruned` at the end of its name.
 
     Which heads those are, `regard.examination.take_out` finds, one after the other. Raises `InputError` where
-    there are not so many to take away.
+    there are not so many to take away, or where another process writes at `output`.
     """
+    target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
+    with holding(target):
+        return _prune(run, heads, target, seed=seed, overwrite=overwrite)
+
+
+def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
     pruned: Run = load(run.folder)  # apart from the run that was given, which stays as it is
     taken = take_out(pruned, heads, seed=seed)
     # Heads are called by their number in the whole model, of which this run may be a part already.
@@ -67,8 +73,7 @@ def prune(
     whole = {layer: kept_before.get(layer, range(len(counted[layer]))) for layer in taken.left}
     kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
     config = dataclasses.replace(run.config, kept_heads=kept)
-    target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
-    with holding(target), new_run(target, config, overwrite=overwrite) as folder:
+    with new_run(target, config, overwrite=overwrite) as folder:
         source = RunFolder(run.folder)
         folder.write_vocabularies(source.read_vocabularies(config.tokenizer))
         for line in source.read_metrics():

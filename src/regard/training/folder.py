@@ -90,6 +90,15 @@ class RunFolder:
         """Return the file of optimizer, random state and position in the data at `step`."""
         return self.path / "trainer" / f"step-{step}.safetensors"
 
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """What tells this folder from another one that takes its name; None where there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def exists(self) -> bool:
         """Whether there is a run here."""
         return self.config_file.is_file()

@@ -1,0 +1,49 @@
+"""Runs are loaded whole, also while others write them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.training import RunConfig, RunFolder
+
+TINY = {"steps": 2, "batchsize": 2, "progress": False}
+
+
+@pytest.mark.parametrize("hidden", [4, 8])
+def test_a_run_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: int
+) -> None:
+    regard.train("counting", savepath=tmp_path, hidden=4, **TINY)
+    read = RunFolder.read_config
+
+    def replaced_then(self: RunFolder, *, trust_code: bool = False) -> RunConfig:
+        found = read(self, trust_code=trust_code)
+        monkeypatch.setattr(RunFolder, "read_config", read)
+        regard.train("counting", savepath=tmp_path, hidden=hidden, seed=1, overwrite=True, **TINY)
+        return found
+
+    monkeypatch.setattr(RunFolder, "read_config", replaced_then)
+    found = regard.load("counting", savepath=tmp_path)
+    assert found.config.training.seed == 1 and found.config.flags()["hidden"] == hidden
+
+
+def test_what_is_being_trained_is_refused_to_others_and_read_by_all(tmp_path: Path) -> None:
+    words = ["train", "counting", "--steps", "1000000", "--multihead", "--savepath", str(tmp_path)]
+    with subprocess.Popen([sys.executable, "-m", "regard", *words], stderr=subprocess.PIPE) as other:
+        try:
+            while not (tmp_path / "counting" / "metrics.jsonl").exists():
+                assert other.poll() is None
+            refusal = f"is being written by process {other.pid} on "
+            with pytest.raises(regard.InputError, match=refusal):
+                regard.train("counting", savepath=tmp_path, resume=True, progress=False)
+            with pytest.raises(regard.InputError, match=refusal):
+                regard.train("counting", savepath=tmp_path, overwrite=True, **TINY)
+            run = regard.load("counting", savepath=tmp_path)
+            with pytest.raises(regard.InputError, match=refusal):
+                regard.prune(run, output=run.folder, overwrite=True)
+            assert run.test(samples=5).samples == 5
+        finally:
+            other.kill()
