@@ -127,6 +127,8 @@ def test_processes_that_are_started_again_go_on_at_the_last_checkpoint(tmp_path:
     assert train(whole, 2, overwrite=True, seed=1).returncode == 0
     assert losses(broken) == losses(whole)
     assert done.stdout.count("Trained translation for 12 steps") == 1
+    assert "regard: process 0 of 2 has lost another one, which has ended" in done.stderr
+    assert "pair.cc" not in done.stderr
 
 
 def test_a_process_that_hangs_ends_the_others(tmp_path: Path) -> None:

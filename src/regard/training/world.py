@@ -19,6 +19,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from regard.errors import MachineError
 from regard.files import holding
 from regard.tasks import Batch
 from regard.text import PairBatch
@@ -99,7 +100,7 @@ ALONE = World()
 @contextmanager
 def join_world(*, gpu: bool) -> Iterator[World]:
     """Join the processes that `torchrun` has started; alone without it. `gpu`: on a GPU each, where there are
-    any."""
+    any. Raises `MachineError` where one of the others ends before its work is done."""
     gpu = gpu and torch.cuda.is_available()
     if "WORLD_SIZE" not in os.environ:
         yield World(device=torch.device("cuda" if gpu else "cpu"))
@@ -116,6 +117,10 @@ def join_world(*, gpu: bool) -> Iterator[World]:
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     try:
         yield World(rank, size, device, _launch(), restarted=attempt != "0")
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            raise MachineError(f"process {rank} of {size} has lost another one, which has ended") from error
+        raise
     finally:
         dist.destroy_process_group()
 
