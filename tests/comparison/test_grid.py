@@ -3,16 +3,14 @@
 import csv
 import dataclasses
 import json
-import threading
-from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import regard
-from regard.comparison import Measured, Variant, compare, grid, make_variants, processes
+from regard.comparison import Measured, Variant, compare, grid, make_variants
 from regard.comparison.report import spread
 from regard.errors import InputError
 from tests.conftest import TINY
@@ -26,23 +24,11 @@ SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run jobs here: starting processes takes seconds each."""
 
-    class Here:
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-        def __enter__(self) -> "Here":
-            return self
+    def here(work: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        for job in jobs:
+            yield job, work(job)
 
-        def __exit__(self, *args: object) -> None: ...
-        def submit(self, function: Callable[..., Any], *job: Any) -> Any:
-            from concurrent.futures import Future
-
-            done: Future[Any] = Future()
-            done.set_result(function(*job))
-            return done
-
-        def shutdown(self, **kwargs: Any) -> None: ...
-
-    monkeypatch.setattr(processes, "_stopped", threading.Event())
-    monkeypatch.setattr(processes, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(grid, "in_processes", here)
 
 
 def test_variants_are_all_combinations() -> None:
@@ -116,18 +102,6 @@ def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
     parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     [[measured]], [[expected]] = parts.measured.values(), whole.measured.values()
     assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
-
-
-def test_a_process_that_was_ended_from_outside_is_told(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ended(*job: Any) -> Any:
-        raise BrokenProcessPool("A process in the process pool was terminated abruptly")
-
-    monkeypatch.setattr(processes, "_work", ended)
-    status, out, err = command("compare", "reverse", "--vary", "score=dot", "--savepath", tmp_path, *SMALL)
-    assert (status, out) == (1, "") and err.count("\n") == 1
-    assert "ended from outside" in err and "the same command goes on where it stopped" in err
 
 
 def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:

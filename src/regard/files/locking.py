@@ -39,7 +39,9 @@ def holding(path: Path) -> Iterator[None]:
         return
     name = os.fsdecode(os.fsencode(path.absolute().name)[:LONGEST])
     file = path.absolute().parent / f".{name}.lock"
+    made = []
     try:
+        made = [each for each in file.parents if not each.exists()]
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _take(file, path)
     except ValueError as error:  # a NUL in the path
@@ -51,6 +53,16 @@ def holding(path: Path) -> Iterator[None]:
     finally:
         file.unlink(missing_ok=True)
         os.close(descriptor)
+        _remove_empty(made)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders that were made for the lock alone, the innermost first."""
+    try:
+        for folder in folders:
+            folder.rmdir()
+    except OSError:
+        pass  # something has been written there: it stays
 
 
 def _take(file: Path, path: Path) -> int:

@@ -46,7 +46,7 @@ def stopping() -> Iterator[list[int]]:
 
     try:
         for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
                 before[number] = signal.signal(number, note)
     except ValueError:  # not the main thread
         before.clear()
