@@ -98,7 +98,7 @@ def test_a_disk_that_refuses_is_one_line_and_status_1(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("regard: cannot write ") and done.stderr.count("\n") == 1
-    assert list((tmp_path / "models").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_a_second_one_is_told_who_the_first_is(tmp_path: Path) -> None:
             pass
     with holding(path):
         pass
-    assert list(path.parent.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dead_process_holds_nothing(tmp_path: Path) -> None:
