@@ -14,13 +14,13 @@ built from the widths of queries and keys, with `forward` and, where something d
 `prepare`.
 """
 
-import importlib
 from difflib import get_close_matches
 
 from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
 from regard.errors import InputError
+from regard.own import OwnCodeError, import_own
 
 
 class Score(nn.Module):
@@ -137,15 +137,13 @@ def find_score(name: str) -> type[Score]:
     """
     if name in SCORES:
         return SCORES[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         near = get_close_matches(name, SCORES, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
         raise InputError(f"score {name!r} is unknown: choose {', '.join(SCORES)} or module:Class{meant}")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a user's module can fail in any way
-        raise InputError(f"score {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    found = import_own("score", name)
     if not (isinstance(found, type) and issubclass(found, Score)):
-        raise InputError(f"score {name!r} is not a class derived from regard.attention.Score")
+        raise OwnCodeError(
+            f"score {name!r} is not a class derived from regard.attention.Score: derive it from that"
+        )
     return found

@@ -12,6 +12,7 @@ from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
 from regard.training.objective import objective_of
 from regard.training.state import TrainingState
+from regard.training.tensors import kept
 from regard.training.world import ALONE, World
 
 
@@ -61,12 +62,6 @@ def load_parameters(model: nn.Module, folder: RunFolder) -> int:
 
     Raises `InputError` where they are missing, damaged, or do not fit the run's config.
     """
-    parameters, step = folder.read_model()
-    try:
-        model.load_state_dict(parameters)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"run {str(folder.path)!r} is damaged: model and config do not fit ({reason})"
-        ) from error
+    parameters, step = folder.read_model(kept(model.state_dict()))
+    model.load_state_dict(parameters)
     return step
