@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
 from regard.errors import InputError
-from regard.own import OwnCodeError, import_own
+from regard.own import OwnCodeError, import_own, told
 
 
 class Score(nn.Module):
@@ -147,3 +147,20 @@ def find_score(name: str) -> type[Score]:
             f"score {name!r} is not a class derived from regard.attention.Score: derive it from that"
         )
     return found
+
+
+def make_score(name: str, *widths: int) -> Score:
+    """Return the score called `name` for queries and keys of some widths.
+
+    Raises `InputError` where there is none, or one of a user's own cannot be built.
+    """
+    score = find_score(name)
+    try:
+        return score(*widths)
+    except InputError:
+        raise
+    except Exception as error:  # a user's class can fail in any way
+        raise OwnCodeError(
+            f"score {name!r} cannot be built for widths {', '.join(map(str, widths))}: {told(error)}; it takes "
+            f"the widths of queries and of keys"
+        ) from error
