@@ -102,7 +102,8 @@ def _batch(said: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
     if not task.draws:
         text = collate([[index] for index in range(TRIED)])
         return PairBatch(text, text)
-    settings: Any = dataclasses.replace(config.training, batchsize=TRIED)
+    settings: Any = config.training
+    settings = dataclasses.replace(settings, batchsize=TRIED)
     drawn = task.batches(settings, Beginning(generator=torch.Generator().manual_seed(0))).draw(0)
     if isinstance(drawn, Batch) and config.on not in TASKS:
         _check_answers(said, task, drawn)
