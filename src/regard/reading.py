@@ -201,6 +201,8 @@ def shaped(value: object, shape: type[Shape]) -> Shape:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         raise DamageError(_our_words(str(error))) from None
+    except UnicodeEncodeError:
+        raise DamageError("a text in it holds half a character") from None
 
 
 def _decode(content: bytes) -> str:

@@ -10,6 +10,7 @@ prepared, makes the very losses that it makes with undamaged files.
 import contextlib
 import io
 import os
+import re
 import shutil
 import signal
 import sys
@@ -105,6 +106,9 @@ def prepare(folder: Path) -> Ground:
             ground.losses[task] = losses(folder / "whole" / task)
             with contextlib.suppress(StoppedError), mock.patch.object(TrainingState, "save", stop):
                 regard.train(task, savepath=folder / task, **flags)
+        # What is imported late is imported now: another user may not be allowed to.
+        shutil.copytree(folder / task, folder / "sound" / task)
+        assert set(judge(ground, task, folder / "sound" / task)) == {"status 0"}
     return ground
 
 
@@ -136,10 +140,12 @@ def call(argv: list[str]) -> str:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     lines = [*err.getvalue().splitlines(), *(str(each.message) for each in warned)]
-    lines = [line for line in lines if "Training on " not in line]
+    # How far it has come is no complaint.
+    lines = [
+        line for line in lines if line.startswith("regard: ") or not re.search(r"Training on |: step \d", line)
+    ]
     if status not in (0, 1, 2):
         return "odd status"
-    # A line for who looks at the page is no complaint; one that failed has one line exactly.
     if len(lines) > 1 or (status and not lines):
         sys.stderr.write("\n".join(lines) + "\n")
         return "several lines"
@@ -242,4 +248,4 @@ def main(count: int, seed: int, only: int | None = None) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{dict(main(*map(int, sys.argv[1:])))}\n")  # type: ignore[arg-type]
+    sys.stdout.write(f"{dict(main(*map(int, sys.argv[1:])))}\n")

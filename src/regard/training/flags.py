@@ -102,6 +102,8 @@ def _convert(name: str, value: object, hint: Any) -> Any:
         value = [value] if isinstance(value, str | Path) else value
     try:
         return msgspec.convert(_without_paths(value), hint)
+    except UnicodeEncodeError:
+        raise InputError(f"{name} {value!r} holds half a character: give a text of whole ones") from None
     except msgspec.ValidationError:
         if get_origin(hint) is Literal and isinstance(value, str):
             raise unknown(name, value, map(str, get_args(hint))) from None
