@@ -99,7 +99,7 @@ def test_a_score_of_ones_own_is_found_by_module_and_class() -> None:
     ("name", "message"),
     [
         ("additve", "score 'additve' is unknown: choose dot, .* or module:Class; did you mean additive?"),
-        ("nowhere:Score", "score 'nowhere:Score' cannot be imported: ModuleNotFoundError"),
+        ("nowhere:Score", "score 'nowhere:Score' is not found: there is no module 'nowhere' in .*PYTHONPATH"),
         ("torch:Nothing", "score 'torch:Nothing' cannot be imported: AttributeError"),
         ("torch:Tensor", "score 'torch:Tensor' is not a class derived from regard.attention.Score"),
     ],

@@ -167,7 +167,7 @@ def test_another_tokenizer_is_refused(german: regard.TranslationRun, tmp_path: P
     stored = json.loads(file.read_text())
     stored["model"]["vocab"] = {name: index for index, name in enumerate(reversed(stored["model"]["vocab"]))}
     file.write_text(json.dumps(stored))
-    with pytest.raises(InputError, match="is damaged: it was trained with another tokenizer"):
+    with pytest.raises(InputError, match="is damaged: tokenizer: it was trained with another tokenizer"):
         regard.load(folder)
     file.unlink()
     with pytest.raises(InputError, match="is damaged: its tokenizer cannot be read"):

@@ -19,6 +19,7 @@ from regard.attention.scores import (
     ScaledDot,
     Score,
     find_score,
+    make_score,
 )
 from regard.attention.single import Attention
 from regard.attention.weights import context_of, uniform_weights, weights_of
@@ -60,6 +61,7 @@ __all__ = [
     "keep_heads",
     "layers_of",
     "length_mask",
+    "make_score",
     "record",
     "short_name",
     "uniform_weights",

@@ -14,12 +14,11 @@ built from the widths of queries and keys, with `forward` and, where something d
 `prepare`.
 """
 
-import importlib
-
 from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
 from regard.errors import InputError, unknown
+from regard.own import OwnCodeError, import_own, told
 
 
 class Score(nn.Module):
@@ -136,13 +135,28 @@ def find_score(name: str) -> type[Score]:
     """
     if name in SCORES:
         return SCORES[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise unknown("score", name, SCORES, other="module:Class")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a user's module can fail in any way
-        raise InputError(f"score {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    found = import_own("score", name)
     if not (isinstance(found, type) and issubclass(found, Score)):
-        raise InputError(f"score {name!r} is not a class derived from regard.attention.Score")
+        raise OwnCodeError(
+            f"score {name!r} is not a class derived from regard.attention.Score: derive it from that"
+        )
     return found
+
+
+def make_score(name: str, *widths: int) -> Score:
+    """Return the score called `name` for queries and keys of some widths.
+
+    Raises `InputError` where there is none, or one of a user's own cannot be built.
+    """
+    score = find_score(name)
+    try:
+        return score(*widths)
+    except InputError:
+        raise
+    except Exception as error:  # a user's class can fail in any way
+        raise OwnCodeError(
+            f"score {name!r} cannot be built for widths {', '.join(map(str, widths))}: {told(error)}; it takes "
+            f"the widths of queries and of keys"
+        ) from error

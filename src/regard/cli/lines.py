@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.errors import InputError
+from regard.reading import cannot_read
 
 LINES = 512
 """Lines that are read before they are answered: those of like length go through the model together."""
@@ -20,12 +20,11 @@ def open_lines(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdin.buffer
         return
     try:
-        with path.open("rb") as file:
-            yield file
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        file = path.open("rb")  # a pipe too, as the shell's <(...) is one
+    except (OSError, ValueError) as error:
+        raise cannot_read(path, error) from error
+    with file:
+        yield file
 
 
 def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:

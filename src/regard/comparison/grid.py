@@ -16,16 +16,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from regard.comparison.processes import in_processes
 from regard.errors import InputError
 from regard.files import write_json
 from regard.progress import counting_bar
+from regard.reading import is_file, read_json
 from regard.runs import AnyRun, Figures, load, train, train_seeds
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config, renamed, stackable
 
+LARGEST = 1 << 20
+"""Bytes of the file of a measurement, at most."""
 REACHED = 0.99
 """Exact match of a training batch, mean over ten lines of metrics, that counts as having learned."""
 
@@ -128,17 +132,21 @@ class _Job:
 
     def read(self) -> Measured | None:
         """Return what was measured before; raises `InputError` where that was something else."""
-        try:
-            stored = json.loads(self.file.read_text(encoding="utf-8"))
-            if renamed(stored["config"]) != self.asked:
-                raise InputError(
-                    f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
-                )
-            return Measured(**stored["measured"])
-        except FileNotFoundError:
+        if not is_file(self.file):
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{str(self.file)!r} is damaged ({error}): delete it to measure anew") from error
+        stored = read_json(self.file, _Stored, "delete it to measure anew", most=LARGEST, finite=False)
+        if renamed(stored.config) != self.asked:
+            raise InputError(
+                f"{str(self.folder)!r} holds a measurement with other flags: choose another --savepath"
+            )
+        return stored.measured
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """What the file of a measurement holds."""
+
+    config: dict[str, Any]
+    measured: Measured
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from regard.inspection.glyphs import drawable
 from regard.inspection.maps import LayerMap, Map
 
 COLOURS = "viridis"
@@ -44,7 +45,7 @@ def draw(attention: Map, format: str) -> bytes:
     figure.colorbar(image, ax=axes, label="weight", shrink=0.6, aspect=30)
     if attention.prediction is not None:
         said = f"prediction {_said(attention.prediction)}, truth {_said(attention.truth)}"
-        figure.suptitle(f"{attention.task}: {attention.input!r}    {said}", fontsize=10)
+        figure.suptitle(drawable(f"{attention.task}: {attention.input!r}    {said}"), fontsize=10)
     return figure_bytes(figure, format)
 
 
@@ -58,11 +59,13 @@ def figure_bytes(figure: Figure, format: str) -> bytes:
 
 def _panel(panel: Axes, layer: LayerMap, head: int, largest: float) -> AxesImage:
     image = panel.imshow(layer.weights[head], cmap=COLOURS, vmin=0.0, vmax=largest, aspect="equal")
-    panel.set_title(f"{layer.title}\nhead {head}", fontsize=7)
+    panel.set_title(f"{drawable(layer.title)}\nhead {head}", fontsize=7)
     # Words stand upright, so as not to run into each other.
     rotation = 90 if max(map(len, layer.key_labels)) > LONG else 0
-    panel.set_xticks(range(len(layer.key_labels)), layer.key_labels, fontsize=7, rotation=rotation)
-    panel.set_yticks(range(len(layer.query_labels)), layer.query_labels, fontsize=7)
+    panel.set_xticks(
+        range(len(layer.key_labels)), list(map(drawable, layer.key_labels)), fontsize=7, rotation=rotation
+    )
+    panel.set_yticks(range(len(layer.query_labels)), list(map(drawable, layer.query_labels)), fontsize=7)
     panel.tick_params(length=0)
     if layer.relevant is not None:
         queries, keys = np.nonzero(layer.relevant)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from regard.files import write_file
 from regard.inspection.endings import PICTURES, check_ending
+from regard.inspection.glyphs import drawable
 from regard.inspection.picture import COLOURS, figure_bytes
 
 SHOWN = 8
@@ -45,7 +46,7 @@ def draw_positions(vectors: np.ndarray, title: str, format: str) -> bytes:
     shown = alike.imshow(similarity(vectors), cmap=COLOURS, vmin=-1, vmax=1, interpolation="nearest")
     alike.set(title="similarity (cosine)", xlabel="position", ylabel="position")
     figure.colorbar(shown, ax=alike)
-    figure.suptitle(f"{title}: {time} positions of width {width}")
+    figure.suptitle(f"{drawable(title)}: {time} positions of width {width}")
     return figure_bytes(figure, format)
 
 

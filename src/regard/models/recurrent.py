@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Dropout, find_score
+from regard.attention import Dropout, find_score, make_score
 from regard.errors import check_range, check_share
 from regard.models.cells import Cell
 from regard.models.config import ModelConfig
@@ -65,7 +65,7 @@ class RecurrentConfig(ModelConfig):
                 self.hidden,
                 self.hidden,
                 cell=self.cell,
-                score=None if self.score == NO_SCORE else find_score(self.score)(self.hidden),
+                score=None if self.score == NO_SCORE else make_score(self.score, self.hidden),
                 context=self.context,
                 query=self.query or ("current" if self.context == "output" else "previous"),
                 input_feeding=self.input_feeding,

@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.inspection import AttentionMap, Playback
-from regard.training import RunFolder
+from regard.training import RunFolder, kept
 
 SHOWN_LOSSES = 300
 """Points of the loss curve, at most."""
@@ -25,13 +25,11 @@ def play_back(folder: Path, model: Model, attend: Callable[[Model], AttentionMap
     if not run.snapshots:
         raise InputError(f"run {str(folder)!r} has no snapshots: train it with --snapshots 50")
     model = copy.deepcopy(model)
+    expected = kept(model.state_dict(), half=True)
     steps, frames = [], []
     for path in run.snapshots:
-        parameters, step = run.read_snapshot(path)
-        try:
-            model.load_state_dict(parameters)
-        except RuntimeError as error:
-            raise InputError(f"run {str(folder)!r} is damaged: {path.name} does not fit its config") from error
+        parameters, step = run.read_snapshot(path, expected)
+        model.load_state_dict(parameters)
         steps.append(step)
         frames.append(attend(model))
     lines = run.read_metrics()

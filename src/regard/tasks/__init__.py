@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.errors import InputError, unknown
+from regard.own import OwnCodeError, told
+from regard.reading import is_file
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
 from regard.tasks.batch import Batch
 from regard.tasks.pairs import Pair, PairTask, SequenceTask, links
@@ -81,8 +83,8 @@ def find_task(name: str) -> type[AnyTask]:
     if not name.endswith(".py"):
         raise unknown("task", name, TASKS, other="a Python file")
     path = Path(name)
-    if not path.is_file():
-        raise InputError(f"task file {name!r} does not exist: give the path of a Python file")
+    if not is_file(path):
+        raise OwnCodeError(f"task file {name!r} does not exist: give the path of a Python file")
     return _task_of_file(path.resolve(), path.stat().st_mtime_ns)
 
 
@@ -95,15 +97,15 @@ def _task_of_file(path: Path, changed: int) -> type[AnyTask]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # a user's file can fail in any way
-        raise InputError(f"task file {str(path)!r} cannot be run: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # a user's file can fail in any way
+        raise OwnCodeError(f"task file {str(path)!r} cannot be run: {told(error)}; mend it") from error
     found = [
         value
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, Task | PairTask) and value.__module__ == module.__name__
     ]
     if len(found) != 1:
-        raise InputError(
+        raise OwnCodeError(
             f"task file {str(path)!r} defines {len(found)} tasks: define one subclass of Task or PairTask"
         )
     return found[0]

@@ -76,6 +76,11 @@ class Buckets:
         epoch, pool, batch = self.place
         if self._drawn != (epoch, pool):
             self._pool, self._drawn = self._draw_pool(epoch, pool), (epoch, pool)
+        if not 0 <= batch < len(self._pool):
+            raise InputError(
+                f"batch {batch} of pool {pool} is not in this text, which has changed since the training began: "
+                f"bring it back, or train anew"
+            )
         source, target = self._pool[batch]
         if batch + 1 < len(self._pool):
             self.place = Place(epoch, pool, batch + 1)

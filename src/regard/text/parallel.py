@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.errors import InputError
+from regard.reading import check_file, is_file, is_folder
 
 NAMES = {
     "empty": "with an empty side",
@@ -107,8 +108,12 @@ class ParallelText(Text):
                     if number % 1000 == 0:
                         self.on_bytes(sum(raw.tell() for raw in raws))
         except (OSError, EOFError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(f"cannot read {name!r}: {reason}") from error
+            reason = (
+                (error.strerror or "it is no gzip")
+                if isinstance(error, OSError)
+                else "it is cut short or damaged"
+            )
+            raise InputError(f"cannot read {name!r}: {reason}; restore a copy, or give another text") from error
 
     def _where(self, number: int) -> str:
         return f"line {number} of {' and '.join(map(str, self.paths))!r}"
@@ -147,6 +152,8 @@ def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
 
 
 def _size(path: Path) -> int:
-    if not path.is_file():
-        raise InputError(f"file {str(path)!r} does not exist: give the path of a text file, plain or .gz")
-    return path.stat().st_size
+    if is_file(path):
+        return check_file(path)
+    if is_folder(path):
+        raise InputError(f"{str(path)!r} is a folder: give the path of a text file, plain or .gz")
+    raise InputError(f"file {str(path)!r} does not exist: give the path of a text file, plain or .gz")

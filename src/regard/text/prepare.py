@@ -6,19 +6,24 @@ text begins at once, and text that has changed is prepared anew.
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from regard.errors import InputError
-from regard.files import cannot_write, write_file
+from regard.files import cannot_write, write_json
 from regard.progress import reading_bar
+from regard.reading import damaged, is_file, is_folder, read_json
 from regard.text.corpus import Corpus, open_corpus, write_corpus
 from regard.text.parallel import Text
 from regard.text.subwords import Subwords, train_subwords
 from regard.text.vocabulary import TokenizerKind
 
 Vocabularies = tuple[Subwords, Subwords]
+MEND = "delete it to learn it anew"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,7 @@ def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bo
     files = [root / f"vocabulary-{_digest(text, vars(cutting), side)}.json" for side in ("source", "target")]
     if cutting.joint:
         files = files[:1] * 2
-    if not all(file.is_file() for file in files):
+    if not all(map(is_file, files)):
         _make_folder(root)
         for side, file in enumerate(files[: 1 if cutting.joint else 2]):
             with reading_bar("learn the vocabulary", text.bytes, show=progress) as text.on_bytes:
@@ -48,8 +53,29 @@ def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bo
                 learned = train_subwords(
                     sentences, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase
                 )
-            write_file(file, learned.to_json().encode())
-    return read_vocabularies(*(file.read_text(encoding="utf-8") for file in files))
+            write_json(file, _with_sum(learned.to_json()))
+    return read_vocabularies(*map(_read_prepared, files))
+
+
+class _Prepared(msgspec.Struct, forbid_unknown_fields=True):
+    """What the file of a prepared vocabulary holds."""
+
+    tokenizer: str
+    """JSON of the `tokenizers` library."""
+    crc32: int
+    """CRC-32 of it."""
+
+
+def _with_sum(tokenizer: str) -> dict[str, object]:
+    return {"tokenizer": tokenizer, "crc32": zlib.crc32(tokenizer.encode())}
+
+
+def _read_prepared(file: Path) -> str:
+    """Return the JSON of a vocabulary; raises `InputError` where it is not as it was prepared."""
+    stored = read_json(file, _Prepared, MEND)
+    if zlib.crc32(stored.tokenizer.encode(errors="surrogatepass")) != stored.crc32:
+        raise damaged(file, "it has changed since it was written", MEND)
+    return stored.tokenizer
 
 
 def read_vocabularies(source: str, target: str) -> Vocabularies:
@@ -73,8 +99,10 @@ def prepare_corpus(
     would be left out.
     """
     folder = root / f"corpus-{_digest(text, [each.to_json() for each in vocabularies], max_len)}"
-    if folder.is_dir():
+    if is_folder(folder):
         corpus = open_corpus(folder)
+        if corpus.symbols != (len(vocabularies[0]), len(vocabularies[1])):
+            raise damaged(folder, "it was prepared with other vocabularies", "delete it to prepare it anew")
         if not strict or not corpus.counts.left_out:
             return corpus
     _make_folder(root)

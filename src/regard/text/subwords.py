@@ -9,17 +9,62 @@ characters.
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import InputError, RegardError
-from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, TokenizerKind
+from regard.reading import DamageError, parse_json, shaped
+from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
 
 BLANK = "▁"
 """Stands for the blank before a word."""
+Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
 """The first four symbols in a tokenizer's file."""
+
+
+class _Bpe(msgspec.Struct, tag_field="type", tag="BPE"):
+    """What is told of byte-pair encoding: the index of each piece, and which two are joined, first ones first."""
+
+    vocab: dict[str, Index]
+    merges: list[tuple[str, str]]
+
+    @property
+    def pieces(self) -> list[str]:
+        return _in_order(self.vocab)
+
+
+class _Words(msgspec.Struct, tag_field="type", tag="WordLevel"):
+    """What is told of words: the index of each."""
+
+    vocab: dict[str, Index]
+    merges = ()
+
+    @property
+    def pieces(self) -> list[str]:
+        return _in_order(self.vocab)
+
+
+class _Unigram(msgspec.Struct, tag_field="type", tag="Unigram"):
+    """What is told of a unigram model: each piece with its log-probability, by index."""
+
+    vocab: list[tuple[str, float]]
+    merges = ()
+
+    @property
+    def pieces(self) -> list[str]:
+        return [piece for piece, _ in self.vocab]
+
+
+class _Stored(msgspec.Struct):
+    """What the JSON of a tokenizer needs to hold; there is more, which is the library's."""
+
+    model: _Bpe | _Words | _Unigram
+    normalizer: dict[str, Any]
+    pre_tokenizer: dict[str, Any]
+    added_tokens: Annotated[list[Any], msgspec.Meta(max_length=0)]
 
 
 class Subwords:
@@ -37,19 +82,20 @@ class Subwords:
 
     def encode(self, text: str) -> list[int]:
         """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
-        return self._tokenizer.encode(text).ids
+        return self._tokenizer.encode(whole(text)).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of many texts, encoded in parallel."""
-        return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts))]
+        return [each.ids for each in self._tokenizer.encode_batch_fast(list(map(whole, texts)))]
 
     def words(self, text: str) -> list[str]:
         """Return the words that a text is split into before each is cut into pieces."""
-        normal = self._tokenizer.normalizer.normalize_str(text)
+        normal = self._tokenizer.normalizer.normalize_str(whole(text))
         return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
 
     def pieces(self, text: str) -> list[str]:
         """Return what each index of `encode(text)` stands for, unknown ones too."""
+        text = whole(text)
         encoding = self._tokenizer.encode(text)
         each = zip(encoding.ids, encoding.offsets, strict=True)
         return [
@@ -80,9 +126,39 @@ class Subwords:
     def from_json(cls, text: str) -> "Subwords":
         """Return what `to_json` wrote; raises `InputError` where it is damaged."""
         try:
-            return cls(Tokenizer.from_str(text))
-        except Exception as error:  # the library raises bare ones
-            raise InputError(f"tokenizer is damaged: {error}") from error
+            return cls(_tokenizer(text))
+        except DamageError as error:
+            raise InputError(f"tokenizer is damaged: {error}; restore a copy of it, or train anew") from error
+
+
+def _in_order(vocab: dict[str, int]) -> list[str]:
+    """Return pieces by their indices, which are to be 0, 1, 2, ..."""
+    found = sorted(vocab, key=vocab.__getitem__)
+    for index, piece in enumerate(found):
+        if vocab[piece] != index:
+            raise DamageError(f"its piece {piece!r} has index {vocab[piece]}, not {index}")
+    return found
+
+
+def _tokenizer(text: str) -> Tokenizer:
+    """Return the library's tokenizer of its JSON; raises `DamageError` where that is not one of ours."""
+    model = shaped(parse_json(text), _Stored).model
+    pieces = model.pieces
+    if tuple(pieces[: len(RESERVED)]) != RESERVED:
+        raise DamageError(f"its first pieces are not {', '.join(RESERVED)}")
+    known = set(pieces)
+    if len(known) < len(pieces):
+        raise DamageError("a piece stands in it twice")
+    for pair in model.merges:
+        for piece in (*pair, "".join(pair)):
+            if piece not in known:
+                raise DamageError(f"it joins to or from {piece!r}, which is none of its pieces")
+    try:
+        return Tokenizer.from_str(text)
+    except BaseException as error:  # the library raises bare errors, and panics, which are no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise DamageError("the tokenizers library cannot make use of it") from error
 
 
 def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False) -> Subwords:

@@ -1,5 +1,6 @@
 """Vocabularies: from text to indices and back. The first four indices have a meaning of their own."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
@@ -9,8 +10,15 @@ SPECIAL = ("", "<s>", "</s>", "�")
 """How these four are shown as labels."""
 
 
+HALF = re.compile("[\ud800-\udfff]")
+"""Half a pair of UTF-16."""
 TokenizerKind = Literal["bpe", "unigram", "words", "characters"]
 """How text is cut into tokens, by a vocabulary that is learned (see `subwords`)."""
+
+
+def whole(text: str) -> str:
+    """Return a text in which half a pair of UTF-16, which no file of UTF-8 can hold, is an unknown character."""
+    return HALF.sub("\ufffd", text)
 
 
 class Vocabulary(Protocol):

@@ -23,6 +23,7 @@ from regard.training.stacked import StackedLearner, stackable
 from regard.training.start import build_model, load_parameters, start
 from regard.training.state import TrainingState
 from regard.training.stopping import Interrupted
+from regard.training.tensors import kept
 from regard.training.trust import trust
 from regard.training.world import ALONE, World, join_world
 
@@ -61,6 +62,7 @@ __all__ = [
     "find_kind",
     "find_run",
     "join_world",
+    "kept",
     "kinds_for",
     "load_parameters",
     "make_config",

@@ -102,10 +102,13 @@ def _convert(name: str, value: object, hint: Any) -> Any:
         value = [value] if isinstance(value, str | Path) else value
     try:
         return msgspec.convert(_without_paths(value), hint)
+    except UnicodeEncodeError:
+        raise InputError(f"{name} {value!r} holds half a character: give a text of whole ones") from None
     except msgspec.ValidationError:
         if get_origin(hint) is Literal and isinstance(value, str):
             raise unknown(name, value, map(str, get_args(hint))) from None
-        raise InputError(f"{name} {value!r} is of type {type(value).__name__}: give {_said(hint)}") from None
+        given = said if len(said := repr(value)) <= 60 else f"{said[:59]}…"
+        raise InputError(f"{name} {given} is of type {type(value).__name__}: give {_said(hint)}") from None
 
 
 def _without_paths(value: object) -> object:
@@ -124,7 +127,7 @@ def _said(hint: Any) -> str:
         return "None" if hint is type(None) else str(hint.__name__)
     if get_args(hint) and get_origin(hint) not in (dict, list):
         return " or ".join(sorted(map(_said, get_args(hint))))
-    return str(hint)
+    return "for each name a list of whole numbers" if hint == dict[str, list[int]] else str(hint)
 
 
 def _names(concept: "type[DataclassInstance]") -> list[str]:

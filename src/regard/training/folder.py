@@ -17,26 +17,41 @@ Nothing is unpickled on loading.
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from regard.errors import InputError
 from regard.files import cannot_write, new_folder, remove_quietly, tidy, write_file, write_json
+from regard.own import OwnCodeError
+from regard.reading import (
+    DamageError,
+    is_file,
+    is_folder,
+    numbered,
+    parse_json,
+    read_bytes,
+    read_text,
+)
 from regard.training.config import RunConfig
 from regard.training.flags import stored_config
+from regard.training.metrics import read_metrics
+from regard.training.tensors import Expected, pack, read_tensors
 from regard.training.trust import check_trusted
 
 FORMAT = "regard-run/6"
 BEFORE = "regard-run/5"
 """The format before, which is read too: it called the task's name `task`, and what is chosen of it `size`."""
+
+
+LARGEST_CONFIG = 1 << 20
+"""Bytes of a config, at most."""
 
 
 def _write_inside(path: Path, content: bytes) -> None:
@@ -46,10 +61,6 @@ def _write_inside(path: Path, content: bytes) -> None:
     except OSError as error:
         raise cannot_write(path.parent, error) from error
     write_file(path, content)
-
-
-def _by_step(files: Iterable[Path]) -> list[Path]:
-    return sorted(files, key=lambda path: int(path.stem.removeprefix("step-")))
 
 
 def digest(vocabularies: dict[str, str]) -> str:
@@ -101,51 +112,73 @@ class RunFolder:
 
     def exists(self) -> bool:
         """Whether there is a run here."""
-        return self.config_file.is_file()
+        return is_file(self.config_file)
 
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
         """Read the config; raises `InputError` where the run is missing, damaged or foreign, or names code that
         is not trusted (see `trust`)."""
-        try:
-            stored = json.loads(self.config_file.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder") from None
-        except OSError as error:
-            raise InputError(f"run {str(self.path)!r} cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise InputError(f"run {str(self.path)!r} is damaged: config.json is not JSON ({error})") from error
-        found = stored.pop("format", None) if isinstance(stored, dict) else None
-        if found not in (FORMAT, BEFORE):
-            raise InputError(
-                f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}; train it again"
-            )
-        stored = renamed(stored)
+        stored = self._stored_config()
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
             return stored_config(stored)
+        except OwnCodeError as error:
+            raise InputError(f"run {str(self.path)!r} cannot be loaded here: {error}") from error
         except InputError as error:
-            raise InputError(f"run {str(self.path)!r} is damaged: {error}") from error
+            raise self._damaged("config.json", error) from error
 
-    def read_model(self) -> tuple[dict[str, Tensor], int]:
-        """Read the parameters and the step they belong to; raises `InputError` where that cannot be."""
-        return self._read_tensors(self.model_file)
+    def _stored_config(self) -> dict[str, Any]:
+        """Return the config as plain data, with today's names."""
+        if not self.exists():
+            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder")
+        try:
+            # A gradient that is not clipped has no largest norm, and infinity is no JSON.
+            stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
+        except DamageError as error:
+            raise self._damaged("config.json", error) from error
+        if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, BEFORE):
+            raise InputError(
+                f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}; train it again"
+            )
+        del stored["format"]
+        return renamed(stored)
 
-    def read_trainer(self) -> tuple[dict[str, Tensor], int]:
-        """Read the state of the training and its step; raises `InputError` where that cannot be."""
+    def read_model(self, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
+        """Read the parameters and the step they belong to; raises `InputError` where that cannot be, or they
+        are others than `expected`."""
+        tensors, step, _ = self._read_tensors(self.model_file, expected)
+        return tensors, step
+
+    def read_trainer(self, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
+        """Read the state of the training and its step; raises `InputError` where that cannot be, where it is
+        another than `expected`, or where it was made by another config."""
         files = self._trainer_files()
         if not files:
             raise InputError(
                 f"run {str(self.path)!r} is incomplete: the state of its training is missing; train it again"
             )
-        return self._read_tensors(files[-1])
+        tensors, step, config = self._read_tensors(files[-1], expected)
+        if files[-1].stem != f"step-{step}":
+            raise self._damaged(files[-1].name, f"it is of step {step}")
+        if config and config != self._config_sum():
+            raise self._damaged("config.json", "it is not the one that this training began with")
+        return tensors, step
+
+    def _config_sum(self) -> str:
+        """Return what tells this config from others."""
+        return f"{zlib.crc32(json.dumps(self._stored_config(), sort_keys=True).encode()):08x}"
+
+    def _damaged(self, name: str, what: object) -> InputError:
+        return InputError(
+            f"run {str(self.path)!r} is damaged: {name}: {what}; restore a copy of it, or train it again"
+        )
 
     def write_model(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Replace the parameters to use; raises `MachineError`, leaving the last ones intact."""
-        write_file(self.model_file, safetensors.torch.save(parameters, {"step": str(step)}))
+        write_file(self.model_file, pack(parameters, step))
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        _write_inside(self.trainer_file(step), safetensors.torch.save(tensors, {"step": str(step)}))
+        _write_inside(self.trainer_file(step), pack(tensors, step, self._config_sum()))
         for older in self._trainer_files()[:-1]:
             remove_quietly(older)
 
@@ -153,23 +186,24 @@ class RunFolder:
         """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
         path = self.path / "snapshots" / f"step-{step}.safetensors"
         small = {name: value.half() if value.is_floating_point() else value for name, value in parameters.items()}
-        _write_inside(path, safetensors.torch.save(small, {"step": str(step)}))
+        _write_inside(path, pack(small, step))
 
     @property
     def snapshots(self) -> list[Path]:
         """The snapshots, oldest first."""
-        return _by_step(self.path.glob("snapshots/step-*.safetensors"))
+        return numbered(self.path / "snapshots")
 
-    def read_snapshot(self, path: Path) -> tuple[dict[str, Tensor], int]:
-        """Read the parameters of a snapshot and its step; raises `InputError` where it is damaged."""
-        tensors, step = self._read_tensors(path)
+    def read_snapshot(self, path: Path, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
+        """Read the parameters of a snapshot and its step; raises `InputError` where it is damaged, or does not
+        hold what is `expected`."""
+        tensors, step, _ = self._read_tensors(path, expected)
         return {
             name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()
         }, step
 
     def _trainer_files(self) -> list[Path]:
         """Return the states of the training, oldest first."""
-        return _by_step(self.path.glob("trainer/step-*.safetensors"))
+        return numbered(self.path / "trainer")
 
     def write_vocabularies(self, files: dict[str, str]) -> None:
         """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""
@@ -184,16 +218,16 @@ class RunFolder:
         if expected is None:
             return {}
         try:
-            files = {
-                name: (self.path / "tokenizer" / f"{name}.json").read_bytes() for name in ("source", "target")
+            found = {
+                name: read_text(self.path / "tokenizer" / f"{name}.json", "restore a copy of it")
+                for name in ("source", "target")
             }
-            found = {name: content.decode() for name, content in files.items()}
-        except (OSError, UnicodeDecodeError) as error:
+        except InputError as error:
             raise InputError(
-                f"run {str(self.path)!r} is damaged: its tokenizer cannot be read ({error})"
+                f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}"
             ) from error
         if digest(found) != expected:
-            raise InputError(f"run {str(self.path)!r} is damaged: it was trained with another tokenizer")
+            raise self._damaged("tokenizer", "it was trained with another tokenizer")
         return found
 
     def write_launch(self, launch: str | None) -> None:
@@ -219,32 +253,20 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Read the metrics; a last line that a crash cut short is left out."""
-        if not self.metrics_file.is_file():
-            return []
-        lines = self.metrics_file.read_text(encoding="utf-8").split("\n")
-        try:
-            return [json.loads(line) for line in lines[:-1]]
-        except ValueError as error:
-            raise InputError(f"{str(self.metrics_file)!r} is damaged: {error}") from error
+        return read_metrics(self.metrics_file)
 
     def cut_metrics(self, step: int) -> None:
         """Forget metrics past `step`, which a resumed training will write again."""
         kept = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
         write_file(self.metrics_file, "".join(kept).encode())
 
-    def _read_tensors(self, path: Path) -> tuple[dict[str, Tensor], int]:
+    def _read_tensors(self, path: Path, expected: Expected | None) -> tuple[dict[str, Tensor], int, str]:
+        if not is_file(path) and not is_folder(path):
+            raise InputError(f"run {str(self.path)!r} is incomplete: {path.name} is missing; train it again")
         try:
-            with safetensors.safe_open(path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-                return tensors, int((file.metadata() or {})["step"])
-        except FileNotFoundError:
-            raise InputError(
-                f"run {str(self.path)!r} is incomplete: {path.name} is missing; train it again"
-            ) from None
-        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
-            raise InputError(
-                f"run {str(self.path)!r} is damaged: {path.name} cannot be read ({error})"
-            ) from error
+            return read_tensors(path, expected)
+        except DamageError as error:
+            raise self._damaged(path.name, error) from error
 
 
 @contextmanager

@@ -8,10 +8,9 @@ its own, and a line here. A model of one's own derives from `AnswerModel` or `Se
 settings of its contract say.
 """
 
-import importlib
 from dataclasses import dataclass
 
-from regard.errors import InputError, unknown
+from regard.errors import unknown
 from regard.models import (
     AnswerModel,
     ModelConfig,
@@ -26,6 +25,7 @@ from regard.models import (
     Transformer,
     TransformerConfig,
 )
+from regard.own import OwnCodeError, import_own
 from regard.tasks import AnyTask
 from regard.training.settings import (
     OwnAnswerTraining,
@@ -85,25 +85,24 @@ def find_kind(name: str) -> ModelKind:
     """
     if name in KINDS:
         return KINDS[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise unknown("model", name, KINDS, other="module:Class")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a user's module can fail in any way
-        raise InputError(f"model {name!r} cannot be imported: {type(error).__name__}: {error}") from error
-    return _own(name, found)
+    return _own(name, import_own("model", name))
 
 
 def _own(name: str, found: object) -> ModelKind:
-    if isinstance(found, type) and issubclass(found, TaskModel) and issubclass(found.config_class, ModelConfig):
+    if isinstance(found, type) and issubclass(found, TaskModel) and _is_config(found.config_class):
         for contract, settings in OWN_TRAINING.items():
             if issubclass(found, contract):
                 return ModelKind(name=name, model=found, config=found.config_class, settings=settings)
-    raise InputError(
+    raise OwnCodeError(
         f"model {name!r} is no class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
         f"derived from regard.models.ModelConfig"
     )
+
+
+def _is_config(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, ModelConfig)
 
 
 def kinds_for(task: type[AnyTask]) -> list[str]:

@@ -6,12 +6,15 @@ from torch import Tensor, nn
 from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
 from regard.models import TaskModel
+from regard.own import OwnCodeError, told
 from regard.streams import generator_of
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
 from regard.training.objective import objective_of
 from regard.training.state import TrainingState
+from regard.training.tensors import kept
+from regard.training.trial import owned, try_out, try_score
 from regard.training.world import ALONE, World
 
 
@@ -28,18 +31,27 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
         torch.manual_seed(config.training.seed)
         try:
             model = kind.model(config.model, **sizes)
-        except TypeError as error:
-            raise InputError(f"model {config.kind!r} cannot be built: {error}") from error
+        except InputError:
+            raise
+        except Exception as error:  # a user's class can fail in any way
+            if not (own := owned(config)):
+                raise
+            raise OwnCodeError(f"{' with '.join(own)} cannot be built: {told(error)}; mend it") from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
     return model
 
 
 def start(config: RunConfig, task: AnyTask, world: World = ALONE) -> TrainingState:
-    """Return a training before its first step; raises `InputError` where the model cannot be split as asked."""
+    """Return a training before its first step; raises `InputError` where the model cannot be split as asked,
+    or what of it is the user's own does not do what it should."""
     settings = config.training
     generator = generator_of(settings.seed, "train")
-    objective = objective_of(build_model(config, task).to(world.device), settings, generator)
+    if ":" in config.model.score:
+        try_score(config.model.score)
+    model = build_model(config, task)
+    try_out(config, task, model)
+    objective = objective_of(model.to(world.device), settings, generator)
     if settings.sharded:
         from regard.training.sharding import ShardedState, shard  # brings much of torch.distributed
 
@@ -61,12 +73,6 @@ def load_parameters(model: nn.Module, folder: RunFolder) -> int:
 
     Raises `InputError` where they are missing, damaged, or do not fit the run's config.
     """
-    parameters, step = folder.read_model()
-    try:
-        model.load_state_dict(parameters)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"run {str(folder.path)!r} is damaged: model and config do not fit ({reason})"
-        ) from error
+    parameters, step = folder.read_model(kept(model.state_dict()))
+    model.load_state_dict(parameters)
     return step

@@ -17,6 +17,7 @@ from regard.errors import InputError
 from regard.training.adam import Adam
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective
+from regard.training.tensors import kept
 from regard.training.world import ALONE, World
 
 
@@ -103,7 +104,8 @@ class TrainingState:
         return tensors
 
     def load_trainer_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Take up what `trainer_tensors` returned; raises `KeyError` or `RuntimeError` where it is off."""
+        """Take up what `trainer_tensors` returned; raises `RuntimeError` or
+        `ValueError` where a value cannot be."""
         self.generator.set_state(tensors["generator"])
         with torch.no_grad():
             for name, value in self.model.state_dict().items():
@@ -131,11 +133,11 @@ class TrainingState:
 
     def restore(self, folder: RunFolder) -> None:
         """Take up what `save` wrote last; raises `InputError` where it is missing, damaged, or does not fit."""
-        tensors, self.step = folder.read_trainer()
+        tensors, self.step = folder.read_trainer(kept(self.trainer_tensors()))
         try:
             self.load_trainer_tensors(tensors)
-        except (KeyError, RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())
+        except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"run {str(folder.path)!r} is damaged: its trainer state does not fit its config ({reason})"
+                f"run {str(folder.path)!r} is damaged: its training's state cannot be taken up; restore a copy "
+                f"of it, or train it again"
             ) from error

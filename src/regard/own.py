@@ -1,0 +1,39 @@
+"""Code of a user's own, by the name `module:Class`."""
+
+import importlib
+from pathlib import Path
+
+from regard.errors import InputError
+
+
+class OwnCodeError(InputError):
+    """Code of a user's own that is not found, or fails; a run that names it need not be damaged."""
+
+
+def import_own(what: str, name: str) -> object:
+    """Return what `module:Class` names, a `what` such as a score.
+
+    Raises `OwnCodeError` where the module is not found, fails, or has no such class.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise _failed(what, name, error) from error
+        raise OwnCodeError(
+            f"{what} {name!r} is not found: there is no module {module!r} in {str(Path.cwd())!r} nor on Python's "
+            f"path; go to the folder it lies in, or put that into PYTHONPATH"
+        ) from None
+    except (Exception, SystemExit) as error:  # a user's module can fail in any way
+        raise _failed(what, name, error) from error
+
+
+def _failed(what: str, name: str, error: BaseException) -> OwnCodeError:
+    return OwnCodeError(f"{what} {name!r} cannot be imported: {told(error)}; mend its module")
+
+
+def told(error: BaseException, most: int = 300) -> str:
+    """Say in one line what a user's code has raised."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,130 @@
+"""A first try of what is a user's own: a score, a model or a task that does not do what it should is refused, in
+one line, before anything is trained or written.
+
+What is tried is a batch of two, forward and backward, at the cost of a training step; no random state is touched.
+"""
+
+import copy
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention import make_score
+from regard.errors import InputError
+from regard.models import AnswerModel, Seq2Seq, TaskModel
+from regard.own import OwnCodeError, told
+from regard.tasks import TASKS, AnyTask, Batch, Beginning
+from regard.text import PairBatch, collate
+from regard.training.config import RunConfig
+
+TRIED = 2
+"""Samples in the batch."""
+WIDTH = 8
+"""Of the queries and keys that a score is tried with."""
+
+
+def owned(config: RunConfig) -> list[str]:
+    """Return what of a run is a user's own code, as it is called."""
+    score = config.model.score
+    return [
+        *([f"task file {config.on!r}"] if config.on not in TASKS else []),
+        *([f"model {config.kind!r}"] if ":" in config.kind else []),
+        *([f"score {score!r}"] if ":" in score else []),
+    ]
+
+
+def try_score(name: str) -> None:
+    """Raise `OwnCodeError` unless a score of one's own scores each query against each key."""
+    query, keys = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH)
+    expected = (2, 3, 5, 7)
+    said = f"score {name!r}"
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            score = make_score(name, WIDTH, WIDTH)
+            found = score(query, score.prepare(keys))
+    except InputError:
+        raise
+    except Exception as error:  # a user's class can fail in any way
+        raise OwnCodeError(
+            f"{said} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: {told(error)}; its "
+            f"forward takes queries and what its prepare returned"
+        ) from error
+    _check_tensor(said, "scores", found, expected)
+
+
+def try_out(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+    """Raise `OwnCodeError` unless what is a user's own works together on a small batch; the model stays as it
+    is."""
+    own = owned(config)
+    if not own:
+        return
+    said = " with ".join(own)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            _try_batch(said, config, task, copy.deepcopy(model))
+    except InputError:
+        raise
+    except Exception as error:  # a user's class can fail in any way
+        raise OwnCodeError(f"{said} fails on a batch of {TRIED}: {told(error)}; mend it") from error
+
+
+def _try_batch(said: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+    device = next((each.device for each in model.parameters()), None)
+    if device is None:
+        raise OwnCodeError(f"{said} has no parameters: there is nothing to train; make them nn.Parameter")
+    batch = _batch(said, config, task).to(device)
+    if isinstance(batch, Batch):
+        assert isinstance(model, AnswerModel)
+        logits = model(batch.inputs, batch.mask)
+        _check_tensor(said, "logits", logits, (TRIED, task.sizes["outputs"], task.sizes["classes"]))
+    else:
+        assert isinstance(model, Seq2Seq)
+        logits = _try_steps(said, model, task, batch)
+    if not logits.requires_grad:
+        raise OwnCodeError(f"{said} gives logits that depend on no parameter: there is nothing to train")
+    logits.float().logsumexp(-1).mean().backward()
+
+
+def _try_steps(said: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> Tensor:
+    """Feed a target all at once, and its first token as one step; returns the logits of the former."""
+    memory, symbols = model.encode(batch.source, batch.source_mask), task.sizes["target_symbols"]
+    logits = model.decode(batch.target_in, memory)
+    _check_tensor(said, "logits", logits, (*batch.target_in.shape, symbols))
+    states, _ = model.step(batch.target_in[:, :1], model.start(memory))
+    _check_tensor(said, "logits of one step", model.logits(states), (TRIED, 1, symbols))
+    return logits
+
+
+def _batch(said: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
+    """Draw a small batch of a task, and check it where the task is one's own; of text, make one up."""
+    if not task.draws:
+        text = collate([[index] for index in range(TRIED)])
+        return PairBatch(text, text)
+    settings: Any = config.training
+    settings = dataclasses.replace(settings, batchsize=TRIED)
+    drawn = task.batches(settings, Beginning(generator=torch.Generator().manual_seed(0))).draw(0)
+    if isinstance(drawn, Batch) and config.on not in TASKS:
+        _check_answers(said, task, drawn)
+    return drawn
+
+
+def _check_answers(said: str, task: Any, drawn: Batch) -> None:
+    """Raise `OwnCodeError` unless a task's answers and their relevance are what its `sizes` say."""
+    outputs, classes = task.sizes["outputs"], task.sizes["classes"]
+    _check_tensor(said, "answers", drawn.targets, (TRIED, outputs))
+    if drawn.targets.dtype != torch.int64 or not ((drawn.targets >= 0) & (drawn.targets < classes)).all():
+        raise OwnCodeError(
+            f"{said} gives answers that are no classes: expected int64 from 0 to {classes - 1}, as its property "
+            f"classes says"
+        )
+    _check_tensor(said, "relevance", task.relevance(drawn.inputs), (TRIED, outputs, drawn.inputs.shape[1]))
+    task.render(drawn.inputs[0])
+
+
+def _check_tensor(said: str, what: str, found: object, expected: tuple[int, ...]) -> None:
+    if not isinstance(found, Tensor):
+        raise OwnCodeError(f"{said} gives {what} of type {type(found).__name__}: expected a tensor {expected}")
+    if tuple(found.shape) != expected:
+        raise OwnCodeError(f"{said} gives {what} of shape {tuple(found.shape)}: expected {expected}")

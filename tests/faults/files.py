@@ -1,0 +1,251 @@
+"""A campaign against files: whatever a run or a prepared corpus holds is damaged, and commands are to answer.
+
+    python -m tests.faults.files COUNT SEED [CASE]      so many damages; CASE: that one alone
+
+Files are found by walking freshly made runs of each kind, so that new ones are in it the day they appear. Right
+is status 0, 1 or 2 with one line at most on standard error; and a training that goes on, or begins with what was
+prepared, makes the very losses that it makes with undamaged files.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest import mock
+
+import regard
+from regard.cli import main as command_line
+from regard.training import RunFolder, TrainingState, loop
+from tests.faults.damage import WAYS
+from tests.german import write
+
+STEPS, STOPPED = 8, 4
+NOBODY = 65534
+PATIENCE = 120
+"""Seconds after which a command hangs."""
+TINY = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "vocab_size": 60, "tokens": 200}
+TRAININGS: dict[str, dict[str, Any]] = {
+    "counting": {"hidden": 8, "batchsize": 4, "snapshots": 3},
+    "copy": {"hidden": 8, "embedding": 4, "batchsize": 4, "snapshots": 3},
+    "translation": {**TINY, "validate_every": STEPS, "average": 0.9},
+}
+"""A training of each kind of run."""
+COMMANDS: dict[str, list[list[str]]] = {
+    "counting": [
+        ["test", "counting", "--samples", "5"],
+        ["test", "counting", "--samples", "5", "--plot", "page.html"],
+        ["train", "counting", "--resume"],
+    ],
+    "copy": [["test", "copy", "--samples", "2"], ["translate", "copy", "ABC"], ["train", "copy", "--resume"]],
+    "translation": [
+        ["translate", "translation", "Heute läuft der kleine Hund."],
+        ["train", "translation", "--resume"],
+    ],
+}
+WRONG = ("traceback", "several lines", "hangs", "other losses", "odd status")
+
+
+class StoppedError(Exception):
+    """Ends a training at a checkpoint, as where its process was killed."""
+
+
+class HangError(BaseException):
+    """A command takes too long."""
+
+
+@dataclass
+class Ground:
+    """Freshly made runs, each as it was in the middle of its training, and what became of it."""
+
+    folder: Path
+    losses: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Of each run, by step."""
+    flags: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def files(self, task: str) -> list[Path]:
+        """Return all files of a run and of what was prepared for it, relative to their savepath."""
+        found = (path for path in (self.folder / task).rglob("*") if path.is_file())
+        return sorted(path.relative_to(self.folder / task) for path in found)
+
+
+@contextlib.contextmanager
+def often() -> Iterator[None]:
+    """Write metrics at each step, and checkpoints in the middle."""
+    with mock.patch.multiple(loop, METRICS_EVERY=1, CHECKPOINT_EVERY=STOPPED):
+        yield
+
+
+def prepare(folder: Path) -> Ground:
+    """Train a run of each kind to its end, and again up to the middle."""
+    ground, save = Ground(folder), TrainingState.save
+
+    def stop(state: TrainingState, *args: Any, **others: Any) -> None:
+        save(state, *args, **others)
+        if state.step == STOPPED:
+            raise StoppedError
+
+    (folder / "text").mkdir()
+    text = write(folder / "text")
+    for task, flags in TRAININGS.items():
+        flags = {**flags, **(text if task == "translation" else {}), "steps": STEPS, "progress": False}
+        ground.flags[task] = flags
+        with often():
+            regard.train(task, savepath=folder / "whole", **flags)
+            ground.losses[task] = losses(folder / "whole" / task)
+            with contextlib.suppress(StoppedError), mock.patch.object(TrainingState, "save", stop):
+                regard.train(task, savepath=folder / task, **flags)
+        # What is imported late is imported now: another user may not be allowed to.
+        shutil.copytree(folder / task, folder / "sound" / task)
+        assert set(judge(ground, task, folder / "sound" / task)) == {"status 0"}
+    return ground
+
+
+def losses(run: Path) -> dict[int, float]:
+    """Return the losses of a run, by step."""
+    return {line["step"]: line["loss"] for line in RunFolder(run).read_metrics()}
+
+
+def call(argv: list[str]) -> str:
+    """Return what becomes of a command: its status, or what is wrong."""
+    out, err = io.StringIO(), io.StringIO()
+
+    def hang(*_: object) -> None:
+        raise HangError
+
+    before = signal.signal(signal.SIGALRM, hang)
+    signal.alarm(PATIENCE)
+    try:
+        with warnings.catch_warnings(record=True) as warned, often():
+            warnings.simplefilter("always")
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                status = command_line(argv)
+    except HangError:
+        return "hangs"
+    except BaseException:
+        sys.stderr.write(traceback.format_exc())
+        return "traceback"
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    lines = [*err.getvalue().splitlines(), *(str(each.message) for each in warned)]
+    # How far it has come is no complaint.
+    lines = [
+        line for line in lines if line.startswith("regard: ") or not re.search(r"Training on |: step \d", line)
+    ]
+    if status not in (0, 1, 2):
+        return "odd status"
+    if len(lines) > 1 or (status and not lines):
+        sys.stderr.write("\n".join(lines) + "\n")
+        return "several lines"
+    return f"status {status}"
+
+
+def judge(ground: Ground, task: str, savepath: Path) -> list[str]:
+    """Return what becomes of each command on a damaged run."""
+    found = []
+    for argv in COMMANDS[task]:
+        words = [str(savepath / each) if each == "page.html" else each for each in argv]
+        result = call([*words, "--savepath", str(savepath)])
+        if result == "status 0" and "--resume" in argv:
+            result = compared(ground, task, savepath, begin=STOPPED)
+        found.append(result)
+        if "--resume" in argv and task == "translation":
+            found.append(begun_anew(ground, task, savepath))
+    return found
+
+
+def compared(ground: Ground, task: str, savepath: Path, *, begin: int) -> str:
+    """Say whether losses after `begin` are those of a training whose files were whole."""
+    try:
+        found = losses(savepath / task)
+    except regard.InputError:
+        return "status 2"
+    expected = {step: loss for step, loss in ground.losses[task].items() if step > begin}
+    return "status 0" if expected == {step: found.get(step) for step in expected} else "other losses"
+
+
+def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
+    """Train anew with what is prepared, into another folder."""
+    anew = savepath / "anew"
+    anew.mkdir()
+    if (savepath / "prepared").exists():
+        shutil.move(savepath / "prepared", anew / "prepared")
+    try:
+        with often(), warnings.catch_warnings():
+            regard.train(task, savepath=anew, **ground.flags[task])
+    except regard.RegardError as error:
+        return f"status {error.exit_status}" if "\n" not in str(error) else "several lines"
+    except Exception:
+        sys.stderr.write(traceback.format_exc())
+        return "traceback"
+    return compared(ground, task, anew, begin=0)
+
+
+def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list[str]:
+    """Judge as another user, who may not read a file or a folder."""
+    every = sorted(savepath.rglob("*"))
+    for path in (savepath, *every):
+        path.chmod(0o777)
+    random.choice(every).chmod(0o000)
+    reader, writer = os.pipe()
+    if child := os.fork():
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            found = told.read().split("\n")
+        _, status = os.waitpid(child, 0)
+        return found if status == 0 else ["traceback"]
+    try:
+        os.seteuid(NOBODY)
+        found = judge(ground, task, savepath)
+        os.write(writer, "\n".join(found).encode())
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
+    """Damage one file, and return how, and what becomes of each command."""
+    random = Random(f"{seed}/{index}")
+    task = random.choice(list(TRAININGS))
+    savepath = ground.folder / "damaged"
+    shutil.rmtree(savepath, ignore_errors=True)
+    shutil.copytree(ground.folder / task, savepath)
+    names = ground.files(task)
+    name = random.choice(names)
+    if os.geteuid() == 0 and random.random() < 0.08:
+        return f"{task}: forbidden", forbidden(ground, task, savepath, random)
+    way = random.choice(WAYS)
+    path, others = savepath / name, [savepath / each for each in names if each != name]
+    way(path, random, others)
+    return f"{task}: {way.__name__} {name}", judge(ground, task, savepath)
+
+
+def main(count: int, seed: int, only: int | None = None) -> Counter[str]:
+    """Try `count` damages, and return how often each outcome came; what is wrong is told on standard error."""
+    outcomes: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as root:
+        Path(root).chmod(0o755)
+        ground = prepare(Path(root))
+        for index in range(count) if only is None else [only]:
+            what, found = case(ground, seed, index)
+            outcomes.update(found)
+            if any(each in WRONG for each in found) or only is not None:
+                sys.stderr.write(f"seed {seed}, case {index}: {what}: {', '.join(found)}\n")
+    return outcomes
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{dict(main(*map(int, sys.argv[1:])))}\n")
