@@ -16,17 +16,23 @@
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
 #   make docs       the site of README, docs/ and the docstrings, with search: build/docs/index.html (a minute)
 #   make docs-pictures   the pictures of docs/looking.md, taken in Chromium
+#   make audit      known vulnerabilities in any version that constraints.txt pins, asked of PyPI
+#   make pins       write constraints-hashed.txt anew, and into constraints.txt what it lacks (to raise a version,
+#                   change its line in constraints.txt, or take the line away for the newest)
+#   make release    sdist, wheel and bill of materials of the last commit, in dist/ (a few minutes)
+#   make try-wheel  the wheel of dist/, alone in a clean environment of each of PYTHONS
 #   make results-translation   train translators with one thing changed at a time, and over several seeds, and
 #                   write their tables, on DATA (many hours)
 
 PYTHON ?= python3
+PYTHONS ?= python3.11 python3.12 python3.13
 DATA ?= data/multi30k
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 
 .PHONY: demo test test-all test-view lint lint-view lint-program format results results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
-	benchmark-explorer docs docs-pictures clean
+	benchmark-explorer docs docs-pictures audit pins release try-wheel clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -40,6 +46,10 @@ NPM := $(shell command -v npm)
 
 .venv/docs: .venv/ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+.venv/release: .venv/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]'
 	touch $@
 
 demo: .venv/ready
@@ -114,5 +124,46 @@ docs: .venv/docs
 docs-pictures: .venv/ready
 	$(BIN)/python docs/pictures.py
 
+# Strict: what cannot be looked up has not been audited.
+audit: .venv/release
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip --requirement constraints-hashed.txt
+
+# For all systems and every Python from 3.11.5 on, of which one pin has need.
+pins: .venv/release
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11.5 --all-extras --generate-hashes \
+		--no-annotate --default-index https://pypi.org/simple --custom-compile-command 'make pins' \
+		--constraint constraints.txt --output-file constraints-hashed.txt pyproject.toml
+	mkdir -p build
+	(grep '^#' constraints.txt; sed -n 's/^\([a-z0-9].*[^ ]\) *\\$$/\1/p' constraints-hashed.txt) > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+# From the last commit alone, and with its time: whoever builds it gets the same files. The bill of materials is of an
+# environment that holds what an install brings and nothing else, every file checked against its hash.
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+release: .venv/release
+	rm -rf dist build/release
+	mkdir -p build/release/source
+	git archive HEAD | tar -x -C build/release/source
+	$(BIN)/python -m build --no-isolation --outdir dist build/release/source
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m venv --without-pip build/release/environment
+	echo "regard @ file://$$(realpath dist/*.whl) $$($(BIN)/python -m pip hash dist/*.whl | tail -1)" > build/release/wanted.txt
+	$(BIN)/python -m pip --python build/release/environment install --quiet --require-hashes \
+		--requirement build/release/wanted.txt --constraint constraints-hashed.txt
+	version=$$(build/release/environment/bin/regard --version | grep -o '[0-9][^ ]*$$') && \
+		sed -i "s/^dynamic = .*/version = \"$$version\"/" build/release/source/pyproject.toml && \
+		$(BIN)/cyclonedx-py environment --pyproject build/release/source/pyproject.toml --output-reproducible \
+		--output-file dist/regard-$$version.cdx.json build/release/environment/bin/python
+
+try-wheel:
+	for python in $(PYTHONS); do \
+		echo "$$python: $$($$python --version)" && rm -rf build/try && $$python -m venv build/try && \
+		build/try/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl && \
+		build/try/bin/python -I tests/wheel.py alone && \
+		build/try/bin/python -m pip install --quiet --constraint constraints.txt \
+			"$$(realpath dist/*.whl)[export,hub,notebook,serve,track]" && \
+		build/try/bin/python -I tests/wheel.py extras || exit 1; \
+	done
+
 clean:
-	rm -rf .venv node_modules build demo docs/reference .pytest_cache .ruff_cache
+	rm -rf .venv node_modules build dist demo docs/reference .pytest_cache .ruff_cache

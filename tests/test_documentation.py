@@ -25,7 +25,7 @@ PAGES = {
 }
 
 LINKED = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted(set((ROOT / "docs").rglob("*.md")) - set((ROOT / "docs" / "reference").glob("*.md"))),
 ]
 """All pages that are written, not made."""

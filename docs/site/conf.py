@@ -21,7 +21,7 @@ project = "Regard"
 copyright = "The Regard founders"
 extensions = ["myst_parser"]
 root_doc = "README"
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**.md"]
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**.md"]
 exclude_patterns = [".*", "build", "dist", "models", "comparisons", "node_modules", "src", "tests"]
 
 myst_heading_anchors = 4
@@ -61,6 +61,7 @@ docs/*
 docs/reference/index
 CHANGELOG
 CONTRIBUTING
+SECURITY
 ```
 """,
     "docs/results": """

@@ -1,0 +1,129 @@
+"""What is handed out: the wheel, the source distribution, and the versions that are pinned for them."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from itertools import chain
+from pathlib import Path, PurePath
+
+import pytest
+from packaging.metadata import Metadata
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import regard
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PLAIN = ROOT / "constraints.txt"
+HASHED = ROOT / "constraints-hashed.txt"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution of this tree."""
+    place = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--directory", str(place)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> dict[str, bytes]:
+    """From the wheel's names to what they hold."""
+    with zipfile.ZipFile(built / f"regard-{regard.__version__}-py3-none-any.whl") as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _sources() -> set[str]:
+    found = (path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(ROOT / "src").as_posix() for path in found}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes]) -> None:
+    info = f"regard-{regard.__version__}.dist-info/"
+    inside = {name for name in wheel if not name.startswith(info)}
+    assert inside == {name for name in _sources() if name.startswith("regard/")}
+    assert {PurePath(name).suffix for name in inside} == {".py", ".typed", ".js", ".css", ".html"}
+    assert wheel[f"{info}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    assert b"regard = regard.cli:main" in wheel[f"{info}entry_points.txt"]
+
+
+def test_the_metadata_are_valid_and_declare_what_the_project_does(wheel: dict[str, bytes]) -> None:
+    told = Metadata.from_email(wheel[f"regard-{regard.__version__}.dist-info/METADATA"], validate=True)
+    assert (told.name, str(told.version), told.license_expression) == ("regard", regard.__version__, "MIT")
+    assert told.license_files == ["LICENSE"]
+    assert told.description and told.description_content_type == "text/markdown"
+    assert told.requires_python is not None
+    declared = re.findall(r":: (3\.\d+)", "\n".join(told.classifiers or []))
+    assert declared and all(told.requires_python.contains(each) for each in declared)
+    assert not told.requires_python.contains("3.10")
+    extras = {canonicalize_name(each) for each in PROJECT["optional-dependencies"]}
+    assert set(told.provides_extra or []) == extras
+
+
+def test_the_source_distribution_holds_all_that_the_repository_does(built: Path) -> None:
+    top = f"regard-{regard.__version__}/"
+    with tarfile.open(built / f"regard-{regard.__version__}.tar.gz") as archive:
+        names = {each.name.removeprefix(top) for each in archive.getmembers() if each.isfile()}
+    needed = {
+        *("Makefile", "constraints.txt", "constraints-hashed.txt", "package.json", "package-lock.json"),
+        *("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "examples/doubles.py", "docs/overview.md"),
+        *("benchmarks/primer.py", "tests/conftest.py", "tests/view/matrix.test.js", "PKG-INFO"),
+    }
+    assert needed - names == set()
+    if not (ROOT / ".git").exists():
+        pytest.skip("no repository here to compare with")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    kept = {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
+    assert kept - names == set()
+
+
+def _pins(file: Path) -> dict[str, str]:
+    """From `name` to `version ; marker`, as a file of constraints writes it."""
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith(("#", " ")):
+            name, _, pinned = line.rstrip(" \\").partition("==")
+            assert re.fullmatch(r"[a-z0-9-]+", name), f"{file.name}: {line}"
+            assert name not in found, f"{file.name} pins {name} twice"
+            found[name] = pinned
+    return found
+
+
+def test_both_files_of_constraints_pin_the_same_versions() -> None:
+    assert _pins(PLAIN) == _pins(HASHED)
+    assert len(_pins(PLAIN)) > 100
+
+
+def test_every_pin_has_hashes_and_no_index_is_named() -> None:
+    hashed = HASHED.read_text(encoding="utf-8")
+    blocks = re.split(r"\n(?=[a-z0-9])", hashed)[1:]
+    assert len(blocks) == len(_pins(HASHED))
+    for block in blocks:
+        pin, *hashes = block.rstrip().split(" \\\n    ")
+        assert hashes, pin
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), pin
+    assert "://" not in hashed and "index" not in PLAIN.read_text(encoding="utf-8")
+
+
+def test_every_requirement_is_pinned_within_its_range() -> None:
+    pins = {name: pinned.partition(" ;")[0] for name, pinned in _pins(PLAIN).items()}
+    wanted = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    for each in map(Requirement, wanted):
+        assert each.specifier.contains(pins[canonicalize_name(each.name)], prereleases=True), str(each)
+
+
+def test_every_requirement_has_a_line_of_justification() -> None:
+    page = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
+    wanted = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    missing = {each.name for each in map(Requirement, wanted) if not re.search(rf"\b{each.name}\b", page)}
+    assert missing == set()

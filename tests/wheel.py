@@ -1,0 +1,66 @@
+"""Tries an installed Regard, with the Python of its environment (make try-wheel); no test by itself.
+
+    python -I tests/wheel.py alone     what the wheel alone brings
+    python -I tests/wheel.py extras    every module, once the extras are there
+
+Warnings are errors, those of other packages' modules too.
+"""
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import regard
+
+COMMANDS = [
+    ["--help"],
+    ["train", "counting", "--steps", "50"],
+    ["test", "counting", "--samples", "100"],
+    ["test", "counting", "--samples", "10", "--plot", "counting.png"],
+    ["train", "dates", "--steps", "2"],
+    ["translate", "dates", "3. Mai 1979"],
+]
+
+
+def import_all(packages_only: bool) -> int:
+    """Import the rooms and every public name, or every module; returns how many."""
+    found = [
+        each for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg or not packages_only
+    ]
+    for each in found:
+        importlib.import_module(each.name)
+    for name in regard.__all__:
+        getattr(regard, name)
+    return len(found)
+
+
+def run_commands() -> None:
+    """Run the commands as a user does, in an empty folder."""
+    program = Path(sys.executable).with_name("regard")
+    with tempfile.TemporaryDirectory() as place:
+        for command in COMMANDS:
+            done = subprocess.run(
+                [program, *command],
+                cwd=place,
+                env=os.environ | {"PYTHONWARNINGS": "error"},
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, f"regard {' '.join(command)}: {done.stderr}"
+        assert (Path(place) / "models/counting/model.safetensors").exists()
+        assert (Path(place) / "counting.png").stat().st_size > 1000
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    assert Path(regard.__file__).is_relative_to(sys.prefix), f"{regard.__file__} is not in {sys.prefix}"
+    if sys.argv[1] == "extras":
+        assert import_all(packages_only=False) > 100
+    else:
+        assert import_all(packages_only=True) > 10
+        run_commands()
