@@ -45,7 +45,7 @@ def test_it_answers_on_this_machine_and_ends_with_ctrl_c(trained: regard.AnswerR
             assert json.load(answer)["map"]["prediction"] == trained.attend("BCCCBAABACCCA").prediction
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
-        assert (process.returncode, err) == (0, "")
+        assert (process.returncode, err) == (130, "regard: interrupted\n")
 
 
 def test_a_port_that_is_taken(command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun) -> None:

@@ -1,4 +1,4 @@
-"""Stopping in good order: Ctrl-C and SIGTERM wait for the end of a step."""
+"""Stopping in good order: Ctrl-C, SIGTERM and SIGHUP wait for the end of a step."""
 
 import math
 import signal
@@ -13,13 +13,16 @@ ECHO = 2.0
 as torchrun does, which passes on the Ctrl-C that the terminal sent to all."""
 
 
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while training, after the step was finished and saved."""
 
 
 @contextmanager
 def stopping() -> Iterator[list[int]]:
-    """Collect the first SIGINT or SIGTERM in a list instead of dying of it; one that comes later than `ECHO`
+    """Collect the first of `SIGNALS` in a list instead of dying of it; one that comes later than `ECHO`
     seconds after it acts as usual.
 
     Only the main thread may handle signals; elsewhere the list stays empty.
@@ -42,8 +45,9 @@ def stopping() -> Iterator[list[int]]:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, note)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+                before[number] = signal.signal(number, note)
     except ValueError:  # not the main thread
         before.clear()
     try:
