@@ -166,7 +166,7 @@ async def _not_there(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.scope["path"][:SHOWN]
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
         return refusal(
             405, f"{request.method[:SHOWN]} is not taken by {path!r}: send {allowed}", {"allow": allowed}
         )
