@@ -96,13 +96,18 @@ def send(address: str, given: bytes, seconds: float = 30.0) -> Answer:
 def receive(connection: socket.socket) -> Answer:
     """Read one answer from a connection; raises `ConnectionError` where it ends before."""
     read = bytearray()
-    while (end := read.find(b"\r\n\r\n")) < 0:
-        read += _more(connection)
-    lines = read[:end].decode("latin-1").split("\r\n")
+    while True:
+        while (end := read.find(b"\r\n\r\n")) < 0:
+            read += _more(connection)
+        lines = read[:end].decode("latin-1").split("\r\n")
+        del read[: end + 4]
+        if (status := int(lines[0].split(" ")[1])) >= 200:  # before, there is more to come
+            break
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
-    while len(read) < end + 4 + int(headers.get("content-length", "0")):
+    length = int(headers.get("content-length", "0"))
+    while len(read) < length:
         read += _more(connection)
-    return Answer(int(lines[0].split(" ")[1]), headers, bytes(read[end + 4 :]))
+    return Answer(status, headers, bytes(read[:length]))
 
 
 def _more(connection: socket.socket) -> bytes:

@@ -247,3 +247,21 @@ def test_a_translator(german: regard.TranslationRun) -> None:
     touched = client.post("/api/attend", {"input": source, "interventions": [off]}).json()
     assert touched["original"]["prediction"] == found["prediction"]
     assert json.dumps(touched["map"]["probabilities"]) != json.dumps(found["probabilities"])
+
+
+@pytest.mark.parametrize(
+    "name", ["step-x.safetensors", "step-.safetensors", f"step-{'9' * 40}.safetensors", "step-3"]
+)
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_stray_file_among_the_snapshots(tmp_path: Path, name: str, folder: bool) -> None:
+    """Is passed over, or said in a line."""
+    run = regard.train("signal2", hidden=8, steps=4, snapshots=2, savepath=tmp_path, progress=False)
+    stray = run.folder / "snapshots" / name
+    stray.mkdir() if folder else stray.write_bytes(b"\x00" * 9)
+    client = Client(make_app(Explorer(run)))
+    for found in (
+        client.request("GET", "/api/run"),
+        client.post("/api/playback", {}),
+        client.post("/api/attend", {}),
+    ):
+        assert found.status_code == 200 or (found.status_code == 422 and "\n" not in found.json()["error"])
