@@ -1,37 +1,19 @@
 """`regard show`: the explorer as a process."""
 
 import json
-import re
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import regard
+from tests.serving.running import showing
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")
-
-
-@contextmanager
-def showing(*argv: str | Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start the explorer; yields its process and address."""
-    command = [sys.executable, "-m", "regard", "show", *map(str, argv), "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        address = re.search(r"http://\S+", process.stdout.readline())
-        assert address is not None
-        yield process, address[0]
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_it_answers_on_this_machine_and_ends_with_ctrl_c(trained: regard.AnswerRun) -> None:
@@ -45,7 +27,7 @@ def test_it_answers_on_this_machine_and_ends_with_ctrl_c(trained: regard.AnswerR
             assert json.load(answer)["map"]["prediction"] == trained.attend("BCCCBAABACCCA").prediction
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
-        assert (process.returncode, err) == (0, "")
+        assert (process.returncode, err) == (130, "regard: interrupted\n")
 
 
 def test_a_port_that_is_taken(command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun) -> None:

@@ -23,7 +23,7 @@ class ShowFlags:
     """Port of the page, 1 to 65535. None: 8137, or another one where that is taken."""
     host: str = "127.0.0.1"
     """Address to listen on. Others than this machine can reach the page only if you name another one, such as
-    0.0.0.0: it asks nobody for a password."""
+    0.0.0.0, and only by the address with a token that is printed: REGARD_TOKEN, or one that is drawn."""
     browser: bool = True
     """Open the page in a browser."""
     savepath: Path = Path(SAVEPATH)
@@ -39,3 +39,4 @@ def run(argv: list[str]) -> None:
     keep_memory()
     shown: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     show(shown, port=flags.port, host=flags.host, browser=flags.browser)
+    raise KeyboardInterrupt  # for only Ctrl-C comes back from there

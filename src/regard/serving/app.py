@@ -6,48 +6,41 @@
     POST /api/playback     {input}: the same for each snapshot of the training
     GET  /api/importance   by how much the loss rises when a head is off
 
-Errors are `{"error": one line}` with a status: 400 for what is no JSON object, 411 and 413 for a body without
-length or above `BODY`, 415 for another content type, 422 for what does not fit the run, 503 where `WAITING`
-requests wait already. One request works at a time, for interventions are made in the one model; the others wait
-their turn.
+Errors are `{"error": one line}` with a status: 400 for what is no JSON object or another machine's name, 401
+without the token, 403 for a page elsewhere, 404 and 405 for what is not there, 408 for a body that does not come,
+413 for one above `BODY`, 415 for another content type, 422 for what does not fit the run, 429 where `WAITING`
+questions wait already. Each route is a lane (`lanes.py`).
 """
 
 import asyncio
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import orjson
-from anyio import to_thread
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.errors import InputError
+from regard.errors import RegardError
 from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
+from regard.serving.guard import SHOWN, Guard
+from regard.serving.lanes import Lane
+from regard.serving.questions import Attend, Play, read_question
+from regard.serving.refusing import RefusedError, refusal
 
 BODY = 256 * 1024
 """Bytes of a request's body, at most."""
+BODY_SECONDS = 10.0
+"""Time in which a body is to come."""
 WAITING = 256
-"""Requests that may wait for their turn."""
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-cache",
-}
+"""Questions that may wait for an answer."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """Names that a browser on this machine uses; another one would be a page elsewhere that reaches in."""
 
@@ -59,65 +52,80 @@ PAGES = {
 }
 
 
-class RefusedError(Exception):
-    """A request that is not answered; `status` says why to programs, the message to people."""
+class Question(NamedTuple):
+    """What one asks of an explorer under a path."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+    ask: Callable[..., Any]
+    body: type[msgspec.Struct] | None
+    """The shape of what is sent; None where nothing is."""
+    most: int
+    """How many are answered at once."""
 
 
-def make_app(explorer: Explorer, *, hosts: tuple[str, ...] = LOCAL) -> Starlette:
-    """Return the application; `hosts`: names under which it answers, "*" for any."""
-    turn = asyncio.Lock()
+QUESTIONS = {
+    "/api/run": Question(Explorer.about, None, 1),
+    "/api/attend": Question(Explorer.attend, Attend, 1),
+    "/api/playback": Question(Explorer.playback, Play, 4),
+    "/api/importance": Question(Explorer.importance, None, 1),
+}
+
+
+def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
+    """Return the application; `hosts`: names under which it answers, None for any. `token`: what a request has
+    to show; None for nothing."""
+    lanes = {path: Lane(explorer, question.most) for path, question in QUESTIONS.items()}
     waiting = 0
 
-    async def work(ask: Callable[..., Any], *given: Any) -> Response:
-        """Wait for the turn, and ask the run in a thread, so that others are told to wait meanwhile."""
-        nonlocal waiting
-        if waiting >= WAITING:
-            raise RefusedError(503, "too many requests are waiting: try again in a moment")
-        waiting += 1
-        try:
-            async with turn:
-                found = await to_thread.run_sync(lambda: _encoded(ask(*given)))
-        except InputError as error:
-            raise RefusedError(422, str(error)) from error
-        finally:
-            waiting -= 1
-        return Response(found, media_type="application/json")
+    def answering(path: str, question: Question) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            nonlocal waiting
+            given = () if question.body is None else (read_question(await _body(request), question.body),)
+            if waiting >= WAITING:
+                raise RefusedError(429, "too many requests are waiting: try again in a moment")
+            waiting += 1
+            try:
+                working = lanes[path].run(lambda mine: _encoded(question.ask(mine, *given)))
+                return Response(await _while_there(request, working), media_type="application/json")
+            finally:
+                waiting -= 1
 
-    async def about(request: Request) -> Response:
-        return JSONResponse(explorer.about())
+        return answer
 
-    async def attend(request: Request) -> Response:
-        return await work(explorer.attend, await _body(request))
-
-    async def playback(request: Request) -> Response:
-        return await work(explorer.playback, await _body(request))
-
-    async def importance(request: Request) -> Response:
-        return await work(explorer.importance)
-
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RefusedError)
-        headers = {"retry-after": "1"} if error.status == 503 else None
-        return JSONResponse({"error": str(error)}, error.status, headers)
-
-    return Starlette(
+    app = Starlette(
         routes=[
             *(Route(path, _file(*page)) for path, page in PAGES.items()),
-            Route("/api/run", about),
-            Route("/api/attend", attend, methods=["POST"]),
-            Route("/api/playback", playback, methods=["POST"]),
-            Route("/api/importance", importance),
+            *(
+                Route(path, answering(path, question), methods=["GET" if question.body is None else "POST"])
+                for path, question in QUESTIONS.items()
+            ),
         ],
-        middleware=[
-            Middleware(_Headers),
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
-        ],
-        exception_handlers={RefusedError: refused},
+        middleware=[Middleware(Guard, hosts=hosts, token=token)],
+        exception_handlers={RefusedError: _refused, RegardError: _misfit, HTTPException: _not_there},
     )
+    app.router.redirect_slashes = False
+    app.state.lanes = list(lanes.values())
+    return app
+
+
+async def _while_there(request: Request, working: Any) -> bytes:
+    """Return what comes of `working`, which is cancelled when the client goes away."""
+    asked = asyncio.ensure_future(working)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            raise RefusedError(408, "the client has gone")
+        found: bytes = asked.result()
+        return found
+    finally:
+        asked.cancel()
+        gone.cancel()
+        await asyncio.gather(asked, gone, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _encoded(found: Any) -> bytes:
@@ -125,27 +133,44 @@ def _encoded(found: Any) -> bytes:
     return orjson.dumps(found, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    """Return a request's JSON object; raises `RefusedError`, as soon as a body is seen to be too large."""
+async def _body(request: Request) -> bytes:
+    """Return a request's body; raises `RefusedError`, as soon as it is seen to be too large or too slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # which a page elsewhere could not send without asking first
-        raise RefusedError(415, f"content type {kind or 'none'!r} is not taken: send application/json")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY:
-            raise RefusedError(413, f"body is larger than {BODY:,} bytes")
+        raise RefusedError(415, f"content type {kind[:SHOWN] or 'none'!r} is not taken: send application/json")
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or len(length) > len(str(BODY)) or int(length) > BODY:
+        raise RefusedError(413, f"body is larger than {BODY:,} bytes: send less")
+    body = bytearray()
     try:
-        found = json.loads(body, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(400, f"body is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise RefusedError(400, "body is not a JSON object")
-    return found
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY:
+                    raise RefusedError(413, f"body is larger than {BODY:,} bytes: send less")
+    except TimeoutError:
+        raise RefusedError(408, f"body did not come within {BODY_SECONDS:g} seconds: send it at once") from None
+    return bytes(body)
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return refusal(error.status, str(error), {"retry-after": "1"} if error.status == 429 else None)
+
+
+async def _misfit(request: Request, error: Exception) -> Response:
+    return refusal(422, str(error))
+
+
+async def _not_there(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.scope["path"][:SHOWN]
+    if error.status_code == 405:
+        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        return refusal(
+            405, f"{request.method[:SHOWN]} is not taken by {path!r}: send {allowed}", {"allow": allowed}
+        )
+    return refusal(error.status_code, f"{path!r} is not there: choose / or {', '.join(QUESTIONS)}")
 
 
 def _file(package: str, path: str, kind: str) -> Callable[[Request], Any]:
@@ -155,19 +180,3 @@ def _file(package: str, path: str, kind: str) -> Callable[[Request], Any]:
         return Response(content, media_type=kind)
 
     return send
-
-
-class _Headers:
-    """Adds to every response what a browser is to keep to."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", []), *added]
-            await send(message)
-
-        await self.app(scope, receive, sending)

@@ -1,17 +1,23 @@
 """Opening the explorer: a socket, a server, a browser."""
 
-import contextlib
+import atexit
+import ipaddress
+import os
+import signal
 import socket
 import sys
 import webbrowser
+from collections.abc import Sequence
 from typing import Any
 
 from regard.errors import InputError, MachineError, check_range
 from regard.inspection import Subject
 from regard.serving.explorer import Explorer
+from regard.serving.lanes import Lane
+from regard.serving.tokens import make_token
+from regard.training.stopping import stop_as_usual, stopping
 
 USUAL_PORT = 8137
-LOCAL = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 
 
@@ -21,8 +27,10 @@ def show(
     """Serve a page on which one sees what a subject attends to, until interrupted.
 
     `port`: 1 to 65535; None: 8137, or another one where that is taken. `host`: the address to listen on; others
-    than this machine can reach the page only where that is another one. `browser`: open the page in one. Raises
-    `InputError` where the extra `serve` is not installed, `MachineError` where nothing can listen there.
+    than this machine can reach the page only where that is another one, and only by the address with a token
+    that is printed: that of the environment variable REGARD_TOKEN, or one that is drawn. `browser`: open the
+    page in one. Raises `InputError` where the extra `serve` is not installed or a token cannot be used,
+    `MachineError` where nothing can listen there. Returns after Ctrl-C; other signals end the process as usual.
     """
     check_port(port)
     try:
@@ -40,27 +48,51 @@ def show(
 
 
 def _serve(explorer: Explorer, host: str, port: int | None, *, browser: bool) -> None:
-    import uvicorn
+    """Listen and answer until a signal comes."""
+    from regard.serving.app import LOCAL, make_app
+    from regard.serving.server import Server
 
-    from regard.serving.app import make_app
-
-    with _listening(host, port) as listening:
-        shown = "127.0.0.1" if host in (*EVERYWHERE, "localhost") else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
-        app = make_app(explorer) if host in LOCAL else make_app(explorer, hosts=("*",))
+    token = None if is_this_machine(host) else make_token()
+    with stopping() as stopped, _listening(host, port) as listening:
+        names = (*LOCAL, _in_address(host).lower()) if token is None else None
+        app = make_app(explorer, hosts=names, token=token)
+        shown = "127.0.0.1" if host in (*EVERYWHERE, "localhost") else _in_address(host)
+        address = f"http://{shown}:{listening.getsockname()[1]}/{f'?token={token}' if token else ''}"
         sys.stdout.write(f"Showing {explorer.subject.where} at {address} (Ctrl-C ends it)\n")
         sys.stdout.flush()
         if browser:
             webbrowser.open(address)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=30)
-        with contextlib.suppress(KeyboardInterrupt):  # which is how one ends it
-            uvicorn.Server(config).run(sockets=[listening])
+        Server(app, stopped).run(sockets=[listening])
+    ended_by = stopped[0] if stopped else signal.SIGINT
+    # A model that is still at work, in a thread, holds up no process that ends, nor tears it when it does.
+    atexit.register(_leave_if_busy, app.state.lanes, 128 + ended_by)
+    if ended_by != signal.SIGINT:
+        stop_as_usual(ended_by)
 
 
 def check_port(port: int | None) -> None:
     """Raise `InputError` for a port that does not exist."""
     if port is not None:
         check_range("port", port, 1, 65_535)
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether only this machine can reach an address to listen on."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _leave_if_busy(lanes: Sequence[Lane], status: int) -> None:
+    if any(lane.busy for lane in lanes):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)
 
 
 def _listening(host: str, port: int | None) -> socket.socket:
@@ -73,10 +105,11 @@ def _listening(host: str, port: int | None) -> socket.socket:
         try:
             listening.bind((host, each))
             listening.listen(1024)  # at once, for the browser may be faster than the server
-        except OSError as error:
+        except (OSError, UnicodeError, ValueError) as error:
             listening.close()
-            if port is None and each:
+            if port is None and each and isinstance(error, OSError):
                 continue
-            raise MachineError(f"cannot listen on {host} port {each}: {error.strerror}") from error
+            reason = getattr(error, "strerror", None) or "no such address"
+            raise MachineError(f"cannot listen on {host} port {each}: {reason}") from error
         return listening
     raise AssertionError("port 0 is always free")

@@ -159,4 +159,6 @@ element("draw").addEventListener("click", () => {
 });
 element("importance").addEventListener("click", () => doing(weighHeads));
 element("playback").addEventListener("click", () => doing(watchItForm));
+// A token in the address has done its work, and is not for whoever reads over one's shoulder.
+if (location.search) history.replaceState(null, "", location.pathname);
 doing(introduce);

@@ -1,0 +1,159 @@
+"""Script in whatever can be named or typed is shown as text: in the explorer, an exported page and a notebook."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import InputError
+from regard.inspection import AttentionMap, LayerMap, Playback
+from regard.inspection.page import as_data, write_page
+from regard.serving import Explorer
+from tests.serving.running import serving
+
+make_app = pytest.importorskip("regard.serving.app").make_app
+
+SCRIPT = "</script><script>hacked()</script><img src=x onerror=\"document.title='hacked'\"><svg onload=hacked()>"
+
+
+def _map() -> AttentionMap:
+    """A map of which every text is hostile."""
+    labels = [f"{SCRIPT}{index}" for index in range(2)]
+    layers = {
+        name: LayerMap(
+            name=name,
+            title=SCRIPT,
+            weights=np.full((2, 2, 2), 0.5, dtype=np.float32),
+            query_labels=labels,
+            key_labels=labels,
+        )
+        for name in ("cross", f"encoder.0.{SCRIPT}")
+    }
+    return AttentionMap(
+        task=SCRIPT,
+        input=SCRIPT,
+        prediction=SCRIPT,
+        truth=SCRIPT,
+        layers=layers,
+        outputs=labels,
+        probabilities=[0.5, 0.5],
+    )
+
+
+def _playback() -> Playback:
+    return Playback(steps=[0, 1], frames=[_map(), _map()], losses=[(0, 1.0), (1, 0.5)])
+
+
+class Hostile:
+    """A subject with names of somebody else's."""
+
+    name = where = SCRIPT
+    importance_samples = 1
+    layers = ()
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Linear(1, 1)
+
+    def about(self) -> dict[str, Any]:
+        """Say hostile things of it."""
+        return {"task": SCRIPT, "summary": SCRIPT, "kind": SCRIPT, "step": 1, "draws": True, "snapshots": True}
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Draw a hostile input."""
+        return SCRIPT
+
+    def check(self, input: str) -> None:
+        """Refuse, in hostile words, what is too short."""
+        if len(input) < 5:
+            raise InputError(f"{SCRIPT} is no input")
+
+    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
+        """Return a hostile map."""
+        return _map()
+
+    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
+        """Return hostile maps."""
+        return _playback()
+
+
+def _look_around(page: Any) -> None:
+    """Look at everything that a view can show."""
+    page.wait_for_selector("figure canvas")
+    for mode in ("Lines", "Overview", "Heatmap"):
+        page.click(f"button:text-is('{mode}')")
+        page.wait_for_timeout(50)
+    for select in page.locator("select").all():
+        for index in range(select.locator("option").count()):
+            select.select_option(index=index)
+            page.wait_for_timeout(20)
+    canvas = page.locator("figure canvas").first
+    canvas.focus()
+    for key in ("ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    canvas.hover()
+
+
+def _unharmed(page: Any, title: str) -> None:
+    assert page.title() == title
+    assert page.locator("img").count() == 0 and page.locator("svg[onload]").count() == 0
+    assert page.locator("script:not([src]):not([type])").count() == 0
+    assert page.evaluate("typeof hacked") == "undefined"
+    assert SCRIPT in page.locator(".token").first.inner_text()
+
+
+def test_in_an_exported_page(page: Any, tmp_path: Path) -> None:
+    path = write_page(tmp_path / "p.html", [_map()], original=_map(), playback=_playback().data())
+    page.goto(path.as_uri())
+    _look_around(page)
+    _unharmed(page, "Regard: attention")
+
+
+def test_in_the_explorer(page: Any) -> None:
+    with serving(make_app(Explorer(Hostile()))) as address:
+        page.goto(address)
+        _look_around(page)
+        _unharmed(page, f"Regard: {SCRIPT}")
+        assert page.inner_text("#task") == SCRIPT and SCRIPT in page.inner_text("#about")
+        page.click("text=Watch it form")
+        page.wait_for_selector("input[data-name=time]")
+        _look_around(page)
+        _unharmed(page, f"Regard: {SCRIPT}")
+        page.fill("#input", "x")
+        page.wait_for_function("() => document.getElementById('message').textContent !== ''")
+        assert page.inner_text("#message") == f"{SCRIPT} is no input"
+        _unharmed(page, f"Regard: {SCRIPT}")
+        page.complaints.clear()  # of the 422
+        page.goto("about:blank")  # whose connections are closed with it
+
+
+def test_in_a_notebook(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    page.evaluate(
+        """async (data) => {
+            const { default: widget } = await import("/view/entry.js");
+            const model = { get: () => data, on: () => {}, send: () => {} };
+            document.getElementById("view").replaceChildren();
+            widget.render({ model, el: document.getElementById("view") });
+        }""",
+        as_data([_map()], packed=True, original=_map(), importance={"cross": [1.0, 2.0]}),
+    )
+    _look_around(page)
+    _unharmed(page, "Regard: signal2")
+    assert json.loads(as_data([_map()], packed=True))["maps"][0]["input"] == SCRIPT
+
+
+def test_the_token_leaves_the_address(page: Any) -> None:
+    with serving(make_app(Explorer(Hostile()), hosts=None, token="a-token-of-ours")) as address:
+        page.goto(f"{address}?token=a-token-of-ours")
+        page.wait_for_selector("figure canvas")
+        assert page.url == address and page.evaluate("document.cookie") == ""
+        page.reload()  # by the cookie alone
+        page.wait_for_selector("figure canvas")
+        page.context.clear_cookies()
+        assert page.goto(address).status == 401
+        page.complaints.clear()
+        page.goto("about:blank")

@@ -1,0 +1,321 @@
+"""Requests that nobody should send, to every route of the explorer.
+
+Routes come from the application's own table, and what a route is asked from its own shape, so that a new one is
+attacked the day it appears. Each request follows from its seed alone: `request_of(seed, routes)` makes it again,
+and `python -m tests.faults.requests --seed SEED --only` sends it.
+
+An outcome is its status; a fault is an answer with a status of 500 or more, one that refuses in another form than
+one line of JSON, none at all, a word on standard error, or another answer than before to what was asked before.
+"""
+
+import argparse
+import json
+import random
+import re
+import string
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+import regard
+from regard.serving import Explorer
+from regard.serving.app import QUESTIONS, make_app
+from tests.serving.running import Answer, asked, connect, receive, request, send, showing
+
+INPUT = "BCCCBAABACCCA"
+SECONDS = 60.0
+"""Time in which an answer is to come; a body that does not come is refused after ten."""
+FINAL = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d) ", re.MULTILINE)
+"""The first line of an answer after which there is no other."""
+SIDE_BY_SIDE, TOGETHER = 32, 500
+"""Connections at once, and requests after which an answer is compared with that of the beginning."""
+METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT", "get", "X" * 300)
+TEXTS = (
+    "",
+    INPUT,
+    "BCX",
+    "A" * 20_001,
+    "\x00",
+    "\u2028",
+    "é" * 50,
+    "<script>alert(1)</script>",
+    "../../etc/passwd",
+)
+NUMBERS = (0, 1, -1, 7, 2**31, 2**32, 2**63, 2**64, 10**30, 0.5, -0.0, 1e308, 5e-324, 1.0)
+RAW = (
+    b"NaN",
+    b"Infinity",
+    b"1e999",
+    b"1" + b"0" * 5000,
+    b'"\\ud800"',
+    b'"\xff"',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+)
+"""Values that JSON does not have, or that are none."""
+NAMES = ("cross", "encoder.0.self_attention", "encoder.layers.0.self_attention", "", "x", "encoder", "__class__")
+HOSTS = (
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "localhost",
+    "127.0.0.1:1",
+    "[::1]:8137",
+    "",
+    "a b",
+    "\xe9",
+    "*",
+)
+ORIGINS = (
+    "http://evil.example",
+    "null",
+    "http://127.0.0.1",
+    "https://[::1",
+    "",
+    "file://",
+    "http://127.0.0.1:99999",
+)
+
+
+class Faults(NamedTuple):
+    """What came of a campaign."""
+
+    counts: dict[str, int]
+    """Requests by outcome."""
+    found: dict[int, str]
+    """What was wrong, by the request's seed."""
+
+
+def routes_of(app: Starlette) -> list[tuple[str, str]]:
+    """Return every route of an application: its method and path."""
+    return [
+        (method, route.path)
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in sorted(route.methods)
+    ]
+
+
+def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
+    """Return one request, as it goes over the wire."""
+    draw = random.Random(seed)
+    # Files are many and alike: most requests go where something is worked out.
+    asking = [route for route in routes if route[1].startswith("/api/")]
+    method, path = draw.choice(asking if asking and draw.random() < 0.8 else routes)
+    question = QUESTIONS.get(path)
+    body = b""
+    headers: dict[str, str] = {}
+    if question is not None and question.body is not None:
+        body, headers = _body(draw, question.body), {"content_type": "application/json"}
+    kind = draw.choice(["body", "body", "method", "path", "headers", "bytes"])
+    if kind == "method":
+        method = draw.choice(METHODS)
+    elif kind == "path":
+        path = _path(draw, path)
+    elif kind == "headers":
+        headers.update(_headers(draw))
+    sent = request(method, path, body, **headers)
+    return _damaged(draw, sent) if kind == "bytes" else sent
+
+
+def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:
+    """Return a body that has, or nearly has, a shape."""
+    if draw.random() < 0.1:
+        return draw.choice([b"", b"null", b"[]", b'"x"', b"{", b"{}", *RAW])
+    if draw.random() < 0.05:
+        return b" " * draw.choice([2**18, 2**18 + 1, 10**6])
+    found = json.dumps(_object(draw, shape)).encode()
+    if draw.random() < 0.15:  # a value that cannot be said with Python's
+        found = found.replace(b'"?"', draw.choice(RAW))
+    return found
+
+
+def _object(draw: random.Random, shape: type[msgspec.Struct]) -> dict[str, Any]:
+    hints = get_type_hints(shape)
+    fields = [name for name in shape.__struct_fields__ if draw.random() < 0.6]
+    found = {name: _value(draw, name, hints[name]) for name in fields}
+    if draw.random() < 0.1:
+        found[draw.choice(["__proto__", "Input", "", "x" * 1000, "\n", "\u202e"])] = 1
+    return found
+
+
+def _value(draw: random.Random, name: str, hint: Any) -> Any:
+    """Return a value of a field: mostly of its type, sometimes of none that it takes."""
+    if draw.random() < 0.15:
+        wrong: list[Any] = ["?", None, True, {}, [[]], {"a": {"b": []}}, *TEXTS, *NUMBERS]
+        return draw.choice(wrong)
+    inner = _struct_of(hint)
+    if inner is not None:
+        return [_object(draw, inner) for _ in range(draw.choice([0, 1, 1, 2, 201]))]
+    if name == "layer":
+        return draw.choice(NAMES[:2] if draw.random() < 0.7 else NAMES)
+    if name == "heads":
+        return [draw.choice([0, 1, 0, 1, 9, -1, 10**12]) for _ in range(draw.choice([0, 1, 2, 300]))]
+    if name == "to":
+        return draw.choice(["off", "uniform", 0, 1, 0.5, 2, -1, "on", 1e-300])
+    if "str" in str(hint):
+        return draw.choice([INPUT, INPUT, *TEXTS])
+    return draw.choice([0, 1, 2, *NUMBERS])
+
+
+def _struct_of(hint: Any) -> type[msgspec.Struct] | None:
+    """Return the shape that a field is a list of."""
+    for each in get_args(hint):
+        if isinstance(each, type) and issubclass(each, msgspec.Struct):
+            return each
+    return None
+
+
+def _path(draw: random.Random, path: str) -> str:
+    """Return a path that is not, or only nearly, there."""
+    other = (
+        "../etc/passwd",
+        "%2e%2e%2fetc%2fpasswd",
+        "..%5c..%5cwindows",
+        "%00",
+        "%ff",
+        "%0d%0aa:b",
+        ".",
+        "?token=x",
+    )
+    whole = ("*", "//evil.example/", "http://evil.example/", "/" + "a" * 9000, "/.git/config", "/view/", "/api")
+    return draw.choice([f"{path}/{draw.choice(other)}", f"{path}{draw.choice(other)}", path.upper(), *whole])
+
+
+def _headers(draw: random.Random) -> dict[str, str]:
+    """Return headers that do not belong, or that say what is not so."""
+    noise = "".join(
+        draw.choices(string.printable.replace("\r", "").replace("\n", ""), k=draw.choice([1, 50, 5000]))
+    )
+    known: dict[str, Sequence[str]] = {
+        "host": HOSTS,
+        "origin": ORIGINS,
+        "sec_fetch_site": ("cross-site", "same-site", "none", "x"),
+        "content_type": ("text/plain", "application/json; charset=utf-16", "multipart/form-data", "", "a" * 9000),
+        "content_length": ("-1", "0", "1", "999999999", "1" * 40, "x", "262145"),
+        "transfer_encoding": ("chunked", "gzip", "chunked, chunked", "identity"),
+        "cookie": (noise, "regard=1", ";" * 500),
+        "connection": ("close", "upgrade", "keep-alive, x"),
+        "upgrade": ("websocket", "h2c"),
+        "expect": ("100-continue", "x"),
+        "x_forwarded_for": ("127.0.0.1",),
+        "range": ("bytes=0-", "bytes=9-1"),
+        "accept_encoding": ("gzip", noise),
+        "authorization": ("Bearer " + noise,),
+    }
+    return {name: draw.choice(known[name]) for name in draw.sample(sorted(known), draw.choice([1, 1, 2, 3]))}
+
+
+def _damaged(draw: random.Random, sent: bytes) -> bytes:
+    """Return a request with its bytes flipped, cut, doubled or mixed."""
+    found = bytearray(sent[:20_000])
+    for _ in range(draw.choice([1, 3, 30])):
+        place = draw.randrange(len(found))
+        action = draw.randrange(4)
+        if action == 0:
+            found[place] ^= 1 << draw.randrange(8)
+        elif action == 1:
+            found[place:place] = bytes([draw.randrange(256)])
+        elif action == 2:
+            del found[place : place + draw.choice([1, 5])]
+            found = found or bytearray(b"x")
+        else:
+            found += found[place:][:1000]
+    return bytes(found)
+
+
+def judge(given: bytes, answer: Answer | None) -> str | None:
+    """Say what is wrong with an answer; None where nothing is."""
+    if answer is None:
+        return "no answer"
+    if answer.status >= 500:
+        return f"status {answer.status}: {answer.body[:200]!r}"
+    if answer.status < 400 or given.startswith(b"HEAD "):
+        return None
+    try:
+        line = answer.error
+    except (ValueError, AssertionError):
+        return f"status {answer.status} without a line of JSON: {answer.body[:200]!r}"
+    return None if 10 < len(line) <= 1000 and line.isprintable() else f"a line that is none: {line[:200]!r}"
+
+
+def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str, str]]) -> Faults:
+    """Send the requests of some seeds to an explorer, each on a connection of its own."""
+    counts: Counter[str] = Counter()
+    found: dict[int, str] = {}
+    before = send(address, asked({"input": INPUT})).body
+
+    def attempt(seed: int) -> tuple[int, str, str | None]:
+        given = request_of(seed, routes)
+        answer = _answer(address, given)
+        return seed, "no answer" if answer is None else str(answer.status), judge(given, answer)
+
+    # Side by side, for some are waited for until the explorer's patience ends.
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for begin in range(0, len(seeds), TOGETHER):
+            for seed, outcome, wrong in pool.map(attempt, seeds[begin : begin + TOGETHER]):
+                counts[outcome] += 1
+                if wrong is not None:
+                    found[seed] = wrong
+            if send(address, asked({"input": INPUT})).body != before:
+                found[seeds[begin]] = "from here on, another answer than before to the same input"
+    return Faults(dict(counts), found)
+
+
+def _answer(address: str, given: bytes) -> Answer | None:
+    """Send a request and say that it is all; None where no answer comes of what is whole."""
+    try:
+        with connect(address, SECONDS) as connection:
+            # What is cut short would be waited for: whoever sends it goes on with what ends any request.
+            connection.sendall(given + b"\r\n\r\n" + b"0\r\n\r\n" if b"\r\n\r\n" not in given else given)
+            return _receive(connection, given)
+    except OSError:  # also where the time is over
+        return None
+
+
+def _receive(connection: Any, given: bytes) -> Answer:
+    if not given.startswith(b"HEAD "):
+        return receive(connection)
+    read = b""  # the length that is said is that of a body that does not come
+    while not (found := FINAL.search(read)):
+        more = connection.recv(2**20)
+        if not more:
+            raise ConnectionError("the connection ended before its answer")
+        read += more
+    return Answer(int(found[1]), {}, b"")
+
+
+def main(count: int, seed: int, *, run: Path | None = None) -> Faults:
+    """Send `count` requests, those of the seeds from `seed` on, to an explorer of its own.
+
+    What it says on standard error counts as a fault of seed -1.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        if run is None:
+            run = regard.train(
+                "signal2", hidden=8, heads=2, steps=8, snapshots=3, savepath=scratch, progress=False
+            ).folder
+        routes = routes_of(make_app(Explorer(regard.load(run))))
+        with showing(run) as (process, address):
+            faults = try_requests(address, range(seed, seed + count), routes)
+            process.terminate()
+            _, said = process.communicate(timeout=20)
+    return faults._replace(found={**faults.found, -1: said}) if said else faults
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", action="store_true", help="send the request of this seed, and no other")
+    given = parser.parse_args()
+    outcome = main(1 if given.only else given.count, given.seed)
+    json.dump(outcome._asdict(), sys.stdout, indent=1)
+    sys.exit(bool(outcome.found))

@@ -1,0 +1,47 @@
+"""A sample of the campaign's requests, and the campaign itself: that it finds what is wrong."""
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+import regard
+from regard.serving import Explorer
+from regard.serving.app import QUESTIONS, make_app
+from tests.faults.requests import judge, main, request_of, routes_of
+from tests.serving.running import Answer
+
+SAMPLE = 500
+
+
+def test_a_sample_of_requests(trained: regard.AnswerRun) -> None:
+    faults = main(SAMPLE, 0, run=trained.folder)
+    assert faults.found == {}
+    assert sum(faults.counts.values()) == SAMPLE
+    assert {"200", "400", "403", "404", "405", "413", "415", "422"} <= set(faults.counts)
+
+
+def test_a_request_can_be_repeated_and_every_route_is_tried(trained: regard.AnswerRun) -> None:
+    routes = routes_of(make_app(Explorer(trained)))
+    assert {path for _, path in routes} > set(QUESTIONS) | {"/", "/view/entry.js"}
+    sent = [request_of(seed, routes) for seed in range(SAMPLE)]
+    assert sent == [request_of(seed, routes) for seed in range(SAMPLE)] and len(set(sent)) > SAMPLE / 2
+    for path in QUESTIONS:
+        assert any(path.encode() in each for each in sent)
+    new = Starlette(routes=[Route("/new", lambda request: None)])
+    assert any(b" /new HTTP" in request_of(seed, routes_of(new)) for seed in range(20))
+
+
+def test_what_is_a_fault() -> None:
+    def found(status: int, body: bytes, given: bytes = b"GET / HTTP/1.1") -> str | None:
+        return judge(given, Answer(status, {}, body))
+
+    assert found(200, b"anything") is None and found(404, b"", b"HEAD / HTTP/1.1") is None
+    assert found(422, b'{"error": "seed -1 does not fit: give another"}') is None
+    assert judge(b"", None) == "no answer"
+    for status, body in [
+        (500, b'{"error": "a line that says what is wrong"}'),
+        (404, b"Not Found"),
+        (422, b'{"error": "a line that says\\nand says on"}'),
+        (422, b'{"error": ""}'),
+        (422, b'{"detail": "a line that says what is wrong"}'),
+    ]:
+        assert found(status, body) is not None
