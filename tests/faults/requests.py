@@ -99,7 +99,7 @@ def routes_of(app: Starlette) -> list[tuple[str, str]]:
         (method, route.path)
         for route in app.routes
         if isinstance(route, Route)
-        for method in sorted(route.methods)
+        for method in sorted(route.methods or ())
     ]
 
 

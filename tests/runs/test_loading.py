@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import regard
 from regard.training import RunConfig, RunFolder
 
-TINY = {"steps": 2, "batchsize": 2, "progress": False}
+TINY: dict[str, Any] = {"steps": 2, "batchsize": 2, "progress": False}
 
 
 @pytest.mark.parametrize("hidden", [4, 8])

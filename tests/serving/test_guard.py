@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from regard.serving.show import is_this_machine
 
 import regard
 from regard.errors import InputError
 from regard.serving import Explorer
+from regard.serving.opening import is_this_machine
 from regard.serving.tokens import make_token
 from tests.serving.running import asked, request, send, serving, showing
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -113,7 +114,7 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
 def test_a_training_killed_in_its_last_checkpoint_comes_to_the_same_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = {"steps": 20, "batchsize": 4, "hidden": 8, "progress": False}
+    flags: dict[str, Any] = {"steps": 20, "batchsize": 4, "hidden": 8, "progress": False}
     whole = regard.train("counting", savepath=tmp_path / "whole", **flags)
 
     def killed(self: RunFolder, step: int, tensors: dict[str, torch.Tensor]) -> None:
