@@ -35,6 +35,7 @@ KINDS = {
     stat.S_IFBLK: "a device",
 }
 TYPES = {
+    "NoneType": "null",
     "array": "a list",
     "bool": "true or false",
     "float": "a number",

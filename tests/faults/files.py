@@ -177,20 +177,17 @@ def compared(ground: Ground, task: str, savepath: Path, *, begin: int) -> str:
 
 
 def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
-    """Train anew with what is prepared, into another folder."""
-    anew = savepath / "anew"
-    anew.mkdir()
-    if (savepath / "prepared").exists():
-        shutil.move(savepath / "prepared", anew / "prepared")
+    """Train anew with what is prepared."""
+    (savepath / task).rename(savepath / "before")
     try:
         with often(), warnings.catch_warnings():
-            regard.train(task, savepath=anew, **ground.flags[task])
+            regard.train(task, savepath=savepath, **ground.flags[task])
     except regard.RegardError as error:
         return f"status {error.exit_status}" if "\n" not in str(error) else "several lines"
     except Exception:
         sys.stderr.write(traceback.format_exc())
         return "traceback"
-    return compared(ground, task, anew, begin=0)
+    return compared(ground, task, savepath, begin=0)
 
 
 def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list[str]:

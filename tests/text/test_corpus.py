@@ -1,5 +1,6 @@
 """Corpora on disk, and their batches."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -57,12 +58,70 @@ def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("corpus.json", b"{"), ("corpus.json", b"{}"), ("bounds.bin", b"")]
+    ("name", "content", "message"),
+    [
+        ("corpus.json", b"{", "is damaged: it is not JSON"),
+        ("corpus.json", b"{}", "is damaged: 'format' is missing"),
+        ("corpus.json", b'{"format": "regard-corpus/1"}', "is not of format 'regard-corpus/2'"),
+        ("bounds.bin", b"", "is damaged: bounds.bin has 0 bytes, not those of 700 pairs"),
+        ("checksums.bin", b"", "is damaged: checksums.bin has changed"),
+        ("source.bin", b"1", "is damaged: source.bin has 1 bytes, not those of"),
+        ("target.bin", None, "target.bin' does not exist"),
+    ],
 )
-def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes) -> None:
-    (corpus.folder / name).write_bytes(content)
-    with pytest.raises(InputError, match="is damaged"):
+def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes | None, message: str) -> None:
+    file = corpus.folder / name
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match=message):
         open_corpus(corpus.folder)
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, 0, 10**30, [], {}, 1.5])
+@pytest.mark.parametrize("name", ["pairs", "dtype", "longest", "symbols", "counts", "checksums", "crc32"])
+def test_every_value_of_a_corpus_is_held_against_its_type(corpus: Corpus, name: str, value: object) -> None:
+    file = corpus.folder / "corpus.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
+    with pytest.raises(InputError, match="is damaged: .*; delete its folder to prepare it anew"):
+        open_corpus(corpus.folder)
+
+
+def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where it is read, and only there: other blocks stay of use."""
+    folder = tmp_path_factory.mktemp("flips") / "corpus"
+    whole = write_corpus(folder, text(700), (SUBWORDS, SUBWORDS), max_len=20)
+    contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
+    expected = whole.read(0, 700)
+
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        path = data.draw(st.sampled_from(sorted(contents)))
+        damaged = bytearray(contents[path])
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(damaged)
+        try:
+            with pytest.raises(InputError, match="is (damaged|not of format)") as raised:
+                found = open_corpus(folder).read(0, 700)
+                assert str(found) == str(expected)  # white space in corpus.json
+                raise InputError("is damaged, but only between words")
+            assert "\n" not in str(raised.value)
+        finally:
+            path.write_bytes(contents[path])
+
+    check()
+
+
+def test_a_block_is_checked_when_it_is_read_first(corpus: Corpus) -> None:
+    file = corpus.folder / "target.bin"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    again = open_corpus(corpus.folder)
+    assert len(again.read(0, 500)[0]) == 500
+    with pytest.raises(InputError, match="pairs from 500 on have changed since they were prepared"):
+        again.read(499, 501)
 
 
 def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) -> None:
@@ -84,6 +143,10 @@ def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) 
     file.write_text(file.read_text() + "aj\tbk\n")
     third, more = prepare()
     assert len(third) == 51 and more > names
+    for each in sorted(root.glob("vocabulary-*")):
+        each.write_text(each.read_text().replace("a", "b", 1))
+    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to learn it anew"):
+        prepare()
 
 
 def test_languages_apart_have_vocabularies_apart(tmp_path: Path) -> None:

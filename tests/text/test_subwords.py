@@ -1,5 +1,6 @@
 """Vocabularies learned from text."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,60 @@ def test_a_vocabulary_is_stored_as_json(subwords: Subwords) -> None:
     assert again.symbols == subwords.symbols and again.encode(TEXT[0]) == subwords.encode(TEXT[0])
     with pytest.raises(InputError, match="tokenizer is damaged"):
         Subwords.from_json("{}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab": {}}, "its first pieces are not <pad>, <s>, </s>, <unk>"),
+        ({"vocab": []}, "'model.vocab' is a list, not an object"),
+        ({"type": "Other"}, "'model.type' has a value that does not belong there"),
+        ({"type": None}, "'model.type' is null, not a text"),
+        ({"merges": [["a", "☃"]]}, "it joins to or from '(a|☃|a☃)', which is none of its pieces"),
+        ({"merges": [["a"]]}, r"'model.merges\[0\]' has a value|list"),
+        ({"merges": None}, "'model.merges' is null, not a list"),
+        ({"unk_token": 3}, "the tokenizers library cannot make use of it"),
+        ({"continuing_subword_prefix": []}, "the tokenizers library cannot make use of it"),
+    ],
+)
+def test_a_damaged_vocabulary_is_refused_in_our_words(change: dict[str, object], message: str) -> None:
+    stored = json.loads(LEARNED[0].to_json())
+    stored["model"] |= change
+    with pytest.raises(
+        InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it, or train anew"
+    ):
+        Subwords.from_json(json.dumps(stored))
+
+
+def test_indices_without_gaps_and_pieces_once() -> None:
+    stored = json.loads(LEARNED[0].to_json())
+    vocab = stored["model"]["vocab"]
+    vocab[max(vocab, key=vocab.__getitem__)] += 1
+    with pytest.raises(InputError, match="has index [0-9]+, not [0-9]+"):
+        Subwords.from_json(json.dumps(stored))
+    stored = json.loads(LEARNED[1].to_json())
+    stored["model"]["vocab"].append(stored["model"]["vocab"][-1])
+    with pytest.raises(InputError, match="a piece stands in it twice"):
+        Subwords.from_json(json.dumps(stored))
+
+
+@given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_the_same_vocabulary_another_or_one_complaint(place: int, bit: int) -> None:
+    for subwords in LEARNED:
+        content = bytearray(subwords.to_json().encode())
+        content[place % len(content)] ^= 1 << bit
+        try:
+            found = Subwords.from_json(content.decode(errors="replace"))
+        except InputError as error:
+            assert "\n" not in str(error)
+        else:
+            found.encode("der Hund")
+
+
+def test_half_a_character_is_unknown(subwords: Subwords) -> None:
+    text = "der \ud800Hund"
+    assert subwords.encode(text) == subwords.encode("der \ufffdHund") == subwords.encode_all([text])[0]
+    assert len(subwords.pieces(text)) == len(subwords.encode(text)) and "\ud800" not in subwords.unknown(text)
 
 
 def test_what_was_never_seen_is_unknown(subwords: Subwords) -> None:

@@ -8,6 +8,7 @@ from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
 from regard.models import AnswerModel, Seq2Seq
 from regard.tasks import SequenceTask, Task, links
 from regard.text import BOS, EOS, PairBatch, collate, read_source
+from regard.text.vocabulary import whole
 
 REST = "rest"
 """Label of the learned step that a model trained over all lengths rests on."""
@@ -57,6 +58,7 @@ def map_of_pair(
     `forced`: the tokens are not the model's own; its prediction is what it would write at each step after them.
     """
     model.eval()
+    source = whole(source)  # as it is to be shown
     batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
     batch = batch.to(next(model.parameters()).device)
     with record(model) as records:

@@ -1,0 +1,95 @@
+"""Files of tensors: what was written is read, or refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.training.tensors import DamageError, kept, pack, read_tensors
+
+TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2]), "c": torch.zeros(0, 5).half()}
+CONTENT = pack(TENSORS, 12, "c0ffee00")
+
+
+def same(found: dict[str, torch.Tensor]) -> bool:
+    return found.keys() == TENSORS.keys() and all(torch.equal(found[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_what_is_packed_is_read_by_us_and_by_the_library(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(CONTENT)
+    found, step, config = read_tensors(tmp_path / "x", kept(TENSORS))
+    assert same(found) and (step, config) == (12, "c0ffee00") and pack(found, 12, "c0ffee00") == CONTENT
+    assert same(safetensors.torch.load(CONTENT))
+
+
+def test_files_from_before_there_were_sums_are_read(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(safetensors.torch.save(TENSORS, {"step": "7"}))
+    found, step, config = read_tensors(tmp_path / "x")
+    assert same(found) and (step, config) == (7, "")
+
+
+def test_whatever_bit_flips_or_byte_is_cut_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("flips") / "x"
+
+    @given(place=st.integers(0, len(CONTENT) - 1), bit=st.integers(-1, 7))
+    def check(place: int, bit: int) -> None:
+        content = bytearray(CONTENT)
+        if bit < 0:
+            del content[place:]
+        else:
+            content[place] ^= 1 << bit
+        file.write_bytes(content)
+        try:
+            found, step, config = read_tensors(file, kept(TENSORS))
+        except DamageError as error:
+            assert "\n" not in str(error)
+        else:
+            assert same(found) and (step, config) == (12, "c0ffee00")
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("a", {"shape": [10**15]}, "tensor 'a' does not lie where it should"),
+        ("a", {"data_offsets": [0, 10**15]}, "tensor '[ab]' does not lie where it should"),
+        ("a", {"shape": [-2, -3]}, r"tensor 'a' has the shape \[-2, -3\]"),
+        ("a", {"dtype": "F99"}, "tensor 'a' is of unknown type 'F99'"),
+        ("a", {"dtype": "I32"}, r"tensor 'a' is int32 \(2, 3\), not float32 \(2, 3\)"),
+        ("a", {"shape": [3, 2]}, r"tensor 'a' is float32 \(3, 2\), not float32 \(2, 3\)"),
+        ("a", {"more": 1}, "'more' in .* is unknown"),
+        ("d", {"dtype": "F32", "shape": [0], "data_offsets": [40, 40]}, "tensor 'd' does not belong there"),
+        ("__metadata__", {"step": "-1"}, "its step '-1' is no number"),
+        ("__metadata__", {"step": "9" * 50}, "its step '99999999999999999999' is no number"),
+        ("__metadata__", {"step": 3}, "'step' is a whole number, not a text"),
+        ("__metadata__", {"step": "13"}, "it has changed since it was written"),
+    ],
+)
+def test_a_header_that_does_not_fit(tmp_path: Path, name: str, change: dict[str, Any], message: str) -> None:
+    begin = 8 + int.from_bytes(CONTENT[:8], "little")
+    header = json.loads(CONTENT[8:begin])
+    header[name] = {**header.get(name, {}), **change}
+    text = json.dumps(header).encode()
+    (tmp_path / "x").write_bytes(len(text).to_bytes(8, "little") + text + CONTENT[begin:])
+    with pytest.raises(DamageError, match=message):
+        read_tensors(tmp_path / "x", kept(TENSORS))
+
+
+def test_a_header_larger_than_all_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "x").open("wb") as file:
+        file.write((1 << 30).to_bytes(8, "little"))
+        file.truncate(1 << 31)
+    with pytest.raises(DamageError, match="its header has 1,073,741,824 bytes, at most 16,777,216 are read"):
+        read_tensors(tmp_path / "x")
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(pack({"a": TENSORS["a"]}, 1))
+    with pytest.raises(DamageError, match="tensor 'b' is missing"):
+        read_tensors(tmp_path / "x", kept(TENSORS))
