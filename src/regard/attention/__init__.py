@@ -5,7 +5,15 @@ from regard.attention.dropout import Dropout
 from regard.attention.intervening import Intervention, intervene
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.observing import AttentionLayer, Observer, explicit, find_layer, layers_of
+from regard.attention.observing import (
+    AttentionLayer,
+    Inside,
+    Observer,
+    explicit,
+    find_layer,
+    layers_of,
+    watching,
+)
 from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
 from regard.attention.pruning import keep_heads
 from regard.attention.recording import record
@@ -39,6 +47,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "General",
+    "Inside",
     "Intervention",
     "KeyValues",
     "LearnedPositions",
@@ -65,5 +74,6 @@ __all__ = [
     "record",
     "short_name",
     "uniform_weights",
+    "watching",
     "weights_of",
 ]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.masks import causal_mask, rows_of_mask
-from regard.attention.observing import Observer
+from regard.attention.observing import Inside, Observer
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.weights import context_of, each_head, weights_of
 from regard.errors import InputError
@@ -49,12 +49,17 @@ def attend(
     if causal:
         future = causal_mask(query.shape[2], key.shape[2], query.device)
         mask = future if mask is None else mask & future
-    weights = weights_of(score(query, each_head(key, heads)), mask)
+    scores = score(query, each_head(key, heads))
+    weights = weights_of(scores, mask)
     if observer is None:
         return context_of(F.dropout(weights, dropout), value)
     weights = F.dropout(observer.change(weights, mask, step), dropout)
     observer.keep(weights, mask, step)
-    return context_of(weights, value)
+    context = context_of(weights, value)
+    if observer.watcher is not None:
+        keys, values = each_head(key, heads), each_head(value, heads)
+        observer.watcher(Inside(query, keys, values, scores, mask, weights, context, step))
+    return context
 
 
 def _takes_kernel(score: Score, key: Tensor, dropout: float, observer: Observer | None) -> bool:

@@ -8,11 +8,35 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from regard.attention.records import Recorder, short_name
+from regard.attention.scores import Score
 from regard.errors import InputError
+
+
+class Inside(NamedTuple):
+    """All that one call of an attention layer worked out, head by head."""
+
+    query: Tensor
+    """(B, H, Tq, D), as the score gets it: projected, turned by its position."""
+    key: Tensor
+    """(B, H, Tk, any), as the score has prepared it."""
+    value: Tensor
+    """(B, H, Tk, Dv)."""
+    scores: Tensor
+    """(B, H, Tq, Tk), before the mask."""
+    mask: Tensor | None
+    """What may be attended, True = yes, broadcastable to the scores; None where everything may."""
+    weights: Tensor
+    """(B, H, Tq, Tk), as changed by interventions."""
+    context: Tensor
+    """(B, H, Tq, Dv): weights times values."""
+    step: int | None
+    """At which all queries stand; None where they are all steps from the first on."""
+
 
 Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
 """What makes other weights (B, H, Tq, Tk) of weights, their mask, and the step of all queries; None where they
@@ -29,11 +53,14 @@ class Observer:
     """Keeps the changed weights."""
     name: str = ""
     """What the recorder calls the layer."""
+    watcher: Callable[[Inside], None] | None = None
+    """Hears of all that the layer works out."""
 
     @property
     def partial(self) -> bool:
         """Whether it only asks for some heads or rows, which can be worked out beside the fused kernel."""
-        return not self.changes and self.recorder is not None and self.recorder.partial
+        asked = self.recorder is not None and self.recorder.partial
+        return asked and not self.changes and self.watcher is None
 
     def change(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Return the weights (B, H, Tq, Tk) with which the layer is to go on."""
@@ -52,6 +79,8 @@ class Observer:
 class AttentionLayer(nn.Module):
     """Base of attention layers: what can be recorded and intervened in, head by head."""
 
+    score: Score
+    """How well a query fits a key."""
     observer: Observer | None = None
     """Whoever looks on, for as long as the block lasts that asked for it."""
     heads: int = 1
@@ -99,6 +128,13 @@ def with_change(observer: Observer | None, change: Change) -> Observer:
     """Return an observer that also changes weights, after those changes that there are."""
     observer = observer or Observer()
     return dataclasses.replace(observer, changes=(*observer.changes, change))
+
+
+@contextmanager
+def watching(layer: AttentionLayer, watcher: Callable[[Inside], None]) -> Iterator[None]:
+    """Tell `watcher` of all that a layer works out in the block, whoever records it or intervenes besides."""
+    with observing({layer: dataclasses.replace(layer.observer or Observer(), watcher=watcher)}):
+        yield
 
 
 def with_recorder(observer: Observer | None, recorder: Recorder, name: str) -> Observer:

@@ -37,6 +37,19 @@ class Score(nn.Module):
         """Return scores (..., Tq, Tk) of queries (..., Tq, D) against prepared keys (..., Tk, any)."""
         raise NotImplementedError
 
+    def scale(self, width: int) -> float:
+        """Return the factor on the sum of the last of `steps`, for queries of a width."""
+        del width
+        return 1.0
+
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return what the score of one query (D) and one prepared key (any) is made of, by name, in order.
+
+        The sum of the last one's numbers, times `scale`, is the score. Nothing, where a score does not say.
+        """
+        del query, prepared
+        return {}
+
 
 class Dot(Score):
     """`q · k`: queries and keys have one width. Raises `InputError` where they have not."""
@@ -53,13 +66,21 @@ class Dot(Score):
         """Return `Q Kᵀ`."""
         return query @ prepared.transpose(-2, -1)
 
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return the products `q_d k_d`."""
+        return {"q": query, "k": prepared, "q * k": query * prepared}
+
 
 class ScaledDot(Dot):
     """`q · k / √D`, the only score with a fused kernel."""
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `Q Kᵀ / √D`; it is the queries that are scaled, of which there are fewer than pairs."""
-        return super().forward(query * query.shape[-1] ** -0.5, prepared)
+        return super().forward(query * self.scale(query.shape[-1]), prepared)
+
+    def scale(self, width: int) -> float:
+        """Return `1 / √D`."""
+        return float(width**-0.5)
 
 
 class General(Score):
@@ -77,6 +98,10 @@ class General(Score):
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `Q (W K)ᵀ`."""
         return query @ prepared.transpose(-2, -1)
+
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return the products `q_d (W k)_d`."""
+        return {"q": query, "W k": prepared, "q * W k": query * prepared}
 
 
 class Additive(Score):
@@ -97,6 +122,13 @@ class Additive(Score):
         """Return `v · tanh(W q + U k)` for every pair."""
         return additive_scores(self.query(query), prepared, self.energy.weight[0])
 
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return the energy `tanh(W q + U k)`, and its products with v."""
+        projected: Tensor = self.query(query)
+        energy = (projected + prepared).tanh()
+        times = energy * self.energy.weight[0]
+        return {"W q": projected, "U k": prepared, "tanh(W q + U k)": energy, "v * tanh(W q + U k)": times}
+
 
 class Concat(Score):
     """`v · tanh(W [q; k])`, with one matrix W (D, D + Dk) over the two side by side, and v (D).
@@ -115,8 +147,22 @@ class Concat(Score):
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `v · tanh(W [q; k])` for every pair."""
-        projected = query @ self.both.weight[:, : self.width].t()
-        return additive_scores(projected, prepared, self.energy.weight[0])
+        return additive_scores(self._project(query), prepared, self.energy.weight[0])
+
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return the energy `tanh(W [q; k])`, in its two parts, and its products with v."""
+        projected = self._project(query)
+        energy = (projected + prepared).tanh()
+        times = energy * self.energy.weight[0]
+        return {
+            "W [q; 0]": projected,
+            "W [0; k]": prepared,
+            "tanh(W [q; k])": energy,
+            "v * tanh(W [q; k])": times,
+        }
+
+    def _project(self, query: Tensor) -> Tensor:
+        return query @ self.both.weight[:, : self.width].t()
 
 
 SCORES: dict[str, type[Score]] = {

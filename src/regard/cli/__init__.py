@@ -15,6 +15,7 @@ COMMANDS = {
     "test": "test a trained model, and see what it attends to",
     "show": "open a page to explore what a model attends to",
     "examine": "ask whether attention means anything",
+    "explain": "show how a weight came about, number by number",
     "prune": "take out the heads that matter least",
     "translate": "answer texts with a trained model, one a line",
     "score": "give the log-probability of pairs",

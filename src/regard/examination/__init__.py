@@ -3,6 +3,7 @@
 from regard.examination.alignment import Alignment, alignment, error_rate
 from regard.examination.estimates import Estimate
 from regard.examination.examination import Examination, examine
+from regard.examination.explanation import Answered, Explanation, explain
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
 from regard.examination.probing import Probe, probe
@@ -10,8 +11,10 @@ from regard.examination.relevance import RelevanceShare, mass_on, relevance_shar
 
 __all__ = [
     "Alignment",
+    "Answered",
     "Estimate",
     "Examination",
+    "Explanation",
     "HeadFindings",
     "HeadImportance",
     "Probe",
@@ -20,6 +23,7 @@ __all__ = [
     "alignment",
     "error_rate",
     "examine",
+    "explain",
     "head_importance",
     "mass_on",
     "probe",

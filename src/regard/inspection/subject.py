@@ -67,6 +67,9 @@ class Subject(Protocol[Input]):
     def about(self) -> dict[str, Any]:
         """Return what a page says of it: task, summary, kind, step, whether it draws inputs and has snapshots."""
 
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return what it calls some of the classes that it answers with."""
+
     def draw(self, *, seed: int = 0) -> str:
         """Return a drawn input; raises `InputError` where it draws none."""
 

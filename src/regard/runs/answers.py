@@ -134,6 +134,10 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         inputs = self._inputs(input, sample_len, signal, seed)
         return play_back(self.folder, self.model, lambda model: map_of_answer(model, self.task, inputs))
 
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return some of the classes as text: they are numbers."""
+        return [str(each) for each in classes]
+
     def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
         """Return a drawn input; the rest is as in `attend`."""
         return self.task.render(self._inputs(None, sample_len, signal, seed)[0])

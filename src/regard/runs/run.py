@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from regard.attention import layers_of, short_name
-from regard.examination import Examination, HeadImportance, examine, head_importance
+from regard.examination import Examination, Explanation, HeadImportance, examine, explain, head_importance
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
 from regard.models import TaskModel
 from regard.result import Result, plain
@@ -127,6 +127,24 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Return the alignment error rate of each layer, where the alignment is known."""
         del inputs
         return {}
+
+    def explain(
+        self,
+        input: str | None = None,
+        *,
+        layer: str | None = None,
+        head: int = 0,
+        output: int = 0,
+        key: int | None = None,
+        seed: int = 0,
+    ) -> Explanation:
+        """Return how a head came to its weights for one output step, number by number, and what followed: see
+        `regard.examination.explain`."""
+        return explain(self, input, layer=layer, head=head, output=output, key=key, seed=seed)
+
+    @abstractmethod
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return what it calls some of the classes that it answers with."""
 
     @abstractmethod
     def draw(self, *, seed: int = 0) -> str:

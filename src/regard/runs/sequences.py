@@ -136,6 +136,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             lambda model: map_of_pair(model, self.task, text, best.tokens, forced=True),
         )
 
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return the symbols of some indices of the target's vocabulary."""
+        return self.task.target_vocabulary.labels(list(classes))
+
     def draw(self, *, seed: int = 0) -> str:
         """Return a drawn input; raises `InputError` where the task draws none."""
         del seed

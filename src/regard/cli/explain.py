@@ -1,0 +1,53 @@
+"""`regard explain RUN`: how one weight came about, number by number."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.cli.parsing import parse_of_run
+from regard.files import write_json
+from regard.runs import SAVEPATH, AnyRun, load
+
+PROG = "regard explain"
+DESCRIPTION = (
+    "Show how a head came to its weights for one output step, number by number: query, key, score, softmax, "
+    "values, context, and what the model made of them. RUN: a task's name, or a run's folder."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainFlags:
+    """All flags of the command."""
+
+    input: str | None = None
+    """What the run answers. None: an input that is drawn, where the task draws some."""
+    layer: str | None = None
+    """Attention layer, such as cross or encoder.0.self_attention. None: the first in which outputs look at
+    inputs."""
+    head: int = 0
+    """Head, from 0."""
+    output: int = 0
+    """Step that looks, from 0."""
+    key: int | None = None
+    """Step looked at, from 0. None: the one with the largest weight."""
+    seed: int = 0
+    """Random seed of the drawn input (0 or more)."""
+    json: Path | None = None
+    """File that all numbers are written to, as JSON."""
+    savepath: Path = Path(SAVEPATH)
+    """Folder of runs."""
+
+
+def run(argv: list[str]) -> None:
+    """Explain as `argv` asks."""
+    name, flags = parse_of_run(ExplainFlags(), argv, prog=PROG, description=DESCRIPTION)
+    loaded: AnyRun = load(name, savepath=flags.savepath)
+    found = loaded.explain(
+        flags.input, layer=flags.layer, head=flags.head, output=flags.output, key=flags.key, seed=flags.seed
+    )
+    if flags.json is not None:
+        write_json(flags.json, found.json(), indent=1)
+    sys.stdout.write(f"{loaded.folder}: {loaded.name}, input {found.input!r}\n")
+    Console().print(found.table())
