@@ -142,7 +142,7 @@ def test_by_command(
 
 
 def test_a_translation_is_explained_by_its_words(tmp_path: Path) -> None:
-    flags = {"vocab_size": 60, "hidden": 16, "heads": 2, "inner": 16, "steps": 3, "tokens": 200}
+    flags: dict[str, Any] = {"vocab_size": 60, "hidden": 16, "heads": 2, "inner": 16, "steps": 3, "tokens": 200}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path, progress=False)
     found = run.explain("Heute läuft der alte Hund.", layer="decoder.0.cross", head=1)
     check_sum(found)

@@ -38,12 +38,14 @@ class ExplainFlags:
     """File that all numbers are written to, as JSON."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
+    trust_code: bool = False
+    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
     """Explain as `argv` asks."""
     name, flags = parse_of_run(ExplainFlags(), argv, prog=PROG, description=DESCRIPTION)
-    loaded: AnyRun = load(name, savepath=flags.savepath)
+    loaded: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     found = loaded.explain(
         flags.input, layer=flags.layer, head=flags.head, output=flags.output, key=flags.key, seed=flags.seed
     )
