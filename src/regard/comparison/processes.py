@@ -4,6 +4,7 @@ A process that is told to stop begins no other job, none outlives the one that s
 takes nothing with it but its own job.
 """
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -113,8 +114,11 @@ def _work(work: Callable[[Job], Result], pipe: Connection) -> None:
                 pipe.send(found)
             except (TypeError, AttributeError, pickle.PicklingError):  # not every error can be handed on
                 pipe.send((True, RuntimeError(str(found[1]))))
-    except (EOFError, ConnectionError, KeyboardInterrupt):
+    except (EOFError, ConnectionError):
         pass
+    except KeyboardInterrupt as stop:  # Ctrl-C reaches all processes; whoever started this one may not listen
+        with contextlib.suppress(OSError):
+            pipe.send((True, stop))
 
 
 def _follow() -> None:
