@@ -140,7 +140,7 @@ def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, t
                 "batch_size": BATCH,
                 "epochs": 1,
                 "logging_freq": EVERY,
-                "validation_freq": steps,
+                "validation_freq": -(-steps // EVERY) * EVERY,  # it is to be a multiple
                 "early_stopping_metric": "loss",
                 "print_valid_sents": [],
             },
