@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from regard.errors import InputError
-from regard.inspection import AttentionMap, LayerMap, Playback, Subject
+from regard.inspection import AttentionMap, LayerMap, Playback
 from regard.inspection.page import as_data, write_page
 from regard.serving import Explorer
 from tests.serving.running import serving
@@ -79,6 +79,11 @@ class Hostile:
         return _playback()
 
 
+def _explorer() -> Explorer:
+    subject: Any = Hostile()  # as far as the explorer's page asks it
+    return Explorer(subject)
+
+
 def _look_around(page: Any) -> None:
     """Look at everything that a view can show."""
     page.wait_for_selector("figure canvas")
@@ -112,7 +117,7 @@ def test_in_an_exported_page(page: Any, tmp_path: Path) -> None:
 
 
 def test_in_the_explorer(page: Any) -> None:
-    with serving(make_app(Explorer(cast(Subject[Any], Hostile())))) as address:
+    with serving(make_app(_explorer())) as address:
         page.goto(address)
         _look_around(page)
         _unharmed(page, f"Regard: {SCRIPT}")
@@ -147,9 +152,7 @@ def test_in_a_notebook(page: Any, address: str) -> None:
 
 
 def test_the_token_leaves_the_address(page: Any) -> None:
-    with serving(
-        make_app(Explorer(cast(Subject[Any], Hostile())), hosts=None, token="a-token-of-ours")
-    ) as address:
+    with serving(make_app(_explorer(), hosts=None, token="a-token-of-ours")) as address:
         page.goto(f"{address}?token=a-token-of-ours")
         page.wait_for_selector("figure canvas")
         assert page.url == address and page.evaluate("document.cookie") == ""

@@ -62,6 +62,14 @@ RAW = (
 )
 """Values that JSON does not have, or that are none."""
 NAMES = ("cross", "encoder.0.self_attention", "encoder.layers.0.self_attention", "", "x", "encoder", "__class__")
+KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
+    "layer": (NAMES[:2], NAMES),
+    "heads": (([0], [1], [0, 1]), ([], [1, 1], [9], [-1], [10**12], [0] * 300)),
+    "to": (("off", "uniform"), (0, 1, 0.5, 2, -1, "on", 1e-300)),
+    "query": ((None,), (0, 1, *NUMBERS)),
+    "key": ((None,), (0, 1, *NUMBERS)),
+}
+"""Of some fields, what is mostly taken, and what else may be tried."""
 HOSTS = (
     "evil.example",
     "127.0.0.1.evil.example",
@@ -82,6 +90,11 @@ ORIGINS = (
     "file://",
     "http://127.0.0.1:99999",
 )
+ELSEWHERE = (
+    b"\r\nhost: evil.example\r\n",
+    *(b"\r\norigin: %s\r\n" % each.encode() for each in ORIGINS if each not in ("", "http://127.0.0.1")),
+)
+"""Headers of requests that are never answered."""
 
 
 class Faults(NamedTuple):
@@ -106,15 +119,15 @@ def routes_of(app: Starlette) -> list[tuple[str, str]]:
 def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
     """Return one request, as it goes over the wire."""
     draw = random.Random(seed)
-    # Files are many and alike: most requests go where something is worked out.
-    asking = [route for route in routes if route[1].startswith("/api/")]
-    method, path = draw.choice(asking if asking and draw.random() < 0.8 else routes)
+    # Files are many and alike: most requests go where something is read, or at least worked out.
+    weights = [20 if _has_body(path) else 4 if path.startswith("/api/") else 0.3 for _, path in routes]
+    [(method, path)] = draw.choices(routes, weights)
     question = QUESTIONS.get(path)
     body = b""
     headers: dict[str, str] = {}
     if question is not None and question.body is not None:
         body, headers = _body(draw, question.body), {"content_type": "application/json"}
-    kind = draw.choice(["body", "body", "method", "path", "headers", "bytes"])
+    kind = draw.choice(["body", "body", "body", "body", "method", "path", "headers", "bytes"])
     if kind == "method":
         method = draw.choice(METHODS)
     elif kind == "path":
@@ -125,44 +138,45 @@ def request_of(seed: int, routes: Sequence[tuple[str, str]]) -> bytes:
     return _damaged(draw, sent) if kind == "bytes" else sent
 
 
+def _has_body(path: str) -> bool:
+    return path in QUESTIONS and QUESTIONS[path].body is not None
+
+
 def _body(draw: random.Random, shape: type[msgspec.Struct]) -> bytes:
     """Return a body that has, or nearly has, a shape."""
     if draw.random() < 0.1:
         return draw.choice([b"", b"null", b"[]", b'"x"', b"{", b"{}", *RAW])
     if draw.random() < 0.05:
         return b" " * draw.choice([2**18, 2**18 + 1, 10**6])
-    found = json.dumps(_object(draw, shape)).encode()
-    if draw.random() < 0.15:  # a value that cannot be said with Python's
-        found = found.replace(b'"?"', draw.choice(RAW))
-    return found
+    return json.dumps(_object(draw, shape, wild=draw.random() < 0.6)).encode().replace(b'"?"', draw.choice(RAW))
 
 
-def _object(draw: random.Random, shape: type[msgspec.Struct]) -> dict[str, Any]:
+def _object(draw: random.Random, shape: type[msgspec.Struct], *, wild: bool) -> dict[str, Any]:
+    """Return an object of a shape; `wild`: or one that it does not take."""
     hints = get_type_hints(shape)
-    fields = [name for name in shape.__struct_fields__ if draw.random() < 0.6]
-    found = {name: _value(draw, name, hints[name]) for name in fields}
-    if draw.random() < 0.1:
+    required = [field.name for field in msgspec.structs.fields(shape) if field.required]
+    optional = [name for name in shape.__struct_fields__ if name not in required]
+    fields = [name for name in required if not wild or draw.random() < 0.95]
+    fields += [name for name in optional if draw.random() < 0.5]
+    found = {name: _value(draw, name, hints[name], wild=wild) for name in fields}
+    if wild and draw.random() < 0.1:
         found[draw.choice(["__proto__", "Input", "", "x" * 1000, "\n", "\u202e"])] = 1
     return found
 
 
-def _value(draw: random.Random, name: str, hint: Any) -> Any:
-    """Return a value of a field: mostly of its type, sometimes of none that it takes."""
-    if draw.random() < 0.15:
-        wrong: list[Any] = ["?", None, True, {}, [[]], {"a": {"b": []}}, *TEXTS, *NUMBERS]
+def _value(draw: random.Random, name: str, hint: Any, *, wild: bool) -> Any:
+    """Return a value of a field."""
+    if wild and draw.random() < 0.04:
+        return "?"  # in whose place comes what cannot be said with Python's values
+    if wild and draw.random() < 0.08:
+        wrong: list[Any] = [None, True, {}, [[]], {"a": {"b": []}}, *TEXTS, *NUMBERS]
         return draw.choice(wrong)
     inner = _struct_of(hint)
     if inner is not None:
-        return [_object(draw, inner) for _ in range(draw.choice([0, 1, 1, 2, 201]))]
-    if name == "layer":
-        return draw.choice(NAMES[:2] if draw.random() < 0.7 else NAMES)
-    if name == "heads":
-        return [draw.choice([0, 1, 0, 1, 9, -1, 10**12]) for _ in range(draw.choice([0, 1, 2, 300]))]
-    if name == "to":
-        return draw.choice(["off", "uniform", 0, 1, 0.5, 2, -1, "on", 1e-300])
-    if "str" in str(hint):
-        return draw.choice([INPUT, INPUT, *TEXTS])
-    return draw.choice([0, 1, 2, *NUMBERS])
+        lengths = [0, 1, 2, 201] if wild else [1, 2]
+        return [_object(draw, inner, wild=wild) for _ in range(draw.choice(lengths))]
+    plain, others = KNOWN.get(name, ((INPUT, None), TEXTS) if "str" in str(hint) else ((0, 1, 2), NUMBERS))
+    return draw.choice([*plain, *others] if wild else plain)
 
 
 def _struct_of(hint: Any) -> type[msgspec.Struct] | None:
@@ -235,6 +249,9 @@ def judge(given: bytes, answer: Answer | None) -> str | None:
     """Say what is wrong with an answer; None where nothing is."""
     if answer is None:
         return "no answer"
+    head = given.partition(b"\r\n\r\n")[0] + b"\r\n"
+    if answer.status < 400 and any(sign in head for sign in ELSEWHERE):
+        return f"status {answer.status} for a page elsewhere"
     if answer.status >= 500:
         return f"status {answer.status}: {answer.body[:200]!r}"
     if answer.status < 400 or given.startswith(b"HEAD "):

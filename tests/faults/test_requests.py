@@ -37,6 +37,7 @@ def test_what_is_a_fault() -> None:
     assert found(200, b"anything") is None and found(404, b"", b"HEAD / HTTP/1.1") is None
     assert found(422, b'{"error": "seed -1 does not fit: give another"}') is None
     assert judge(b"", None) == "no answer"
+    assert found(200, b"{}", b"GET / HTTP/1.1\r\norigin: http://evil.example\r\n\r\n") is not None
     for status, body in [
         (500, b'{"error": "a line that says what is wrong"}'),
         (404, b"Not Found"),

@@ -273,6 +273,24 @@ def test_a_signal_ends_it_at_once(heavy: Path, number: int, status: int, said: s
     assert took < 2
 
 
+def test_a_model_that_does_not_stop_holds_up_no_end(trained: regard.AnswerRun) -> None:
+    program = (
+        "import sys, time, regard; run = regard.load(sys.argv[1]); "
+        "type(run).attend = lambda *given, **named: time.sleep(60); regard.show(run, browser=False)"
+    )
+    command = [sys.executable, "-c", program, str(trained.folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-4]
+        with connect(address) as connection:
+            connection.sendall(asked({}))
+            time.sleep(0.5)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (143, "") and time.monotonic() - began < 2
+
+
 def test_memory_does_not_grow(trained: regard.AnswerRun) -> None:
     _hold(trained.folder, 1000)
 

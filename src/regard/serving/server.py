@@ -34,7 +34,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=0,  # beyond the moment in which what was cancelled says so
         )
         super().__init__(config)
         self._stopped = stopped
