@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from regard.cli import tasks
 
 REGARD = [sys.executable, "-m", "regard"]
 
@@ -105,3 +108,23 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     line = f"{sys.executable} -m regard tasks | true"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stderr == ""
+
+
+def test_what_nobody_thought_of_is_one_line_and_a_file(
+    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(argv: list[str]) -> None:
+        raise ZeroDivisionError("by \udce9 zero")
+
+    monkeypatch.setattr(tasks, "run", broken)
+    status, out, err = command("tasks")
+    assert (status, out) == (1, "") and err.count("\n") == 1 and "Traceback" not in err
+    assert err.startswith(
+        "regard: a fault of Regard's own, ZeroDivisionError: by \\udce9 zero; its traceback is in "
+    )
+    file = Path(err.split(" is in ")[1].split(": please")[0])
+    assert "ZeroDivisionError" in file.read_text() and "'tasks'" in file.read_text()
+    file.unlink()
+    monkeypatch.setenv("REGARD_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        command("tasks")

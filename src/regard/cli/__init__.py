@@ -45,7 +45,8 @@ commands:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's) and return its exit status.
 
-    0 success; 1 the machine failed; 2 bad input; 130 interrupted.
+    0 success; 1 the machine failed, or Regard did; 2 bad input; 130 interrupted. With REGARD_DEBUG=1 in the
+    environment, what nobody thought of is shown with its traceback.
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
@@ -74,13 +75,36 @@ def _guarded(command: str, argv: list[str]) -> int:
         # The reader went away (`regard test ... | head`): nothing more to say, to anyone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "memory" in str(error):
+    except Exception as error:
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
             return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
-        raise
+        if os.environ.get("REGARD_DEBUG") == "1":
+            raise
+        return _fail(_unexpected(command, argv, error), 1)
     return 0
 
 
+def _unexpected(command: str, argv: list[str], error: Exception) -> str:
+    """Say what went wrong that nobody thought of, and where its traceback has been written."""
+    import tempfile
+    import traceback
+
+    from regard.version import __version__
+
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    told = [f"regard {__version__}, Python {sys.version}", f"argv: {[command, *argv]!r}", traceback.format_exc()]
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="regard-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write("\n".join(told))
+        kept = f"its traceback is in {file.name}: please report it with that file"
+    except OSError:
+        kept = "set REGARD_DEBUG=1 to see its traceback, and please report it"
+    return f"a fault of Regard's own, {said}; {kept} (docs/reliability.md)"
+
+
 def _fail(message: str, status: int) -> int:
-    sys.stderr.write(f"regard: {' '.join(message.split())}\n")
+    line = f"regard: {' '.join(message.split())}\n"
+    sys.stderr.write(line.encode(errors="backslashreplace").decode())  # as half a character in a path
     return status

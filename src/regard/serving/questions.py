@@ -32,32 +32,40 @@ Index = Annotated[int, Meta(ge=0, le=FARTHEST)]
 Heads = Annotated[list[Index], Meta(max_length=MOST)]
 
 
+# What a field may be, and what is said of it where it is something else.
+LayerName = Annotated[str, Meta(description="the name of a layer")]
+SomeHeads = Annotated[Heads | None, Meta(description=f"a list of at most {MOST} heads, from 0")]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Weight = Annotated[Literal["off", "uniform"] | Share, Meta(description="off, uniform, or a weight from 0 to 1")]
+Step = Annotated[Index | None, Meta(description="a step, from 0")]
+Input = Annotated[Text | None, Meta(description=f"a text of at most {LONGEST:,} characters")]
+Seed = Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 0 to 4294967295")]
+
+
 class Change(Struct, frozen=True, forbid_unknown_fields=True):
     """An intervention: what happens to the weights of some heads, as in `regard.intervene`."""
 
-    layer: Annotated[str, Meta(description="the name of a layer")]
-    heads: Annotated[Heads | None, Meta(description=f"a list of at most {MOST} heads, from 0")] = None
-    to: Annotated[
-        Literal["off", "uniform"] | Annotated[float, Meta(ge=0, le=1)],
-        Meta(description="off, uniform, or a weight from 0 to 1"),
-    ] = "off"
-    query: Annotated[Index | None, Meta(description="a step, from 0")] = None
-    key: Annotated[Index | None, Meta(description="a step, from 0")] = None
+    layer: LayerName
+    heads: SomeHeads = None
+    to: Weight = "off"
+    query: Step = None
+    key: Step = None
+
+
+Changes = Annotated[list[Change], Meta(max_length=MOST, description=f"a list of at most {MOST} interventions")]
 
 
 class Play(Struct, frozen=True, forbid_unknown_fields=True):
     """What `/api/playback` is asked; an input that is left out is drawn by the seed."""
 
-    input: Annotated[Text | None, Meta(description=f"a text of at most {LONGEST:,} characters")] = None
-    seed: Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 0 to 4294967295")] = 0
+    input: Input = None
+    seed: Seed = 0
 
 
 class Attend(Play, frozen=True):
     """What `/api/attend` is asked."""
 
-    interventions: Annotated[
-        list[Change], Meta(max_length=MOST, description=f"a list of at most {MOST} interventions")
-    ] = []
+    interventions: Changes = []
 
 
 Shape = TypeVar("Shape", bound=Struct)
