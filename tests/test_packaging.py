@@ -17,11 +17,12 @@ from packaging.utils import canonicalize_name
 import regard
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SAID = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SAID["project"]
 PLAIN = ROOT / "constraints.txt"
 HASHED = ROOT / "constraints-hashed.txt"
-_PACKED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
-TOP = {each.partition("/")[0] for each in _PACKED["sdist"]["only-include"]} | {".gitignore", "PKG-INFO"}
+PACKED = SAID["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
+TOP = {each.partition("/")[0] for each in PACKED} | {".gitignore", "PKG-INFO"}
 """What a source distribution may hold at its top; what else lies about stays at home."""
 
 
