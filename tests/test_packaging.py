@@ -17,9 +17,13 @@ from packaging.utils import canonicalize_name
 import regard
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SAID = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SAID["project"]
 PLAIN = ROOT / "constraints.txt"
 HASHED = ROOT / "constraints-hashed.txt"
+PACKED = SAID["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
+TOP = {each.partition("/")[0] for each in PACKED} | {".gitignore", "PKG-INFO"}
+"""What a source distribution may hold at its top; what else lies about stays at home."""
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,7 @@ def test_the_source_distribution_holds_all_that_the_repository_does(built: Path)
     top = f"regard-{regard.__version__}/"
     with tarfile.open(built / f"regard-{regard.__version__}.tar.gz") as archive:
         names = {each.name.removeprefix(top) for each in archive.getmembers() if each.isfile()}
+    assert {each.partition("/")[0] for each in names} == TOP
     needed = {
         *("Makefile", "constraints.txt", "constraints-hashed.txt", "package.json", "package-lock.json"),
         *("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "examples/doubles.py", "docs/overview.md"),
