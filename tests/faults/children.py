@@ -69,7 +69,7 @@ class Ended:
     seconds: float
 
 
-def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()) -> Child:  # noqa: B008
+def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()) -> Child:
     """Begin `work` in a child that stands in `folder`; `work` is given a descriptor to report to."""
     out, err, told = (os.memfd_create(name) for name in ("out", "err", "told"))
     gc.freeze()
@@ -113,7 +113,7 @@ def finish(child: Child, patience: float = PATIENCE) -> Ended:
 def run(
     work: Callable[[int], int],
     folder: Path,
-    streams: Streams = Streams(),  # noqa: B008
+    streams: Streams = Streams(),
     patience: float = PATIENCE,
 ) -> Ended:
     """Run `work` in a child to its end."""
@@ -160,9 +160,9 @@ def _enter(folder: Path, streams: Streams, out: int, err: int) -> None:
     target = out if streams.stdout is None else os.open(streams.stdout, os.O_WRONLY)
     for descriptor, standard in ((source, 0), (target, 1), (err, 2)):
         os.dup2(descriptor, standard)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123
-    sys.stdout = open(1, "w", encoding=streams.encoding, closefd=False)  # noqa: SIM115, PTH123
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115, PTH123
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding=streams.encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
     _limit(resource.RLIMIT_DATA, _data() + MEMORY)
     _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
     _limit(resource.RLIMIT_CORE, 0)

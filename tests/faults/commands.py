@@ -3,8 +3,8 @@
     python -m tests.faults commands --seed 7 --count 20000      so many
     python -m tests.faults commands --seed 7 --only 123         one of them again, with all that it says
 
-Each line runs in a forked child, as a user who owns little, on a ground with small runs that is put back after it.
-Right is: status 0, 1 or 2, or that of the signal where it was stopped for taking long; on standard error one line
+Each line runs in a forked child, as a user who owns little, on a ground with small runs, put back after it. Right
+is: status 0, 1 or 2, or that of the signal where it was stopped for taking long; on standard error one line
 that is Regard's own where the status is not 0, and names what it is about where it is 2; nothing unpickled;
 nothing written where nobody said, nothing changed by what was refused, no process and no temporary file left.
 """
@@ -30,7 +30,10 @@ from tests.faults.watch import watch
 
 LONGEST = 1000
 """Characters of a line that a person is to read."""
-PROGRESS = re.compile(r"(train|Training on) |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |learn the vocabulary|encode|prepare|Open http|read|[A-Z].*\d")
+PROGRESS = re.compile(
+    r"(train|Training on) |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |learn the vocabulary|encode|prepare|read|"
+    r"Open http|[A-Z].*\d"
+)
 DONE, STOPPED = 0, {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 
@@ -38,6 +41,7 @@ def work(line: Line, root: Path, told: int) -> int:
     """Do what a command line asks, in the child."""
     from regard.cli import main
 
+    os.environ["REGARD_DEBUG"] = "1"  # what escapes is to be seen
     watch(told, root, line.argv)
     # Children of a comparison are forked as this one was: they would otherwise each import PyTorch anew.
     with mock.patch("multiprocessing.get_context", lambda method=None: get_context("fork")):
@@ -72,8 +76,8 @@ def _faults_of_words(line: Line, ended: Ended) -> Iterator[str]:
         yield f"somebody else's words: {strange[0][:200]!r}"
     if ended.status in (1, 2) and len(own) != 1 + sum("line " in each for each in own[:-1]):
         yield f"{len(own)} lines for a refusal"
-    if any(len(each) > LONGEST or not each.isprintable() for each in own):
-        yield f"a line that is none: {next(each for each in own if len(each) > LONGEST or not each.isprintable())[:200]!r}"
+    if unlike := [each for each in own if len(each) > LONGEST or not each.isprintable()]:
+        yield f"a line that is none: {unlike[0][:200]!r}"
     if ended.status == 2 and own and not near(line.odd, own[-1]):
         yield f"names nothing that was given: {own[-1][:200]}"
 
@@ -110,14 +114,24 @@ def main(count: int, seed: int, only: int | None = None) -> Report:
             trials = _alone(seed, only, every, ground, root)
         else:
             trials = list(_side_by_side(seed, count, every, ground, root))
-    return Report("command lines", seed, trials, f"python -m tests.faults commands --seed {seed} --only {{index}}")
+    return Report(
+        "command lines", seed, trials, f"python -m tests.faults commands --seed {seed} --only {{index}}"
+    )
 
 
 def _alone(seed: int, index: int, every: Sequence[Form], ground: Path, root: Path) -> list[Trial]:
     folder = root / "alone"
     folder.mkdir()
-    with _apart(folder, ground) as site:
-        trial, ended = attempt(seed, index, every, site)
+    reader, writer = get_context("fork").Pipe(duplex=False)
+
+    def alone() -> None:
+        with _apart(folder, ground) as site:
+            writer.send(attempt(seed, index, every, site))
+
+    process = get_context("fork").Process(target=alone)
+    process.start()
+    trial, ended = reader.recv()
+    process.join()
     sys.stderr.write(f"{trial}\n{ended.out}{ended.err}status {ended.status}, {ended.seconds:.2f} s\n")
     return [trial]
 

@@ -10,6 +10,7 @@ import pkgutil
 import shutil
 import stat
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +34,8 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "translation": {**TINY, "vocab_size": 60, "tokens": 200, "validate_every": 2},
 }
 """A training for each kind of model and of run."""
+ODD = {"antigravity", "ensurepip", "idlelib", "lib2to3", "this", "tkinter", "turtle", "turtledemo", "__main__"}
+"""Parts of the standard library that open a window, or are programs."""
 LINES = [
     "ABCABC\n3. Mai 1979\nHeute läuft der kleine Hund.\n",
     "Heute läuft der kleine Hund.\tThe small dog runs today.\nABC\tABC\nno tab\n",
@@ -50,17 +53,23 @@ def warm_up() -> None:
     for module in pkgutil.walk_packages(regard.__path__, "regard."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    import encodings
-
-    odd = {"mbcs", "oem", "cp65001"}  # of Windows
-    for module in pkgutil.iter_modules(encodings.__path__):
-        if module.name not in odd:
-            import_module(f"encodings.{module.name}")
+    for name in sorted(sys.stdlib_module_names - ODD):
+        _import_whole(name)
     for name in ("agg", "svg", "pdf"):
         import_module(f"matplotlib.backends.backend_{name}")
-    for name in ("ctranslate2.specs", "uvicorn.protocols.http.h11_impl", "multiprocessing.popen_fork", "ftplib"):
+    for name in ("ctranslate2.specs", "uvicorn.protocols.http.h11_impl", "h11._impl", "torch._dynamo"):
         with contextlib.suppress(ImportError):
             import_module(name)
+
+
+def _import_whole(name: str) -> None:
+    """Import a part of the standard library with all that is inside it, as far as this machine has it."""
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = import_module(name)
+        for inside in pkgutil.iter_modules(getattr(module, "__path__", [])):
+            if inside.name not in ("__main__", "mbcs", "oem") and not inside.name.startswith("test"):
+                _import_whole(f"{name}.{inside.name}")
 
 
 def make_ground(folder: Path) -> Path:
@@ -133,7 +142,9 @@ class Site:
             if self.before.get(name) != after.get(name)
             and not (name in self.content and digest(self.at / name) == self.content[name])
         }
-        left = {str(path) for path in (self.folder / "tmp").rglob("*")}
+        left = {
+            str(path) for path in (self.folder / "tmp").iterdir() if not path.name.startswith("torchinductor_")
+        }
         return seen, left
 
     def same(self) -> bool:

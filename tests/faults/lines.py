@@ -1,6 +1,6 @@
 """Command lines that nobody should type, each from its seed."""
 
-import difflib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,17 @@ WEIGHTS = {"train": 28, "test": 18, "translate": 14, "score": 9, "prune": 7, "ex
 USUAL = 4
 """Weight of every other command."""
 TRANSLATION_TEXT = ["--train", "text/train.de", "text/train.en", "--valid", "text/valid.de", "text/valid.en"]
-VARIED = ["hidden=4,8", "lr=0.1,0.2", "score=dot,additive", "hidden", "=", "hidden=", "seed=1,2", "nothing=1", "hidden=x"]
+VARIED = [
+    "hidden=4,8",
+    "lr=0.1,0.2",
+    "score=dot,additive",
+    "hidden",
+    "=",
+    "hidden=",
+    "seed=1,2",
+    "nothing=1",
+    "hidden=x",
+]
 
 
 @dataclass(frozen=True)
@@ -62,13 +72,15 @@ def line_of(seed: int, index: int, forms: Sequence[Form]) -> Line:
         # A text may stand after the flags as well as before them.
         words, groups = (words, [*groups, [text]]) if random.random() < 0.3 else ([*words, text], groups)
     argv = [_misspelt(command, odd, random), *words, *(word for group in groups for word in group)]
-    return Line(tuple(argv), (*odd, *argv[:2]), _streams(random))
+    return Line(tuple(argv), (*odd, *argv), _streams(random))
 
 
 def _subject(form: Form, odd: list[str], random: Random) -> list[str]:
     words = list(form.words)
     if words and random.random() < 0.06:
-        words[0] = random.choice([*TEXTS, *PATHS, "models/copy", "./models/dates", words[0][:-1], words[0].upper()])
+        words[0] = random.choice(
+            [*TEXTS, *PATHS, "models/copy", "./models/dates", words[0][:-1], words[0].upper()]
+        )
         odd.append(words[0])
     return words
 
@@ -88,7 +100,9 @@ def _usual(form: Form, tried: set[str], random: Random) -> list[list[str]]:
     found = [[f"--{name}", value] for name, value in SMALL.items() if form.flag(name) and name not in tried]
     if form.words[:1] == ("translation",) and form.flag("train") and not {"train", "valid"} & tried:
         found = [each for each in found if each[0] != "--batchsize"]
-        found += [TRANSLATION_TEXT[:3], TRANSLATION_TEXT[3:], ["--vocab_size", "60"]][: None if random.random() < 0.9 else 1]
+        found += [TRANSLATION_TEXT[:3], TRANSLATION_TEXT[3:], ["--vocab_size", "60"]][
+            : None if random.random() < 0.9 else 1
+        ]
     if form.command == "train" and "savepath" not in tried:
         found += random.choice([[["--savepath", "new"]]] * 4 + [[["--overwrite"]], [["--resume"]], []])
     if form.command == "compare":
@@ -104,16 +118,22 @@ def _strange(form: Form, forms: Sequence[Form], odd: list[str], random: Random) 
     if chance < 0.82:
         return []
     if chance < 0.85:  # a flag that nobody has
-        found = [random.choice(["--nothing", "--", "-x", "---steps", "--s\udcff", "--" + "n" * 5000, "--\x00", "-"])]
+        found = [
+            random.choice(["--nothing", "--", "-x", "---steps", "--s\udcff", "--" + "n" * 5000, "--\x00", "-"])
+        ]
     elif chance < 0.89:  # a flag of another command or task
         flag = random.choice(random.choice(forms).flags or (Flag("nothing", int, 1),))
         found = [f"--{flag.name}", *hostile(flag, random)]
     elif chance < 0.93 and form.flags:  # a flag again, or without its value
         flag = random.choice(form.flags)
-        found = random.choice([[f"--{flag.name}"], [f"--{flag.name}="], [f"--{flag.name}", "1", f"--{flag.name}=2"]])
+        found = random.choice(
+            [[f"--{flag.name}"], [f"--{flag.name}="], [f"--{flag.name}", "1", f"--{flag.name}=2"]]
+        )
     elif chance < 0.96 and form.flags:  # a flag misspelt
         name = random.choice(form.flags).name
-        found = [random.choice([f"--{name[:-1]}", f"--{name.upper()}", f"-{name}", f"--{name}s=1", f"--no-{name}"])]
+        found = [
+            random.choice([f"--{name[:-1]}", f"--{name.upper()}", f"-{name}", f"--{name}s=1", f"--no-{name}"])
+        ]
     else:  # a word too many
         found = [random.choice([*TEXTS, *PATHS])]
     odd += [word.lstrip("-").partition("=")[0] for word in found] + found
@@ -135,11 +155,12 @@ def _streams(random: Random) -> Streams:
 
 
 def near(words: Sequence[str], message: str) -> bool:
-    """Whether a message names one of `words`: as it stands, as Python writes it, or the beginning of a long one."""
+    """Whether a message names one of `words`: as it stands, as Python writes it, or its beginning."""
     said = message.lower()
     for word in words:
         plain = word.strip().lstrip("-").partition("=")[0]
         for form in (word, repr(word)[1:-1], plain, plain.replace("-", "_"), plain.replace("_", "-")):
             if form and form[:20].lower() in said:
                 return True
-    return bool(difflib.get_close_matches(words[0] if words else "", message.split(), n=1))
+    quoted = re.findall(r"'([^']*)'", message)
+    return any(each in word for each in quoted for word in words if len(each) < 3 or each == word)

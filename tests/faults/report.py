@@ -53,7 +53,9 @@ class Report:
         lines += [f"  {number:6d}  {outcome}" for outcome, number in self.counts.items()]
         for fault, trials in self.faults.items():
             lines.append(f"\n{len(trials)} x {fault}")
-            lines += [f"    {self.again.format(index=each.index)}    # {_cut(each)}" for each in trials[:EXAMPLES]]
+            lines += [
+                f"    {self.again.format(index=each.index)}    # {_cut(each)}" for each in trials[:EXAMPLES]
+            ]
         return "\n".join(lines) + "\n"
 
     def json(self) -> dict[str, Any]:
@@ -62,7 +64,13 @@ class Report:
             fault: [self.again.format(index=each.index) for each in trials[:EXAMPLES]]
             for fault, trials in self.faults.items()
         }
-        return {"name": self.name, "seed": self.seed, "tried": len(self.trials), "counts": self.counts, "faults": faults}
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "tried": len(self.trials),
+            "counts": self.counts,
+            "faults": faults,
+        }
 
 
 def alike(fault: str) -> str:

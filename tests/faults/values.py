@@ -7,9 +7,25 @@ from typing import Any, Literal, get_args, get_origin
 
 from tests.faults.flags import Flag
 
-INTEGERS = ["0", "1", "2", "3", "5", "-1", "-0", "+2", "007", "1_0", " 2 ", "2.0", "1e3", "0x10", "２", "½"]
+INTEGERS = ["0", "1", "2", "3", "5", "-1", "-0", "+2", "007", "1_0", " 2 ", "2.0", "1e3", "0x10", "\uff12", "½"]
 LARGE = [str(number) for number in (255, 4096, 2**31 - 1, 2**31, 2**32, 2**63, 2**64, 10**30)] + ["9" * 5000]
-FLOATS = ["0", "1", "0.5", "-1", "-0.0", "1e-320", "1e308", "1e309", "nan", "NaN", "-nan", "inf", "-inf", "1e", "1,5"]
+FLOATS = [
+    "0",
+    "1",
+    "0.5",
+    "-1",
+    "-0.0",
+    "1e-320",
+    "1e308",
+    "1e309",
+    "nan",
+    "NaN",
+    "-nan",
+    "inf",
+    "-inf",
+    "1e",
+    "1,5",
+]
 BOOLEANS = ["True", "False", "true", "0", "1", "yes", "maybe", "None", ""]
 TEXTS = [
     "",

@@ -59,7 +59,7 @@ def watch(told: int, root: Path, argv: Sequence[str]) -> None:
     sys.addaudithook(hear)
     for name in ("load", "loads"):
         setattr(pickle, name, told_of(f"pickle.{name}", getattr(pickle, name), report))
-    pickle.Unpickler = told_of("pickle.Unpickler", pickle.Unpickler, report)  # type: ignore[misc]
+    pickle.Unpickler = _telling_class(pickle.Unpickler, report)  # type: ignore[misc]
     torch.load = told_of("torch.load", torch.load, report)  # type: ignore[assignment]
 
 
@@ -72,6 +72,16 @@ def told_of(name: str, real: Callable[..., Any], report: Callable[[str], None]) 
         return real(*values, **others)
 
     return called
+
+
+def _telling_class(real: type, report: Callable[[str], None]) -> type:
+    class Unpickler(real):  # type: ignore[misc]
+        def __init__(self, *values: Any, **others: Any) -> None:
+            if not called_by_own(sys._getframe(1)):
+                report("unpickles: pickle.Unpickler")
+            super().__init__(*values, **others)
+
+    return Unpickler
 
 
 def called_by_own(frame: FrameType | None) -> bool:

@@ -4,10 +4,12 @@ So `regard --help` answers without loading PyTorch.
 """
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
 
+from regard.cli.words import say
 from regard.errors import RegardError, unknown
 
 COMMANDS = {
@@ -47,6 +49,27 @@ def main(argv: list[str] | None = None) -> int:
     0 success; 1 the machine failed; 2 bad input; 130 interrupted.
     """
     argv = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for what a terminal's encoding has no sign
+    try:
+        status = _answer(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away (`regard test ... | head`): nothing more to say, to anyone.
+        return _leave_output(1)
+    except OSError as error:
+        say(f"cannot write the output: {error.strerror}; what was saved in files is intact")
+        return _leave_output(1)
+    return status
+
+
+def _leave_output(status: int) -> int:
+    """Return `status`, with what could not be written out of the way of the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _answer(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         sys.stdout.write(HELP.format(commands="\n".join(f"  {name:11}{does}" for name, does in COMMANDS.items())))
         return 0
@@ -70,16 +93,31 @@ def _guarded(command: str, argv: list[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader went away (`regard test ... | head`): nothing more to say, to anyone.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "memory" in str(error):
-            return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
         raise
+    except Exception as error:
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
+            return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
+        if os.environ.get("REGARD_DEBUG", "") not in ("", "0"):
+            raise
+        return _fail(_unexpected(error), 1)
     return 0
 
 
+def _unexpected(error: Exception) -> str:
+    """Return the line for what should not have come this far, with the file that its traceback is kept in."""
+    import tempfile
+    import traceback
+
+    told = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    try:
+        with tempfile.NamedTemporaryFile(prefix="regard-", suffix=".txt", delete=False) as file:
+            file.write(told)
+        where = f"its traceback is in {file.name}: please report it with that file and the command"
+    except OSError:
+        where = "its traceback could not be kept: REGARD_DEBUG=1 shows it, please report it with the command"
+    return f"this should not happen: {type(error).__name__}: {error}; {where}"
+
+
 def _fail(message: str, status: int) -> int:
-    sys.stderr.write(f"regard: {' '.join(message.split())}\n")
+    say(message)
     return status
