@@ -28,6 +28,7 @@ from tests.faults.lines import Line, line_of, near
 from tests.faults.report import Report, Trial
 from tests.faults.watch import watch
 
+USUAL_COUNT = 20_000
 LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
@@ -99,7 +100,7 @@ def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[T
     return Trial(index, f"{line.argv[0][:20]!r}"[1:-1], outcome_of(ended), tuple(faults), line.argv), ended
 
 
-def main(count: int, seed: int, only: int | None = None) -> Report:
+def main(count: int | None, seed: int, only: int | None = None) -> Report:
     """Try `count` command lines of a seed over all processors; `only`: that one, telling all that it says."""
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch).chmod(0o755)
@@ -113,7 +114,7 @@ def main(count: int, seed: int, only: int | None = None) -> Report:
         if only is not None:
             trials = _alone(seed, only, every, ground, root)
         else:
-            trials = list(_side_by_side(seed, count, every, ground, root))
+            trials = list(_side_by_side(seed, count or USUAL_COUNT, every, ground, root))
     return Report(
         "command lines", seed, trials, f"python -m tests.faults commands --seed {seed} --only {{index}}"
     )
