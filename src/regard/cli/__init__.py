@@ -4,10 +4,12 @@ So `regard --help` answers without loading PyTorch.
 """
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
 
+from regard.cli.words import say
 from regard.errors import RegardError, unknown
 
 COMMANDS = {
@@ -49,6 +51,27 @@ def main(argv: list[str] | None = None) -> int:
     environment, what nobody thought of is shown with its traceback.
     """
     argv = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for what a terminal's encoding has no sign
+    try:
+        status = _answer(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away (`regard test ... | head`): nothing more to say, to anyone.
+        return _leave_output(1)
+    except OSError as error:
+        say(f"cannot write the output: {error.strerror}; what was saved in files is intact")
+        return _leave_output(1)
+    return status
+
+
+def _leave_output(status: int) -> int:
+    """Return `status`, with what could not be written out of the way of the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _answer(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         sys.stdout.write(HELP.format(commands="\n".join(f"  {name:11}{does}" for name, does in COMMANDS.items())))
         return 0
@@ -72,9 +95,7 @@ def _guarded(command: str, argv: list[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:
-        # The reader went away (`regard test ... | head`): nothing more to say, to anyone.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        raise
     except Exception as error:
         if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
             return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
@@ -105,6 +126,5 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    line = f"regard: {' '.join(message.split())}\n"
-    sys.stderr.write(line.encode(errors="backslashreplace").decode())  # as half a character in a path
+    say(message)
     return status

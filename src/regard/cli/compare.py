@@ -9,6 +9,7 @@ from rich.console import Console
 
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.train import chosen_model, parse_config
+from regard.cli.words import say
 from regard.comparison import COMPARISONS, compare
 from regard.errors import InputError
 from regard.training import changed, make_config
@@ -70,7 +71,7 @@ def run(argv: list[str]) -> None:
     try:
         comparison = compare(task, values, seeds=flags.seeds, savepath=flags.savepath, **shared)
     except KeyboardInterrupt:
-        sys.stderr.write("regard: stopped; the same command goes on where it stopped\n")
+        say("stopped; the same command goes on where it stopped")
         sys.exit(130)
     # What reads a pipe has room for the widest table.
     Console(width=None if sys.stdout.isatty() else PIPED).print(comparison.table())

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from regard.cli.words import say
 from regard.reading import cannot_read
 
 LINES = 512
@@ -41,12 +42,7 @@ def read_line(line: bytes, number: int) -> str:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        warn(f"line {number} is not UTF-8 at byte {error.start}: what cannot be read is taken as unknown")
+        say(f"line {number} is not UTF-8 at byte {error.start}: what cannot be read is taken as unknown")
         text = line.decode(errors="replace")
     text = text.removeprefix("\ufeff") if number == 1 else text
     return text.rstrip("\r\n")
-
-
-def warn(message: str) -> None:
-    """Tell something on standard error."""
-    sys.stderr.write(f"regard: {message}\n")

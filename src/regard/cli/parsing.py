@@ -115,6 +115,20 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
     return values, left
 
 
+def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
+    """Split `argv`, before it is parsed, into its first word that is neither a flag of `flags` nor the value of
+    one, and the words that are left; None where there is none."""
+    booleans = _boolean_names(flags)
+    is_value = False
+    for index, word in enumerate(argv):
+        name = word.removeprefix("--").replace("-", "_")
+        if not is_value and not word.startswith("-"):
+            return word, [*argv[:index], *argv[index + 1 :]]
+        switch = "=" in word or {name, name.removeprefix("no_")} & booleans
+        is_value = not is_value and word.startswith("--") and not switch
+    return None, argv
+
+
 def wants_help(argv: list[str]) -> bool:
     """Whether a word asks for help."""
     return any(word in ("-h", "--help") for word in argv)

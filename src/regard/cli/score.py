@@ -5,8 +5,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.lines import numbered_chunks, open_lines, read_line, warn
+from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import parse_of_run
+from regard.cli.words import say
 from regard.runs import SAVEPATH, SequenceRun, load_translator
 
 PROG = "regard score"
@@ -49,9 +50,9 @@ def run(argv: list[str]) -> None:
 def _read(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
     source, tab, target = read_line(line, number).partition("\t")
     if not tab:
-        warn(f"line {number} has no tab: it is to separate source and target")
+        say(f"line {number} has no tab: it is to separate source and target")
         return None
     if (reason := run.too_long(source)) is not None:
-        warn(f"line {number} {reason}")
+        say(f"line {number} {reason}")
         return None
     return source, target

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
+from regard.cli.words import say
 from regard.runs import SAVEPATH, train
 from regard.tasks import TASKS
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, make_config, sized
@@ -71,7 +72,7 @@ def run(argv: list[str]) -> None:
         )
     except Interrupted:
         again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
-        sys.stderr.write(f"regard: stopped and saved in {where.savepath}; continue with `{again}`\n")
+        say(f"stopped and saved in {where.savepath}; continue with `{again}`")
         sys.exit(130)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one tells
         return

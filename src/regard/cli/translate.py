@@ -7,9 +7,10 @@ from typing import Any, BinaryIO
 
 from rich.console import Console
 
-from regard.cli.lines import numbered_chunks, open_lines, read_line, warn
-from regard.cli.parsing import first_word, parse, wants_help, with_empty_value
+from regard.cli.lines import numbered_chunks, open_lines, read_line
+from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
+from regard.cli.words import say
 from regard.decoding import Candidate
 from regard.errors import InputError
 from regard.inspection import AttentionMap, check_ending
@@ -63,10 +64,7 @@ def run(argv: list[str]) -> None:
     if wants_help(argv[:1]):
         parse(TranslateFlags(), argv, prog=f"{PROG} RUN [TEXT]", description=DESCRIPTION)
     name, argv = first_word(argv, what="run", prog=PROG, example="dates")
-    text = None
-    if argv and not argv[0].startswith("-"):
-        text, *argv = argv
-    argv = with_empty_value(argv, "--plot")
+    text, argv = take_text(with_empty_value(argv, "--plot"), TranslateFlags)
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
     keep_memory()
@@ -115,11 +113,11 @@ def _read(run: SequenceRun, line: bytes, number: int) -> str | None:
         return None
     vocabulary = run.task.source_vocabulary
     if (reason := run.too_long(text)) is not None:
-        warn(f"line {number} {reason}: its answer is empty")
+        say(f"line {number} {reason}: its answer is empty")
         return None
     unknown = vocabulary.unknown(text)
     if unknown:
-        warn(f"line {number} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
+        say(f"line {number} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
     return text
 
 

@@ -1,0 +1,209 @@
+"""A piece of work in a process of its own, forked from one that has imported everything: what became of it.
+
+The child stands apart: its own session, its own standard streams (as descriptors, so that what a C library says
+is heard too), its own limits of memory and of file sizes. It ends as the interpreter would: a traceback for what
+escapes, standard output flushed last.
+"""
+
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MEMORY, FILE_SIZE = 2 << 30, 64 << 20
+"""Bytes that a child may have beyond what it was forked with, and that one of its files may have."""
+PATIENCE, GRACE = 4.0, 20.0
+"""Seconds after which a child is asked to stop, and then after which it hangs."""
+NAP = 0.002
+NULL = Path(os.devnull)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What a child reads and writes."""
+
+    stdin: Path = NULL
+    stdout: Path | None = None
+    """None: kept, to be looked at."""
+    encoding: str = "utf-8"
+
+
+@dataclass
+class Child:
+    """A process that was begun, and the files of what it says."""
+
+    pid: int
+    out: int
+    err: int
+    told: int
+    begun: float = field(default_factory=time.monotonic)
+
+    def running(self) -> bool:
+        """Whether it has not ended yet; it may still be waited for."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended."""
+
+    status: int
+    """As a shell gives it: 128 and the signal's number where one ended it."""
+    out: str
+    err: str
+    told: tuple[str, ...]
+    """What its watchers reported, see `watch`."""
+    stopped: bool
+    """It was asked to stop, because it took long."""
+    hung: bool
+    left_alive: bool
+    """A process that it began outlived it."""
+    seconds: float
+
+
+def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()) -> Child:
+    """Begin `work` in a child that stands in `folder`; `work` is given a descriptor to report to."""
+    out, err, told = (os.memfd_create(name) for name in ("out", "err", "told"))
+    gc.freeze()
+    pid = os.fork()
+    if not pid:
+        try:
+            _enter(folder, streams, out, err)
+            status = _as_a_process(lambda: work(told))
+        except BaseException:
+            os.write(told, f"the campaign itself fails: {traceback.format_exc()}\n".encode())
+            status = 99
+        os._exit(status)
+    return Child(pid, out, err, told)
+
+
+def finish(child: Child, patience: float = PATIENCE) -> Ended:
+    """Wait for the end of a child, stop it where that takes long, and tell what became of it."""
+    stopped = not _wait(child, patience)
+    hung = False
+    if stopped:
+        os.kill(child.pid, signal.SIGTERM)
+        hung = not _wait(child, GRACE)
+        if hung:
+            os.killpg(child.pid, signal.SIGKILL)
+    _, status = os.waitpid(child.pid, 0)
+    seconds = time.monotonic() - child.begun
+    code = os.waitstatus_to_exitcode(status)
+    texts = [_content(each) for each in (child.out, child.err, child.told)]
+    return Ended(
+        status=code if code >= 0 else 128 - code,
+        out=texts[0],
+        err=texts[1],
+        told=tuple(texts[2].splitlines()),
+        stopped=stopped,
+        hung=hung,
+        left_alive=_outlived(child.pid),
+        seconds=seconds,
+    )
+
+
+def run(
+    work: Callable[[int], int],
+    folder: Path,
+    streams: Streams = Streams(),
+    patience: float = PATIENCE,
+) -> Ended:
+    """Run `work` in a child to its end."""
+    return finish(begin(work, folder, streams), patience)
+
+
+def _wait(child: Child, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while child.running():
+        if time.monotonic() > end:
+            return False
+        time.sleep(NAP)
+    return True
+
+
+def _outlived(group: int) -> bool:
+    """Whether a process of the group goes on; if so, end it."""
+    for _ in range(250):  # what a process has begun may need a moment to see that it is gone
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        time.sleep(NAP * 4)
+    with contextlib.suppress(OSError):
+        os.killpg(group, signal.SIGKILL)
+    return True
+
+
+def _content(descriptor: int) -> str:
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, size, 0).decode(errors="backslashreplace")
+    os.close(descriptor)
+    return text
+
+
+def _enter(folder: Path, streams: Streams, out: int, err: int) -> None:
+    os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no child outlives the campaign
+    os.chdir(folder)
+    source = os.open(streams.stdin, os.O_RDONLY)
+    target = out if streams.stdout is None else os.open(streams.stdout, os.O_WRONLY)
+    for descriptor, standard in ((source, 0), (target, 1), (err, 2)):
+        os.dup2(descriptor, standard)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding=streams.encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+    _limit(resource.RLIMIT_DATA, _data() + MEMORY)
+    _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
+    _limit(resource.RLIMIT_CORE, 0)
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _data() -> int:
+    """Return the bytes of this process's data."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData"))
+
+
+def _as_a_process(work: Callable[[], int]) -> int:
+    try:
+        status = work()
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException as error:
+        traceback.print_exc()
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    try:
+        sys.stdout.flush()
+    except Exception as error:
+        sys.stderr.write(f"Exception ignored in standard output: {error!r}\n")
+        status = 120
+    return status
+
+
+@contextlib.contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
+    """For the rest of this process, be a user who owns `folder` and little else, where this one is root."""
+    nobody = 65534
+    if os.geteuid() == 0:
+        for inside, folders, names in os.walk(folder):
+            for name in (".", *folders, *names):
+                os.chown(Path(inside, name), nobody, nobody, follow_symlinks=False)
+        os.setgroups([])
+        os.setgid(nobody)
+        os.setuid(nobody)
+    yield

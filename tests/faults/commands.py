@@ -1,0 +1,174 @@
+"""A campaign of command lines: every command and flag, with values that nobody should give.
+
+    python -m tests.faults commands --seed 7 --count 20000      so many
+    python -m tests.faults commands --seed 7 --only 123         one of them again, with all that it says
+
+Each line runs in a forked child, as a user who owns little, on a ground with small runs, put back after it. Right
+is: status 0, 1 or 2, or that of the signal where it was stopped for taking long; on standard error one line
+that is Regard's own where the status is not 0, and names what it is about where it is 2; nothing unpickled;
+nothing written where nobody said, nothing changed by what was refused, no process and no temporary file left.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from unittest import mock
+
+from tests.faults.children import Ended, as_nobody, run
+from tests.faults.flags import Form, forms
+from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up
+from tests.faults.lines import Line, line_of, near
+from tests.faults.report import Report, Trial
+from tests.faults.watch import watch
+
+USUAL_COUNT = 20_000
+LONGEST = 1000
+"""Characters of a line that a person is to read."""
+PROGRESS = re.compile(
+    r"(train|Training on) |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |learn the vocabulary|encode|prepare|read|"
+    r"Open http|[A-Z].*\d"
+)
+DONE, STOPPED = 0, {128 + signal.SIGTERM, 128 + signal.SIGINT}
+
+
+def work(line: Line, root: Path, told: int) -> int:
+    """Do what a command line asks, in the child."""
+    from regard.cli import main
+
+    os.environ["REGARD_DEBUG"] = "1"  # what escapes is to be seen
+    watch(told, root, line.argv)
+    # Children of a comparison are forked as this one was: they would otherwise each import PyTorch anew.
+    with mock.patch("multiprocessing.get_context", lambda method=None: get_context("fork")):
+        return main(list(line.argv))
+
+
+def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> list[str]:
+    """Return what is wrong with how a command ended."""
+    found = [*ended.told]
+    found += ["hangs"] if ended.hung else []
+    found += ["leaves a process"] if ended.left_alive else []
+    found += [f"leaves a temporary file: {min(left)}"] if left else []
+    hidden = sorted(name for name in changed if "~" in name or name.endswith(".lock"))
+    found += [f"leaves {hidden[0]}"] if hidden and not ended.stopped else []
+    if not ended.hung:
+        found += _faults_of_words(line, ended)
+    if ended.status == 2 and changed:
+        found.append(f"was refused, and changed {min(changed)!r}")
+    return found
+
+
+def _faults_of_words(line: Line, ended: Ended) -> Iterator[str]:
+    if "Traceback" in ended.err:
+        yield f"traceback: {ended.err.strip().splitlines()[-1][:200]}"
+        return
+    expected = STOPPED if ended.stopped else set()
+    if ended.status not in {DONE, 1, 2} | expected:
+        yield f"status {ended.status}"
+    own = [each for each in ended.err.splitlines() if each.startswith("regard: ")]
+    strange = [each for each in ended.err.splitlines() if each not in own and not PROGRESS.match(each)]
+    if strange:
+        yield f"somebody else's words: {strange[0][:200]!r}"
+    if ended.status in (1, 2) and len(own) != 1 + sum("line " in each for each in own[:-1]):
+        yield f"{len(own)} lines for a refusal"
+    if unlike := [each for each in own if len(each) > LONGEST or not each.isprintable()]:
+        yield f"a line that is none: {unlike[0][:200]!r}"
+    if ended.status == 2 and own and not near(line.odd, own[-1]):
+        yield f"names nothing that was given: {own[-1][:200]}"
+
+
+def outcome_of(ended: Ended) -> str:
+    """Return in a word or two how a command ended."""
+    names = {0: "done (status 0)", 1: "the machine refused (status 1)", 2: "refused (status 2)"}
+    return "stopped while it worked" if ended.stopped else names.get(ended.status, f"status {ended.status}")
+
+
+def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[Trial, Ended]:
+    """Try one command line, judge, and put back what it changed."""
+    line = line_of(seed, index, every)
+    ended = run(lambda told: work(line, site.folder, told), site.at, line.streams)
+    changed, left = (set[str](), set[str]()) if site.same() else site.changes()
+    faults = faults_of(line, ended, changed, left)
+    if not site.same():
+        site.put_back()
+    return Trial(index, f"{line.argv[0][:20]!r}"[1:-1], outcome_of(ended), tuple(faults), line.argv), ended
+
+
+def main(count: int | None, seed: int, only: int | None = None) -> Report:
+    """Try `count` command lines of a seed over all processors; `only`: that one, telling all that it says."""
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch).chmod(0o755)
+        root = Path(scratch).resolve()
+        warm_up()
+        with at_home(root):
+            ground = make_ground(root)
+        os.chdir(ground)
+        every = forms(list(TRAININGS))
+        os.chdir("/")
+        if only is not None:
+            trials = _alone(seed, only, every, ground, root)
+        else:
+            trials = list(_side_by_side(seed, count or USUAL_COUNT, every, ground, root))
+    return Report(
+        "command lines", seed, trials, f"python -m tests.faults commands --seed {seed} --only {{index}}"
+    )
+
+
+def _alone(seed: int, index: int, every: Sequence[Form], ground: Path, root: Path) -> list[Trial]:
+    folder = root / "alone"
+    folder.mkdir()
+    reader, writer = get_context("fork").Pipe(duplex=False)
+
+    def alone() -> None:
+        with _apart(folder, ground) as site:
+            writer.send(attempt(seed, index, every, site))
+
+    process = get_context("fork").Process(target=alone)
+    process.start()
+    trial, ended = reader.recv()
+    process.join()
+    sys.stderr.write(f"{trial}\n{ended.out}{ended.err}status {ended.status}, {ended.seconds:.2f} s\n")
+    return [trial]
+
+
+@contextlib.contextmanager
+def _apart(folder: Path, ground: Path) -> Iterator[Site]:
+    """For the rest of this process, be nobody in a folder of its own, with a copy of the ground."""
+    with at_home(folder):
+        copied = folder / "ground"
+        shutil.copytree(ground, copied, symlinks=True, ignore=lambda inside, names: set(names) & {"pipe"})
+        for name in ("home", "tmp"):
+            (folder / name).mkdir()
+        with as_nobody(folder):
+            yield Site(copied, folder)
+
+
+def _side_by_side(seed: int, count: int, every: Sequence[Form], ground: Path, root: Path) -> Iterator[Trial]:
+    """Have as many processes as there are processors try each a part."""
+    context, workers = get_context("fork"), os.cpu_count() or 1
+    queue = context.SimpleQueue()
+
+    def part(first: int) -> None:
+        folder = root / f"part{first}"
+        folder.mkdir()
+        with _apart(folder, ground) as site:
+            for index in range(first, count, workers):
+                queue.put(attempt(seed, index, every, site)[0])
+
+    processes = [context.Process(target=part, args=(first,)) for first in range(workers)]
+    for process in processes:
+        process.start()
+    for done in range(count):
+        while queue.empty() and all(process.is_alive() or process.exitcode == 0 for process in processes):
+            processes[done % workers].join(0.01)
+        if queue.empty():
+            raise RuntimeError("a part of the campaign died: see above")
+        yield queue.get()
+    for process in processes:
+        process.join()

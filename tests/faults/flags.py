@@ -1,0 +1,115 @@
+"""All flags of all commands, as the commands themselves declare them.
+
+Each command is called with each thing that it could be about, up to where it hands its dataclass to the parser;
+what it hands over is kept. So a new command, flag, task or model is in the campaign the day it appears.
+"""
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+from unittest import mock
+
+import tyro
+
+from regard.cli import COMMANDS, main
+from regard.tasks import TASKS, find_task
+from regard.text.download import DATA_SETS
+from regard.training.kinds import kinds_for
+
+VARIED = ("--vary", "lr=0.1,0.2")
+
+
+class SeenError(BaseException):
+    """The parser has been given all that a command has."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag, its type and its default."""
+
+    name: str
+    hint: Any
+    default: Any
+
+
+@dataclass(frozen=True)
+class Form:
+    """A command and what it is about, with all flags that it then has."""
+
+    command: str
+    words: tuple[str, ...]
+    """What follows the command: nothing, or a task or a run, and what the flags depend on."""
+    flags: tuple[Flag, ...]
+
+    def flag(self, name: str) -> Flag | None:
+        """Return the flag called `name`, if there is one."""
+        return next((each for each in self.flags if each.name == name), None)
+
+
+def forms(runs: Sequence[str]) -> list[Form]:
+    """Return every command with everything it can be about; `runs` are to be found in the folder of this
+    process."""
+    return [form for command in COMMANDS for form in _forms_of(command, runs)]
+
+
+def _forms_of(command: str, runs: Sequence[str]) -> Iterator[Form]:
+    alone = _flags_of(command, ())
+    if alone is not None:
+        yield Form(command, (), alone)
+        return
+    for words in _subjects(command, runs):
+        flags = _flags_of(command, words)
+        if flags is not None:
+            yield Form(command, words, flags)
+
+
+def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield what a command can be about; of one that nobody has thought of here, it is runs."""
+    if command in ("train", "compare"):
+        for task in TASKS:
+            for model in kinds_for(find_task(task)):
+                yield task, "--model", model
+    else:
+        yield from ((name,) for name in (DATA_SETS if command == "data" else runs))
+
+
+def _flags_of(command: str, words: tuple[str, ...]) -> tuple[Flag, ...] | None:
+    """Return the flags of a command, None where it is not about this."""
+    # Comparing has flags of its own, and then those of the training.
+    parsers, extra = (2, VARIED) if command == "compare" else (1, ())
+    seen: list[Any] = []
+    real = tyro.cli
+
+    def note(kind: Any, **others: Any) -> Any:
+        seen.append(others["default"])
+        if len(seen) == parsers:
+            raise SeenError
+        return real(kind, **others)
+
+    with (
+        mock.patch.object(tyro, "cli", note),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.suppress(SeenError, SystemExit),
+    ):
+        main([command, *words, *extra])
+    if len(seen) < parsers:
+        return None
+    flags = {flag.name: flag for default in seen for flag in _flat(default)}
+    for flag in _flat(seen[0]):
+        flags[flag.name] = flag
+    return tuple(flags.values())
+
+
+def _flat(default: Any) -> Iterator[Flag]:
+    """Yield the flags that a dataclass stands for, those of dataclasses inside it as well."""
+    hints = get_type_hints(type(default))
+    for each in dataclasses.fields(default):
+        value = getattr(default, each.name)
+        if dataclasses.is_dataclass(value):
+            yield from _flat(value)
+        else:
+            yield Flag(each.name, hints[each.name], value)

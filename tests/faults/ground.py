@@ -1,0 +1,189 @@
+"""The ground that commands are tried on: a folder with small runs of every kind, texts, and odd files.
+
+Each try leaves it as it was: what it changed is put back. Whether it changed anything is part of the judgement.
+"""
+
+import contextlib
+import hashlib
+import os
+import pkgutil
+import shutil
+import stat
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import regard
+from tests.faults.children import run
+from tests.faults.values import close, lay_out
+from tests.german import write
+
+Tree = dict[str, tuple[int, ...]]
+TINY: dict[str, Any] = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1}
+TRAININGS: dict[str, dict[str, Any]] = {
+    "counting": {"hidden": 8, "snapshots": 2},
+    "signal2": {"hidden": 8, "heads": 2, "snapshots": 2},
+    "recall": {"model": "pooling", "hidden": 8},
+    "copy": {"model": "recurrent", "hidden": 8, "embedding": 4, "snapshots": 2},
+    "dates": {"model": "transformer", **TINY},
+    "translation": {**TINY, "vocab_size": 60, "tokens": 200, "validate_every": 2},
+}
+"""A training for each kind of model and of run."""
+ODD = {"antigravity", "ensurepip", "idlelib", "lib2to3", "this", "tkinter", "turtle", "turtledemo", "__main__"}
+"""Parts of the standard library that open a window, or are programs."""
+LINES = [
+    "ABCABC\n3. Mai 1979\nHeute läuft der kleine Hund.\n",
+    "Heute läuft der kleine Hund.\tThe small dog runs today.\nABC\tABC\nno tab\n",
+    "",
+    "\n\n\n",
+    "x" * 30_000 + "\n",
+    "\ufeffABC\r\nA\u2028B\x00C\n",
+]
+
+
+def warm_up() -> None:
+    """Import what any command may import, as a child, which may not reach it, is forked from this process."""
+    torch.set_num_threads(1)
+    sys.dont_write_bytecode = True
+    for module in pkgutil.walk_packages(regard.__path__, "regard."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    for name in sorted(sys.stdlib_module_names - ODD):
+        _import_whole(name)
+    for name in ("agg", "svg", "pdf"):
+        import_module(f"matplotlib.backends.backend_{name}")
+    for name in ("ctranslate2.specs", "uvicorn.protocols.http.h11_impl", "h11._impl", "torch._dynamo"):
+        with contextlib.suppress(ImportError):
+            import_module(name)
+
+
+def _import_whole(name: str) -> None:
+    """Import a part of the standard library with all that is inside it, as far as this machine has it."""
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = import_module(name)
+        for inside in pkgutil.iter_modules(getattr(module, "__path__", [])):
+            if inside.name not in ("__main__", "mbcs", "oem") and not inside.name.startswith("test"):
+                _import_whole(f"{name}.{inside.name}")
+
+
+def make_ground(folder: Path) -> Path:
+    """Make the ground in `folder`, in a child, for what has trained cannot be forked from safely."""
+    ground = folder / "ground"
+    for name in ("home", "tmp"):
+        (folder / name).mkdir()
+    (ground / "text").mkdir(parents=True)
+    ended = run(lambda told: _train(ground), folder, patience=300)
+    assert ended.status == 0, ended
+    lay_out(ground)
+    for index, text in enumerate(LINES):
+        (ground / "text" / f"lines{index}").write_text(text, encoding="utf-8", newline="")
+    return ground
+
+
+def _train(ground: Path) -> int:
+    """Train all runs, and use what is imported late once."""
+    from regard.cli import main
+
+    os.chdir(ground)
+    text = write(Path("text"))
+    for task, flags in TRAININGS.items():
+        given = {**flags, **(text if task == "translation" else {"batchsize": 4}), "steps": 4}
+        regard.train(task, **given, savepath="models", progress=False)
+    return main(["positions", "--plot", "/dev/null/no.png"]) * 0
+
+
+@contextlib.contextmanager
+def at_home(folder: Path) -> Iterator[None]:
+    """Have the process's home, caches and temporary files in `folder`."""
+    for name, inside in {"HOME": "home", "XDG_STATE_HOME": "home/state", "TMPDIR": "tmp"}.items():
+        os.environ[name] = str(folder / inside)
+    os.environ.pop("DISPLAY", None)
+    import tempfile
+
+    tempfile.tempdir = None
+    yield
+
+
+class Site:
+    """A copy of the ground, to be put back after each try."""
+
+    def __init__(self, ground: Path, folder: Path) -> None:
+        self.ground, self.folder = ground, folder
+        self.at = folder / "site"
+        for name in ("home", "tmp"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Make all as it was."""
+        for path in (self.at, self.folder / "tmp"):
+            if path.exists():
+                _open_up(path)
+                shutil.rmtree(path)
+        (self.folder / "tmp").mkdir()
+        shutil.copytree(self.ground, self.at, symlinks=True, ignore=lambda folder, names: set(names) & {"pipe"})
+        os.mkfifo(self.at / "things" / "pipe")
+        close(self.at)
+        self.before = tree(self.at)
+        self.content = content(self.at)
+
+    def changes(self) -> tuple[set[str], set[str]]:
+        """Return what is new or gone or other than before, and which temporary files were left."""
+        after = tree(self.at)
+        seen = {
+            name
+            for name in self.before.keys() | after.keys()
+            if self.before.get(name) != after.get(name)
+            and not (name in self.content and digest(self.at / name) == self.content[name])
+        }
+        left = {
+            str(path) for path in (self.folder / "tmp").iterdir() if not path.name.startswith("torchinductor_")
+        }
+        return seen, left
+
+    def same(self) -> bool:
+        """Whether nothing at all was touched."""
+        return tree(self.at) == self.before and not any((self.folder / "tmp").iterdir())
+
+
+def tree(folder: Path) -> Tree:
+    """Return what stands in a folder: mode and place of everything, of files also size and time."""
+    found: Tree = {}
+    for inside, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = f"{inside}/{name}"
+            told = os.lstat(path)
+            is_file = stat.S_ISREG(told.st_mode)
+            found[path[len(str(folder)) + 1 :]] = (
+                told.st_mode,
+                *((told.st_ino, told.st_size, told.st_mtime_ns) if is_file else ()),
+            )
+    return found
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Return a digest of each file in a folder that can be read."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(folder)): digest(path) for path in files if os.access(path, os.R_OK)}
+
+
+def digest(path: Path) -> str:
+    """Return a digest of a file, nothing where there is none to read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _open_up(folder: Path) -> None:
+    for inside, folders, _ in os.walk(folder):
+        for name in folders:
+            path = Path(inside, name)
+            if not path.is_symlink():
+                path.chmod(0o700)

@@ -1,0 +1,107 @@
+"""What a campaign found: a table of counts, and of each fault how to repeat it."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = 3
+"""Trials that are told of a fault that many have in common."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One try, and what is wrong with how it ended."""
+
+    index: int
+    kind: str
+    outcome: str
+    faults: tuple[str, ...]
+    what: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All tries of one campaign."""
+
+    name: str
+    seed: int
+    trials: list[Trial]
+    again: str
+    """How one is repeated: {index} stands for its number."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each outcome came."""
+        found = Counter("a fault" if trial.faults else trial.outcome for trial in self.trials)
+        return dict(sorted(found.items()))
+
+    @property
+    def faults(self) -> dict[str, list[Trial]]:
+        """Trials by what is wrong with them; what differs in names and numbers alone counts as one."""
+        found = defaultdict(list)
+        for trial in self.trials:
+            for fault in trial.faults:
+                found[alike(fault)].append(trial)
+        return dict(sorted(found.items(), key=lambda each: -len(each[1])))
+
+    def told(self) -> str:
+        """Return the counts, and of each kind of fault some trials and how they are repeated."""
+        lines = [f"{len(self.trials)} {self.name}, seed {self.seed}"]
+        lines += [f"  {number:6d}  {outcome}" for outcome, number in self.counts.items()]
+        for fault, trials in self.faults.items():
+            lines.append(f"\n{len(trials)} x {fault}")
+            lines += [
+                f"    {self.again.format(index=each.index)}    # {_cut(each)}" for each in trials[:EXAMPLES]
+            ]
+        return "\n".join(lines) + "\n"
+
+    def json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        faults = {
+            fault: [self.again.format(index=each.index) for each in trials[:EXAMPLES]]
+            for fault, trials in self.faults.items()
+        }
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "tried": len(self.trials),
+            "counts": self.counts,
+            "faults": faults,
+        }
+
+
+def alike(fault: str) -> str:
+    """Return a fault without what differs from one trial to the next."""
+    return re.sub(r"\d+", "#", re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", fault))[:160]
+
+
+def _cut(trial: Trial) -> str:
+    return repr(" ".join(word if len(word) < 60 else f"{word[:50]}[...]" for word in trial.what))[1:-1][:300]
+
+
+def table(reports: list[dict[str, Any]]) -> str:
+    """Return the Markdown table of several campaigns, as `json` gives them."""
+    rows = ["| what | seed | tried | faults | how they ended |", "| --- | ---: | ---: | ---: | --- |"]
+    for each in reports:
+        counts = dict(each["counts"])
+        faults = counts.pop("a fault", 0)
+        ended = ", ".join(f"{outcome} {number:,}" for outcome, number in counts.items())
+        rows.append(f"| {each['name']} | {each['seed']} | {each['tried']:,} | {faults:,} | {ended} |")
+    return "\n".join(rows)
+
+
+def write_table(page: Path, reports: list[dict[str, Any]], name: str = "campaign") -> None:
+    """Put the table between its markers on a page."""
+    text = page.read_text(encoding="utf-8")
+    begin, end = f"<!-- table: {name} -->\n", "<!-- end -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}{table(reports)}\n{end}{after}", encoding="utf-8")
+
+
+def write_json(path: Path, reports: list[dict[str, Any]]) -> None:
+    """Keep what was found as data."""
+    path.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,183 @@
+"""What is under way when a process is killed or a disk is full: the folder before, the command, and the one after.
+
+Each scene is set up once, and done once without a fault: what is left then is what has to be left in the end,
+bit for bit, whenever it was cut short and done again.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from regard.training import RunFolder, TrainingState, loop
+from tests.faults.children import Ended, run
+from tests.german import write
+
+Call = list[str]
+STEPS, EVERY, STOPPED = 6, 2, 3
+TEXT = ["--train", "text/train.de", "text/train.en", "--valid", "text/valid.de", "text/valid.en"]
+FLAGS: dict[str, Call] = {
+    "counting": ["--hidden", "8", "--batchsize", "4", "--snapshots", "3"],
+    "signal2": ["--hidden", "8", "--heads", "2", "--batchsize", "4"],
+    "copy": ["--hidden", "8", "--embedding", "4", "--batchsize", "4"],
+    "translation": [
+        *("--hidden", "8", "--heads", "2", "--inner", "8", "--enc_layers", "1", "--dec_layers", "1"),
+        *("--vocab_size", "60", "--tokens", "200", "--validate_every", "3", "--average", "0.9"),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A command that is cut short, in a folder that others have prepared."""
+
+    name: str
+    before: tuple[tuple[str, ...], ...]
+    """Commands that set it up."""
+    argv: tuple[str, ...]
+    run: str | None = None
+    """The run that it makes or replaces."""
+    kept: tuple[str, ...] = ()
+    """Folders that it only reads."""
+    half: bool = False
+    """The last command that sets it up is stopped half-way."""
+    once: str | None = None
+    """What it makes, and would not make twice."""
+
+    def again(self, folder: Path) -> Call | None:
+        """Return the command that goes on with what is there; None where it is done."""
+        argv = list(self.argv)
+        there = self.run is not None and RunFolder(folder / self.run).exists()
+        if self.once is not None:
+            return None if (folder / self.once).exists() else argv
+        if argv[0] == "train":
+            if there and "--overwrite" in argv and self._is_old(folder):
+                return argv
+            return ["train", argv[1], "--resume"] if there else argv
+        return [*argv, "--overwrite"] if there and argv[0] == "prune" else argv
+
+    def _is_old(self, folder: Path) -> bool:
+        return (folder / str(self.run) / "config.json").read_text().count('"hidden": 8') > 0
+
+
+def training(task: str, *more: str) -> tuple[str, ...]:
+    """Return the command that trains a task."""
+    text = TEXT if task == "translation" else []
+    return ("train", task, *FLAGS[task], "--steps", str(STEPS), *text, *more)
+
+
+def scenes() -> list[Scene]:
+    """Return all of them."""
+    found = [Scene(f"train {task}", (), training(task), run=f"models/{task}") for task in FLAGS]
+    found += [
+        Scene(f"resume {task}", (training(task),), ("train", task, "--resume"), run=f"models/{task}", half=True)
+        for task in ("counting", "translation")
+    ]
+    smaller = training("counting", "--hidden", "4", "--overwrite")
+    signal2, translation = training("signal2"), training("translation")
+    prune = ("prune", "signal2", "--heads", "1")
+    pruned, kept = "models/signal2-pruned", ("models/signal2",)
+    return [
+        *found,
+        Scene("overwrite", (training("counting"),), smaller, run="models/counting"),
+        Scene("prune", (signal2,), prune, run=pruned, kept=kept),
+        Scene("prune again", (signal2, prune), (*prune, "--overwrite"), run=pruned, kept=kept),
+        Scene(
+            "export",
+            (translation,),
+            ("export", "translation", "--output", "exported"),
+            kept=("models",),
+            once="exported",
+        ),
+        Scene(
+            "test, to files",
+            (signal2,),
+            ("test", "signal2", "--samples", "4", "--json", "a.json", "--plot", "a.svg"),
+            kept=("models",),
+        ),
+        Scene("examine", (signal2,), ("examine", "signal2", "--samples", "4")),
+    ]
+
+
+@contextlib.contextmanager
+def often(stop: bool = False) -> Iterator[None]:
+    """Write metrics at each step and many checkpoints; `stop` the training half-way, as if it was killed."""
+    save = TrainingState.save
+
+    def save_and_stop(state: TrainingState, *values: object, **others: object) -> None:
+        save(state, *values, **others)  # type: ignore[arg-type]
+        if state.step >= STOPPED:
+            os._exit(0)
+
+    with mock.patch.multiple(loop, METRICS_EVERY=1, CHECKPOINT_EVERY=EVERY):
+        with mock.patch.object(TrainingState, "save", save_and_stop) if stop else contextlib.nullcontext():
+            yield
+
+
+def call(argv: Call | tuple[str, ...], folder: Path, before: Callable[[int], None] = lambda told: None) -> Ended:
+    """Run a command in a child to its end; `before`: what the child does first."""
+    return run(doing(argv, before), folder, patience=120)
+
+
+def doing(
+    argv: Call | tuple[str, ...], before: Callable[[int], None] = lambda told: None, stop: bool = False
+) -> Callable[[int], int]:
+    """Return the work of a child: a command."""
+
+    def work(told: int) -> int:
+        from regard.cli import main
+
+        os.environ["REGARD_DEBUG"] = "1"
+        before(told)
+        with often(stop):
+            return main(list(argv))
+
+    return work
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A scene that is set up, and what it comes to."""
+
+    scene: Scene
+    folder: Path
+    """As it is before."""
+    whole: dict[str, bytes]
+    """What is left when nothing went wrong."""
+    old: dict[str, bytes]
+    """What was there before."""
+    seconds: float
+
+
+def set_up(scene: Scene, folder: Path) -> Stage:
+    """Prepare a scene in `folder`, and see what it comes to."""
+    start = folder / "start"
+    (start / "text").mkdir(parents=True)
+    write(start / "text")
+    for index, argv in enumerate(scene.before):
+        stop = scene.half and index + 1 == len(scene.before)
+        ended = run(doing(argv, stop=stop), start, patience=120)
+        assert ended.status == 0, (argv, ended)
+    if "a.json" in scene.argv:
+        for name in ("a.json", "a.svg"):
+            (start / name).write_text("as it was")
+    done = folder / "done"
+    shutil.copytree(start, done)
+    ended = call(scene.argv, done)
+    assert ended.status == 0, (scene, ended)
+    return Stage(scene, start, contents(done), contents(start), ended.seconds)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all files below a folder; empty folders too, by a name that ends in a slash."""
+    found = {}
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if path.is_file():
+            found[name] = path.read_bytes()
+        elif path.is_dir() and not any(path.iterdir()):
+            found[f"{name}/"] = b""
+    return found
