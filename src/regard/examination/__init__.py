@@ -5,6 +5,7 @@ from regard.examination.estimates import Estimate
 from regard.examination.examination import Examination, examine
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, head_importance
+from regard.examination.kept import sentences_in
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
 
@@ -23,4 +24,5 @@ __all__ = [
     "mass_on",
     "probe",
     "relevance_share",
+    "sentences_in",
 ]
