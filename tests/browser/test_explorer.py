@@ -70,7 +70,7 @@ def test_a_head_is_switched_off_and_on(page: Any, address: str, learned: regard.
 def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 0")
-    page.locator("figure canvas").focus()
+    page.locator("figure [role=grid]").focus()
     page.keyboard.press("ArrowDown")  # the first key chooses, the next ones move
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")

@@ -46,8 +46,8 @@ def test_colours_follow_the_weights_on_one_scale(page: Any, tmp_path: Path) -> N
     _settle(page)
     width, left, cell = (
         page.evaluate("document.querySelector('figure canvas').clientWidth"),
-        page.evaluate("document.querySelector('figure canvas').clientWidth - 4 - 56"),
-        28,
+        page.evaluate("document.querySelector('figure canvas').clientWidth - 4 - 80"),
+        40,
     )
 
     def shade(head: int, key: int) -> float:
@@ -102,7 +102,7 @@ def test_keys_move_and_zoom(page: Any, tmp_path: Path) -> None:
     labels = [f"w{step}" for step in range(200)]
     page.goto(write_page(tmp_path / "p.html", [_map(weights, labels, labels)]).as_uri())
     page.wait_for_selector("figure canvas")
-    page.locator("figure canvas").focus()
+    page.locator("figure [role=grid]").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "+", "+", "]"):
         page.keyboard.press(key)
         _settle(page)
@@ -116,7 +116,7 @@ def test_lines(page: Any, learned: regard.AnswerRun, exported: Path) -> None:
     page.click("text=Lines")
     page.wait_for_selector("svg[aria-label^=Lines]")
     assert page.locator("svg[aria-label^=Lines] line").count() > 3
-    page.locator("svg[aria-label^=Lines] text").first.hover()
+    page.locator("svg[aria-label^=Lines] text.word").first.hover()
     visible = page.locator("svg[aria-label^=Lines] line[visibility=visible]").count()
     assert 0 < visible < page.locator("svg[aria-label^=Lines] line").count()
 
@@ -201,7 +201,7 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
         as_data(playback.frames[-1:], packed=True, playback=playback.data()),
     )
     _settle(page)
-    page.locator("figure canvas").nth(1).focus()
+    page.locator("figure [role=grid]").nth(1).focus()
     page.keyboard.press("ArrowDown")
     page.wait_for_function(
         "() => document.querySelector('output').textContent.endsWith('0.123456789012 exactly')"
@@ -230,7 +230,7 @@ def test_a_view_that_is_hidden(page: Any, exported: Path) -> None:
 def test_the_focus_stays_where_it_is_when_the_page_becomes_narrower(page: Any, exported: Path) -> None:
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
-    page.locator("figure canvas").nth(1).focus()
+    page.locator("figure [role=grid]").nth(1).focus()
     page.set_viewport_size({"width": 500, "height": 800})
     _settle(page)
     assert page.evaluate("document.activeElement.dataset.name") == "heatmap-1"
@@ -278,7 +278,7 @@ def test_hostile_labels_stay_text(page: Any, tmp_path: Path) -> None:
     for mode in ("Lines", "Overview", "Heatmap"):
         page.click(f"button:text-is('{mode}')")
         _settle(page)
-    assert page.locator("img").count() == 0 and page.title() == "Regard: attention"
+    assert page.locator("img").count() == 0 and page.title() == "test: x · Regard"
     assert json.dumps(hostile) and hostile in page.locator(".token").first.inner_text()
 
 
