@@ -119,7 +119,7 @@ export function luminance([red, green, blue]) {
  */
 export function isDark(element) {
   const context = brush(node("canvas", { width: 1, height: 1 }));
-  context.fillStyle = getComputedStyle(element).color;
+  context.fillStyle = getComputedStyle(element)?.color ?? ""; // in a hidden frame some browsers know of no style
   context.fillRect(0, 0, 1, 1);
   return luminance([...context.getImageData(0, 0, 1, 1).data]) > 0.5;
 }

@@ -62,7 +62,7 @@ export class Player {
     slider.addEventListener("input", () => this.go(Number(slider.value)));
     const step = node("span", { class: "step" });
     const loss = node("span");
-    const bar = node("div", { class: "bar" });
+    const bar = node("div", { class: "playback" });
     bar.append(play, slider, step, loss);
     this.tell = (frame) => {
       const at = frame ?? last;

@@ -3,7 +3,7 @@
 import { cellOf } from "./viewport.js";
 import { css } from "./colours.js";
 import { button, node, svg } from "./dom.js";
-import { font, widest } from "./measuring.js";
+import { FAMILY, widest } from "./measuring.js";
 import { axesOf } from "./sides.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -157,8 +157,8 @@ function linesPicture(stage, colours) {
  */
 function sheet(width, height, colours) {
   const [wide, high] = [Math.ceil(width), Math.ceil(height)];
-  const style = `font: ${font()}; fill: ${colours.ink}`;
-  const picture = svg("svg", { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, style });
+  const text = { "font-family": FAMILY, "font-size": 12, fill: colours.ink };
+  const picture = svg("svg", { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, ...text });
   picture.append(svg("rect", { width: wide, height: high, fill: css(colours.paper) }));
   return picture;
 }

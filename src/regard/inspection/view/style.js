@@ -7,7 +7,7 @@ const STYLE = `
 .regard-view * { box-sizing: border-box; }
 .regard-view .probe { position: absolute; width: 0; height: 0; transition: color 1ms; }
 .regard-view .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
-.regard-view .bar { display: flex; flex-wrap: wrap; gap: 0.4rem 1rem; align-items: center; margin: 0.4rem 0; }
+.regard-view .bar, .regard-view .playback { display: flex; flex-wrap: wrap; gap: 0.4rem 1rem; align-items: center; margin: 0.4rem 0; }
 .regard-view label { display: inline-flex; gap: 0.35rem; align-items: center; max-width: 100%; min-height: 24px; }
 .regard-view select { max-width: min(24rem, 60cqw); }
 .regard-view select, .regard-view button, .regard-view input { font: inherit; color: inherit; }
@@ -38,7 +38,6 @@ const STYLE = `
 .regard-view .grid .row { display: flex; flex-wrap: wrap; gap: 0.2rem; align-items: end; }
 .regard-view .grid .row > span:first-child { flex: 0 0 min(9.5rem, 100%); font-size: 12px; }
 .regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.6rem; margin: 0.5rem 0; font-size: 13px; }
-.regard-view .tokens > div { max-height: 7.5rem; overflow-y: auto; }
 .regard-view .token { display: inline-block; padding: 1px 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
   min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; }
 .regard-view .answer .token { min-height: 0; }
@@ -67,11 +66,11 @@ const STYLE = `
 .regard-view .touch { border-left: 3px solid var(--edge); padding-left: 0.6rem; }
 @media print {
   .regard-view { color: black; }
-  .regard-view .bar, .regard-view .touch, .regard-view .zoom, .regard-view .save { display: none; }
+  .regard-view .bar, .regard-view .touch, .regard-view .zoom, .regard-view .save, .regard-view .playback :is(button, input) { display: none; }
   .regard-view .below { position: static; }
   .regard-view .below label { display: none; }
   .regard-view figure, .regard-view .legend { break-inside: avoid; }
-  .regard-view .tokens > div, .regard-view .scrolling { max-height: none; overflow: visible; }
+  .regard-view .scrolling { overflow: visible; }
 }
 `;
 
