@@ -3,6 +3,7 @@
 Nothing here knows how they came about, or how they are shown.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -86,19 +87,19 @@ class Map:
         weights reach most of the inputs: each input is worth the most that any output gives it, which is much
         where each output has an input of its own, and little where all look at one, or everywhere alike.
         """
-        heads = [
-            Aligned(layer, head)
-            for layer in self.layers.values()
-            if layer.kind == CROSS
-            for head in range(len(layer.weights))
-        ]
-        return max(heads, key=_alignment, default=None)
+        return best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
 
     @property
     def drawn(self) -> list[LayerMap]:
         """The layers of a static picture: all, or of a model that writes symbols those that read the input."""
         written = isinstance(self.prediction, str)
         return [layer for layer in self.layers.values() if layer.kind == CROSS or not written]
+
+
+def best_aligned(layers: Iterable[LayerMap]) -> Aligned | None:
+    """Return, of all heads of some layers, the one that aligns best; None where there is none."""
+    heads = (Aligned(layer, head) for layer in layers for head in range(len(layer.weights)))
+    return max(heads, key=_alignment, default=None)
 
 
 def _alignment(found: Aligned) -> float:

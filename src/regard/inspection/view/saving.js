@@ -1,7 +1,7 @@
 // What is shown, as a file: a picture (SVG, PNG) or numbers (CSV).
 
 import { cellOf } from "./viewport.js";
-import { css } from "./colours.js";
+import { css, dashes, hue } from "./colours.js";
 import { button, node, svg } from "./dom.js";
 import { FAMILY, widest } from "./measuring.js";
 import { axesOf } from "./sides.js";
@@ -23,10 +23,14 @@ const SHARP = 2; // pixels of a PNG for each of the page
 export function saveButtons(scene, colours, stage) {
   const bar = node("div", { class: "bar", role: "group", "aria-label": "Save" });
   const name = `${scene.map.task}-${scene.layer.name}`.replace(/[^\w.-]+/g, "_");
+  const drawn = ["heatmap", "lines", "table"].includes(scene.state.mode);
   const picture = () =>
-    stage.querySelector(".lines > svg") ? linesPicture(stage, colours) : heatmapPicture(scene, colours);
+    stage.querySelector(".lines > svg") ? linesPicture(scene, stage, colours) : heatmapPicture(scene, colours);
   bar.append(node("span", { class: "quiet" }, "Save what is shown:"));
-  if (scene.matrix.rows * scene.matrix.columns * scene.matrix.chosen(scene.state.head).length <= MOST_CELLS) {
+  if (
+    drawn &&
+    scene.matrix.rows * scene.matrix.columns * scene.matrix.chosen(scene.state.head).length <= MOST_CELLS
+  ) {
     bar.append(
       button("PNG", () => rasterised(picture()).then((blob) => save(`${name}.png`, blob))),
       button("SVG", () => save(`${name}.svg`, new Blob([textOf(picture())], { type: "image/svg+xml" }))),
@@ -133,19 +137,42 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
 }
 
 /**
- * The lines as they are drawn, on paper.
+ * The lines as they are drawn, with their heads.
  *
+ * @param {Scene} scene
  * @param {HTMLElement} stage
  * @param {Palette} colours
  */
-function linesPicture(stage, colours) {
+function linesPicture(scene, stage, colours) {
   const drawn = stage.querySelector(".lines > svg");
   const [width, height] = ["width", "height"].map((name) => Number(drawn?.getAttribute(name)));
-  const picture = sheet(width + 2 * AROUND, height + 2 * AROUND, colours);
-  const group = svg("g", { transform: `translate(${AROUND} ${AROUND})` });
+  const { map, layer, matrix, state } = scene;
+  const words = `${map.task}: ${map.input}`;
+  const heads = matrix.chosen(state.head);
+  const top = AROUND + TITLE * (2 + (heads.length > 1 ? heads.length : 0));
+  const wide = Math.max(width, widest([words, layer.title])) + 2 * AROUND;
+  const picture = sheet(wide, height + top + AROUND, colours);
+  picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
+  picture.append(svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
+  if (heads.length > 1) picture.append(...heads.flatMap((head, place) => keyLine(head, place, colours)));
+  const group = svg("g", { transform: `translate(${AROUND} ${top})` });
   for (const each of drawn?.children ?? []) group.append(each.cloneNode(true));
   picture.append(group);
   return picture;
+}
+
+/**
+ * What belongs to a head, in a line.
+ *
+ * @param {number} head
+ * @param {number} place
+ * @param {Palette} colours
+ */
+function keyLine(head, place, colours) {
+  const y = AROUND + TITLE * (2 + place);
+  const sample = { x1: AROUND, x2: AROUND + 28, y1: y - 4, y2: y - 4, "stroke-width": 3 };
+  const line = svg("line", { ...sample, stroke: hue(head, colours.dark), "stroke-dasharray": dashes(head) });
+  return [line, svg("text", { x: AROUND + 36, y }, `head ${head}`)];
 }
 
 /**
