@@ -56,6 +56,8 @@ test("what the row is for", () => {
   const row = [0.04, 0.9, 0.03, 0.03];
   const text = { prediction: "dog", query: "dog", keys: ["der", "Hund", ".", "B"] };
   assert.equal(said(row, text), "To write “dog”, head 1 looks at “Hund” (step 1, 90%).");
+  const pieces = { ...text, query: "▁dog", keys: ["▁der", "▁", "Hund", "."] };
+  assert.equal(said(row, pieces), "To write “dog”, head 1 looks at “▁” (step 1, 90%).");
   assert.equal(said(row, { query: "rest" }), "For rest, head 1 looks at B (step 1, 90%).");
   assert.equal(said(row, { kind: "encoder", query: "A" }), "At “A” (step 0), head 1 looks at B (step 1, 90%).");
   assert.equal(said(row, { heads: 1 }), "To count B, attention looks at B (step 1, 90%).");

@@ -68,7 +68,7 @@ export function sentence({ map, layer, matrix }, head, query) {
  * @param {number} step
  */
 function purpose(prediction, kind, label, step) {
-  const name = isolated(label);
+  const name = isolated(spoken(label));
   if (kind === "cross" && typeof prediction === "string") return `To write “${name}”`;
   if (kind === "cross" && prediction !== null) return label.startsWith("count ") ? `To ${name}` : `For ${name}`;
   return `At “${name}” (step ${step})`;
@@ -138,5 +138,10 @@ function number(count) {
 
 /** @param {string} label */
 function mentioned(label) {
-  return /^[A-Z]$/.test(label) ? label : `“${isolated(label)}”`;
+  return /^[A-Z]$/.test(label) ? label : `“${isolated(spoken(label))}”`;
+}
+
+/** @param {string} label without the sign that a word begins */
+function spoken(label) {
+  return label.replace(/^▁(?=.)/, "");
 }
