@@ -36,7 +36,7 @@ def main() -> None:
         while not server.started:
             time.sleep(0.05)
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 960, "height": 640})
+        page = browser.new_page(viewport={"width": 1120, "height": 640})
         page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/")
         page.wait_for_selector("canvas")
         page.fill("#input", INPUT)
@@ -50,7 +50,7 @@ def explorer(page: Page) -> None:
     """A head switched off, with what each head is worth."""
     page.click("text=Head importance")
     page.wait_for_selector("text=off: loss")
-    page.locator("figure canvas").first.focus()
+    page.locator("figure [role=grid]").first.focus()
     page.keyboard.press("ArrowDown")
     page.click("text=head 0 uniform")
     page.wait_for_selector("text=1 changed")

@@ -5,12 +5,15 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import regard
+from regard.inspection import AttentionMap, LayerMap
 
 playwright = pytest.importorskip("playwright.sync_api")
 uvicorn = pytest.importorskip("uvicorn")
@@ -29,15 +32,15 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
     return run
 
 
-@pytest.fixture(scope="session")
-def address(learned: regard.AnswerRun) -> Iterator[str]:
-    """Where the explorer of `learned` is."""
+@contextmanager
+def served(run: Any) -> Iterator[str]:
+    """Serve the explorer of a run; the value is where it is."""
     from regard.serving import Explorer
     from regard.serving.app import make_app
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(make_app(Explorer(learned)), log_level="error", lifespan="off", ws="none")
+        config = uvicorn.Config(make_app(Explorer(run)), log_level="error", lifespan="off", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
@@ -46,6 +49,20 @@ def address(learned: regard.AnswerRun) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         server.should_exit = True
         thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def address(learned: regard.AnswerRun) -> Iterator[str]:
+    """Where the explorer of `learned` is."""
+    with served(learned) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def translating(german: regard.TranslationRun) -> Iterator[str]:
+    """Where the explorer of a translator is."""
+    with served(german) as found:
+        yield found
 
 
 @pytest.fixture(scope="package")  # its event loop would be in the way of other tests'
@@ -78,3 +95,22 @@ def page(chromium: Any) -> Iterator[Any]:
 def exported(learned: regard.AnswerRun, tmp_path: Path) -> Path:
     """A page with playback, opened from a file."""
     return learned.playback("BCCCBAABACCCA").to_html(tmp_path / "page.html")
+
+
+def settle(page: Any) -> None:
+    """Wait until what was asked for is drawn."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 20)))")
+
+
+def map_of(weights: np.ndarray, queries: list[str], keys: list[str]) -> AttentionMap:
+    """A map of one layer that reads the input."""
+    layer = LayerMap(name="cross", title="Cross", weights=weights, query_labels=queries, key_labels=keys)
+    return AttentionMap(
+        task="test",
+        input="x",
+        prediction=None,
+        truth=None,
+        layers={"cross": layer},
+        outputs=[],
+        probabilities=[],
+    )

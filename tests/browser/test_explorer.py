@@ -1,7 +1,11 @@
 """The explorer, tried as a user would."""
 
+import csv
 import re
+import struct
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import regard
 
@@ -70,7 +74,7 @@ def test_a_head_is_switched_off_and_on(page: Any, address: str, learned: regard.
 def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 0")
-    page.locator("figure canvas").focus()
+    page.locator("figure [role=grid]").focus()
     page.keyboard.press("ArrowDown")  # the first key chooses, the next ones move
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
@@ -141,3 +145,138 @@ def test_a_killed_browser_harms_nobody(chromium: Any, page: Any, address: str) -
     other.context.close()  # in the middle of its requests
     _type(page, address)
     assert page.locator("figure canvas").count() == 2
+
+
+def test_it_says_what_may_be_typed_and_understands_small_letters(
+    page: Any, address: str, learned: regard.AnswerRun
+) -> None:
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    assert page.inner_text("#accepts") == "Takes 3 signals and 1 to 10 letters: A, B, C"
+    page.fill("#input", INPUT.lower())
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
+    assert _prediction(page) == learned.attend(INPUT).prediction
+    assert page.title() == f"signal2: {INPUT} · Regard"
+
+
+def test_what_is_shown_is_told_in_words(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    page.select_option("select[data-name=Head]", label="head 1")
+    page.click("[data-name=query-2]")
+    page.wait_for_function("() => document.querySelector('.sentence').textContent.startsWith('To count C')")
+    said = page.inner_text(".sentence")
+    cross = learned.attend(INPUT).cross
+    assert cross.relevant is not None
+    share = cross.weights[1, 2][cross.relevant[2]].sum()
+    assert f"{100 * share:.0f}% of its weight is on what this output depends on" in said
+    assert f"(attention that is even would have {100 * cross.relevant[2].mean():.0f}%)" in said
+    assert "outputs that look" in page.inner_text("figure") and "inputs looked at" in page.inner_text("figure")
+    assert "each row sums to 1" in page.inner_text("figure")
+    page.click("text=head 1 off")
+    page.wait_for_selector("text=1 changed")
+    assert "each row sums to 1" not in page.inner_text("figure")
+    assert "with probability" in page.inner_text(".answer")
+
+
+def test_what_was_examined_is_told(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    found = learned.examine(samples=5)
+    kept = found.save(learned.folder / "examined.json")
+    _type(page, address)
+    page.select_option("select[data-name=Head]", label="head 1")
+    page.wait_for_selector("text=Over many samples")
+    assert found.heads[1].sentence() in page.inner_text("#view")
+    kept.unlink()
+
+
+def test_a_translator_begins_with_a_sentence(page: Any, translating: str, german: regard.TranslationRun) -> None:
+    page.goto(translating)
+    page.wait_for_selector("figure canvas")
+    assert page.input_value("#input") == german.draw() == page.inner_text(".answer code")
+    assert page.inner_text(".sentence").startswith("To write “")
+
+
+def test_a_refused_input_dims_the_old_answer(page: Any, address: str) -> None:
+    _type(page, address)
+    page.fill("#input", "ABX")
+    page.wait_for_selector("#view.refused")
+    assert page.evaluate("document.getElementById('view').inert")
+    assert float(page.evaluate("getComputedStyle(document.getElementById('view')).opacity")) < 0.5
+    page.fill("#input", INPUT)
+    page.wait_for_selector("#view:not(.refused)")
+    assert not page.evaluate("document.getElementById('view').inert")
+    page.complaints.clear()
+
+
+def test_a_tour_by_keys(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("figure canvas")
+    page.focus("#draw")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == "tour"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=1 of 8")
+    assert page.locator("#input.toured").count() == 1
+    for stop in range(2, 9):
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"text={stop} of 8")
+        assert page.locator(".toured").count() == 1
+    page.keyboard.press("Enter")
+    assert not page.locator("#guide").is_visible() and page.locator(".toured").count() == 0
+    assert page.evaluate("document.activeElement.id") == "tour"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=1 of 8")
+    page.keyboard.press("Escape")
+    assert not page.locator("#guide").is_visible()
+
+
+def test_the_address_keeps_what_is_shown(page: Any, address: str, chromium: Any) -> None:
+    _type(page, address)
+    page.select_option("select[data-name=Head]", label="head 1")
+    page.click("[data-name=query-2]")
+    page.click("text=head 1 uniform")
+    page.wait_for_selector("text=1 changed")
+    page.click("text=Table")
+    page.wait_for_selector("table")
+    said = page.inner_text(".answer")
+    other = chromium.new_context().new_page()  # somebody else, who was sent a link
+    other.goto(page.url)
+    other.wait_for_selector("table")
+    other.wait_for_selector("text=1 changed")
+    assert other.inner_text(".answer") == said and other.input_value("#input") == INPUT
+    assert other.locator("caption").all_inner_texts() == page.locator("caption").all_inner_texts()
+    other.context.close()
+    page.reload()
+    page.wait_for_selector("table")
+    assert page.inner_text(".answer") == said
+    page.evaluate("input => { location.hash = `#input=${input}&mode=lines`; }", INPUT[::-1])
+    page.wait_for_function(
+        "text => document.querySelector('.answer code')?.textContent === text", arg=INPUT[::-1]
+    )
+    page.wait_for_selector(".lines")
+
+
+def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+
+    def saved(kind: str) -> bytes:
+        with page.expect_download() as download:
+            page.click(f".save button:text-is('{kind}')")
+        return Path(download.value.path()).read_bytes()
+
+    rows = list(csv.DictReader(saved("CSV").decode().splitlines()))
+    weights = learned.attend(INPUT).cross.weights
+    assert len(rows) == weights.size
+    for row in rows:
+        place = int(row["head"]), int(row["query_step"]), int(row["key_step"])
+        assert abs(float(row["weight"]) - weights[place]) < 1e-7 and row["key"] == INPUT[place[2]]
+    picture = ElementTree.fromstring(saved("SVG"))
+    name = "{http://www.w3.org/2000/svg}"
+    assert len(list(picture.iter(f"{name}rect"))) == 1 + weights.size
+    assert INPUT in "".join(picture.itertext())
+    width, height = struct.unpack(">II", saved("PNG")[16:24])
+    assert (width, height) == (2 * int(picture.get("width", 0)), 2 * int(picture.get("height", 0)))
+    page.click("text=Lines")
+    lines = ElementTree.fromstring(saved("SVG"))
+    assert len(list(lines.iter(f"{name}line"))) == page.locator(".lines svg line").count()  # two are the key's
+    assert saved("PNG").startswith(b"\x89PNG")

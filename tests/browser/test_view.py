@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.inspection import AttentionMap, LayerMap
 from regard.inspection.page import as_data, write_page
+from tests.browser.conftest import map_of, settle
 
 
 def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
@@ -22,10 +22,6 @@ def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
         }""",
         [figure, x, y],
     )
-
-
-def _settle(page: Any) -> None:
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 20)))")
 
 
 def test_opens_from_a_file_offline(page: Any, exported: Path, learned: regard.AnswerRun) -> None:
@@ -41,13 +37,13 @@ def test_opens_from_a_file_offline(page: Any, exported: Path, learned: regard.An
 def test_colours_follow_the_weights_on_one_scale(page: Any, tmp_path: Path) -> None:
     """White is nothing, dark blue the largest weight of all heads; in a dark page, the other way round."""
     weights = np.array([[[1.0, 0.0]], [[0.5, 0.5]]], dtype=np.float32)
-    page.goto(write_page(tmp_path / "p.html", [_map(weights, ["q"], ["a", "b"])]).as_uri())
+    page.goto(write_page(tmp_path / "p.html", [map_of(weights, ["q"], ["a", "b"])]).as_uri())
     page.wait_for_selector("figure canvas")
-    _settle(page)
+    settle(page)
     width, left, cell = (
         page.evaluate("document.querySelector('figure canvas').clientWidth"),
-        page.evaluate("document.querySelector('figure canvas').clientWidth - 4 - 56"),
-        28,
+        page.evaluate("document.querySelector('figure canvas').clientWidth - 4 - 80"),
+        40,
     )
 
     def shade(head: int, key: int) -> float:
@@ -57,11 +53,11 @@ def test_colours_follow_the_weights_on_one_scale(page: Any, tmp_path: Path) -> N
     assert shade(0, 0) < shade(1, 0) < shade(0, 1) and abs(shade(1, 0) - shade(1, 1)) < 2
     assert shade(0, 1) > 250
     page.emulate_media(color_scheme="dark")
-    _settle(page)
+    settle(page)
     assert shade(0, 0) > shade(1, 0) > shade(0, 1)
     page.emulate_media(color_scheme="dark", media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    _settle(page)
+    settle(page)
     assert shade(0, 0) < shade(0, 1)
 
 
@@ -72,16 +68,16 @@ def test_layers_heads_kinds_and_words(page: Any, german: regard.TranslationRun, 
     assert page.locator("figure canvas").count() == 2
     page.select_option("select[data-name=Kind]", label="encoder")
     page.select_option("select[data-name=Layer]", index=1)
-    _settle(page)
+    settle(page)
     assert page.locator("select[data-name=Layer] option:checked").inner_text().endswith("layer 1")
     page.select_option("select[data-name=Head]", label="head 1")
-    _settle(page)
+    settle(page)
     assert page.locator("figure canvas").count() == 1
     page.select_option("select[data-name=Kind]", index=2)
-    _settle(page)
+    settle(page)
     before = page.locator(".tokens > div").nth(1).inner_text()
     page.check("text=whole words")
-    _settle(page)
+    settle(page)
     after = page.locator(".tokens > div").nth(1).locator(".token").all_inner_texts()
     assert after == attention.words().cross.key_labels and "".join(after) != before
 
@@ -100,12 +96,12 @@ def test_keys_move_and_zoom(page: Any, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     weights = generator.dirichlet(np.ones(200), size=(2, 200)).astype(np.float32)
     labels = [f"w{step}" for step in range(200)]
-    page.goto(write_page(tmp_path / "p.html", [_map(weights, labels, labels)]).as_uri())
+    page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
     page.wait_for_selector("figure canvas")
-    page.locator("figure canvas").focus()
+    page.locator("figure [role=grid]").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "+", "+", "]"):
         page.keyboard.press(key)
-        _settle(page)
+        settle(page)
     assert page.locator("figcaption").first.inner_text().startswith("head 1")
     assert page.inner_text("output") == f"head 1: w1 → w1 (step 1): {weights[1, 1, 1]:.4f}"
 
@@ -116,7 +112,7 @@ def test_lines(page: Any, learned: regard.AnswerRun, exported: Path) -> None:
     page.click("text=Lines")
     page.wait_for_selector("svg[aria-label^=Lines]")
     assert page.locator("svg[aria-label^=Lines] line").count() > 3
-    page.locator("svg[aria-label^=Lines] text").first.hover()
+    page.locator("svg[aria-label^=Lines] text.word").first.hover()
     visible = page.locator("svg[aria-label^=Lines] line[visibility=visible]").count()
     assert 0 < visible < page.locator("svg[aria-label^=Lines] line").count()
 
@@ -156,23 +152,23 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
         }""",
         given,
     )
-    _settle(page)
+    settle(page)
     for mode in ("Lines", "Overview", "Heatmap"):
         page.click(f"button:text-is('{mode}')")
-        _settle(page)
+        settle(page)
     page.check("text=whole words")
-    _settle(page)
+    settle(page)
     assert page.locator(".tokens > div").nth(1).locator(".token").count() == 2
     page.uncheck("text=whole words")
     page.check("text=difference to the original")
     page.select_option("select[data-name=Head]", label="head 1")
-    _settle(page)
+    settle(page)
     page.click("text=head 1 uniform")
     page.click("text=undo all")
     assert page.evaluate("window.asked.map((all) => all.length)") == [1, 0]
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")
-    _settle(page)
+    settle(page)
     assert page.evaluate("JSON.stringify(window.given) === window.before")
     page.evaluate("window.view.destroy()")
     assert page.locator(".regard-view").count() == 0
@@ -200,8 +196,8 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
         }""",
         as_data(playback.frames[-1:], packed=True, playback=playback.data()),
     )
-    _settle(page)
-    page.locator("figure canvas").nth(1).focus()
+    settle(page)
+    page.locator("figure [role=grid]").nth(1).focus()
     page.keyboard.press("ArrowDown")
     page.wait_for_function(
         "() => document.querySelector('output').textContent.endsWith('0.123456789012 exactly')"
@@ -221,18 +217,18 @@ def test_a_view_that_is_hidden(page: Any, exported: Path) -> None:
     page.wait_for_selector("figure canvas")
     before = page.locator("figure canvas").first.bounding_box()
     page.evaluate("document.getElementById('view').style.display = 'none'")
-    _settle(page)
+    settle(page)
     page.evaluate("document.getElementById('view').style.display = ''")
-    _settle(page)
+    settle(page)
     assert page.locator("figure canvas").first.bounding_box() == before
 
 
 def test_the_focus_stays_where_it_is_when_the_page_becomes_narrower(page: Any, exported: Path) -> None:
     page.goto(exported.as_uri())
     page.wait_for_selector("figure canvas")
-    page.locator("figure canvas").nth(1).focus()
+    page.locator("figure [role=grid]").nth(1).focus()
     page.set_viewport_size({"width": 500, "height": 800})
-    _settle(page)
+    settle(page)
     assert page.evaluate("document.activeElement.dataset.name") == "heatmap-1"
 
 
@@ -243,7 +239,7 @@ def test_four_thousand_tokens_do_not_freeze_the_page(page: Any, tmp_path: Path) 
     weights /= weights.sum(-1, keepdims=True)
     labels = [f"t{step}" for step in range(size)]
     page.set_default_timeout(60_000)
-    page.goto(write_page(tmp_path / "p.html", [_map(weights, labels, labels)]).as_uri())
+    page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
     page.wait_for_selector("figure canvas")
     page.evaluate(
         """() => { window.longest = 0; let last = performance.now();
@@ -266,30 +262,17 @@ def test_four_thousand_tokens_do_not_freeze_the_page(page: Any, tmp_path: Path) 
     page.mouse.up()
     page.click("text=Lines")
     page.click("text=Heatmap")
-    _settle(page)
+    settle(page)
     assert page.evaluate("window.longest") < 1000  # milliseconds, on a busy machine
 
 
 def test_hostile_labels_stay_text(page: Any, tmp_path: Path) -> None:
     hostile = "</script><img src=x onerror=\"document.title='hacked'\">"
     weights = np.ones((1, 1, 1), dtype=np.float32)
-    page.goto(write_page(tmp_path / "p.html", [_map(weights, [hostile], [hostile])]).as_uri())
+    page.goto(write_page(tmp_path / "p.html", [map_of(weights, [hostile], [hostile])]).as_uri())
     page.wait_for_selector("figure canvas")
     for mode in ("Lines", "Overview", "Heatmap"):
         page.click(f"button:text-is('{mode}')")
-        _settle(page)
-    assert page.locator("img").count() == 0 and page.title() == "Regard: attention"
+        settle(page)
+    assert page.locator("img").count() == 0 and page.title() == "test: x · Regard"
     assert json.dumps(hostile) and hostile in page.locator(".token").first.inner_text()
-
-
-def _map(weights: np.ndarray, queries: list[str], keys: list[str]) -> AttentionMap:
-    layer = LayerMap(name="cross", title="Cross", weights=weights, query_labels=queries, key_labels=keys)
-    return AttentionMap(
-        task="test",
-        input="x",
-        prediction=None,
-        truth=None,
-        layers={"cross": layer},
-        outputs=[],
-        probabilities=[],
-    )

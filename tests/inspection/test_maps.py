@@ -1,5 +1,6 @@
 """Attention maps: what they hold, and saving them."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,9 @@ import torch
 
 import regard
 from regard.attention import record
+from regard.inspection import LayerMap
+from regard.inspection.page import as_json
+from tests.inspection.test_terminal import example
 
 
 def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.AnswerRun) -> None:
@@ -77,3 +81,30 @@ def test_shows_itself_in_a_notebook_and_in_print(trained: regard.AnswerRun) -> N
     attention = trained.attend("BCCCBAABACCCA")
     assert attention._repr_png_().startswith(b"\x89PNG")
     assert "Output step 2 (count C)" in str(attention)
+
+
+def _layer(name: str, weights: "np.ndarray", relevant: "np.ndarray | None" = None) -> LayerMap:
+    queries, keys = weights.shape[1:]
+    labels = [f"q{step}" for step in range(queries)], [f"k{step}" for step in range(keys)]
+    return LayerMap(
+        name=name, title=name, weights=weights, query_labels=labels[0], key_labels=labels[1], relevant=relevant
+    )
+
+
+def test_the_head_that_aligns_best() -> None:
+    """Not one that looks everywhere alike, nor one that looks at the same input all the time, however surely."""
+    even, stuck, one_to_one = np.full((5, 5), 0.2), np.zeros((5, 5)), 0.6 * np.eye(5)[::-1] + 0.08
+    stuck[:, 4] = 1
+    first = _layer("decoder.0.cross", np.stack([even, stuck]))
+    second = _layer("decoder.1.cross", np.stack([stuck, one_to_one]))
+    own = _layer("decoder.0.self_attention", np.eye(5)[None])
+    attention = dataclasses.replace(example(), layers={each.name: each for each in (own, first, second)})
+    assert attention.aligned is not None and attention.aligned.layer is second and attention.aligned.head == 1
+    assert as_json(attention)["opens"] == "decoder.1.cross"
+    relevant = np.zeros((5, 5), dtype=bool)
+    relevant[:, 4] = True
+    known = dataclasses.replace(first, relevant=relevant), dataclasses.replace(second, relevant=relevant)
+    attention = dataclasses.replace(example(), layers={each.name: each for each in known})
+    assert attention.aligned is not None and attention.aligned.layer is known[0] and attention.aligned.head == 1
+    nothing = dataclasses.replace(example(), layers={})
+    assert nothing.aligned is None and as_json(nothing)["opens"] is None

@@ -269,3 +269,13 @@ def test_a_gpu_learns_and_answers_as_a_cpu_does(tmp_path: Path, model: str) -> N
         np.testing.assert_allclose(layer.weights, ours.layers[name].weights, atol=1e-3)
     assert len(run.search(sources, temperature=1.0)) == len(sources)
     assert str(run.examine(samples=4))
+
+
+def test_a_source_is_drawn_from_unseen_text(german: regard.TranslationRun) -> None:
+    sources = [source for source, _ in german.unseen(1000, 0)]
+    assert german.draws and [german.draw(seed=seed) for seed in range(3)] == sources[:3]
+    assert german.draw(seed=len(sources)) == sources[0]
+    assert german.about()["draws"] is True and german.about()["accepts"] == ""
+    lost = replace(german.task.config, valid=("gone.de", "gone.en"))
+    task = german.task.restore(lost, german.task.files)
+    assert not replace(german, task=task).draws

@@ -240,7 +240,8 @@ def test_a_translator(german: regard.TranslationRun) -> None:
     source = "Heute läuft der alte Hund."
     found = client.post("/api/attend", {"input": source}).json()["map"]
     assert found["prediction"] == german.translate([source])[0] and found["truth"] is None
-    assert client.post("/api/attend", {}).status_code == 422
+    drawn = client.post("/api/attend", {"seed": 3}).json()["map"]["input"]
+    assert drawn == german.unseen(100, 0)[3][0] and client.request("GET", "/api/run").json()["draws"] is True
     long = client.post("/api/attend", {"input": "Hund " * 500})
     assert long.status_code == 422 and "at most" in long.json()["error"]
     off = {"layer": "decoder.0.cross", "to": "uniform"}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.tasks import PAST_END, Counting, Difference, Signal, Signal2, Task, TaskConfig
+from regard.tasks import PAST_END, Counting, Difference, Recall, Signal, Signal2, Task, TaskConfig
 
 PRIMER = (Counting, Difference, Signal, Signal2)
 each_task = pytest.mark.parametrize("task_class", PRIMER, ids=[task.name for task in PRIMER])
@@ -127,3 +127,18 @@ def test_sizes_out_of_range_are_refused(size: dict[str, int], message: str) -> N
     with pytest.raises(InputError) as raised:
         TaskConfig(**size)
     assert str(raised.value) == message
+
+
+def test_small_letters_are_understood_where_they_are_not_letters_of_their_own() -> None:
+    assert torch.equal(Signal2().parse("bcCcba"), Signal2().parse("BCCCBA"))
+    assert torch.equal(Counting().parse("a_b "), Counting().parse("A_B "))
+    with pytest.raises(InputError, match="letter 'ß' at step 3"):
+        Signal2().parse("ABCß")
+    recall = Recall()
+    text = recall.render(recall.sample(1, torch.Generator().manual_seed(0)).inputs[0])
+    assert recall.normal(text) == text
+
+
+def test_what_may_be_typed() -> None:
+    assert Signal2().accepts == "3 signals and 1 to 10 letters: A, B, C"
+    assert Counting(TaskConfig(max_len=4, vocab_size=2)).accepts == "1 to 4 letters: '_' (null), A, B"

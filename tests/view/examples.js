@@ -38,6 +38,7 @@ export function map(layers, given = {}) {
     outputs: ["p"],
     probabilities: [0.9],
     layers,
+    opens: null,
     ...given,
   });
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { labelled } from "../../src/regard/inspection/view/axes.js";
 import { moved } from "../../src/regard/inspection/view/gestures.js";
-import { labelled } from "../../src/regard/inspection/view/painting.js";
 
 const matrix = { rows: 3, columns: 5 };
 

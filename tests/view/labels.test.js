@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { around, percent, shorten, signed } from "../../src/regard/inspection/view/labels.js";
+import {
+  around,
+  cut,
+  isolated,
+  legible,
+  percent,
+  signed,
+  visible,
+} from "../../src/regard/inspection/view/labels.js";
 
 test("numbers", () => {
   assert.equal(percent(0.1234), "12.3%");
@@ -8,10 +16,45 @@ test("numbers", () => {
   assert.equal(signed(-0.0625), "−0.063");
 });
 
-test("a label is cut where it is too long", () => {
-  assert.equal(shorten("attention", 9), "attention");
-  assert.equal(shorten("attention", 4), "att…");
-  assert.equal(shorten("attention", -3), "a…");
+const letters = (text) => [...text].length; // as if all were equally wide
+
+test("a label is cut where there is no room", () => {
+  assert.equal(cut("attention", 9, letters), "attention");
+  assert.equal(cut("attention", 4, letters), "att…");
+  assert.equal(cut("attention", -3, letters), "a…");
+  assert.equal(cut("", 0, letters), "");
+});
+
+test("by its width, whatever its letters, and never within one", () => {
+  const wide = (text) => [...text].reduce((sum, each) => sum + (each > "\u3000" ? 2 : 1), 0);
+  assert.equal(cut("注意機構", 8, wide), "注意機構");
+  assert.equal(cut("注意機構", 7, wide), "注意機…");
+  assert.equal(cut("😀😀😀😀", 3, letters), "😀😀…");
+});
+
+test("every token is seen", () => {
+  assert.equal(visible(""), "∅");
+  assert.equal(visible("\t"), "⇥");
+  assert.equal(visible("a\nb"), "a↵b");
+  assert.equal(visible(" "), "␣");
+  assert.equal(visible(" the "), "␣the␣");
+  assert.equal(visible("two words"), "two words");
+  assert.equal(visible("\u200b"), "[U+200B]");
+  assert.equal(visible("\u200d"), "[U+200D]");
+  assert.equal(visible("\ufe0f"), "◌\ufe0f");
+  assert.equal(visible("\u0000x"), "[U+0000]x");
+});
+
+test("no token turns the page around", () => {
+  assert.equal(visible("a\u202eb"), "a[U+202E]b");
+  assert.equal(legible("line\nline\u2067"), "line\nline[U+2067]");
+  assert.equal(isolated("שלום"), "\u2068שלום\u2069");
+  assert.equal(isolated("hello"), "hello");
+});
+
+test("what joins letters stays between them", () => {
+  assert.equal(visible("👩\u200d🚀"), "👩\u200d🚀");
+  assert.equal(visible("می\u200cخواهم"), "می\u200cخواهم");
 });
 
 test("those around one, as many as there are", () => {

@@ -19,11 +19,11 @@ async function scene(data, given = {}, index = 0) {
 }
 
 test("the scale of a layer is its largest weight", async () => {
-  const { largest, matrix, changes: changed, comparable } = await scene(frozen({ maps: [map([layer()])] }));
+  const { largest, matrix, changes: changed, before } = await scene(frozen({ maps: [map([layer()])] }));
   assert.equal(largest, 0.75);
   assert.equal(matrix.at(0, 1, 2), 0.75);
   assert.equal(changed, null);
-  assert.equal(comparable, false);
+  assert.equal(before, null);
 });
 
 test("the scale of the overview is that of all layers", async () => {
@@ -39,6 +39,13 @@ test("one scale holds for all of the training", async () => {
   assert.equal((await scene(data)).largest, 0.875);
 });
 
+test("and for the overview of it", async () => {
+  const other = layer({ name: "other", weights: even(0, 0, 1) });
+  const frames = [map([other]), map([layer()])];
+  const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
+  assert.equal((await scene(data, { mode: "overview" })).largest, 1);
+});
+
 test("a snapshot without the layer is passed over", async () => {
   const frames = [map([]), map([layer()])];
   const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
@@ -51,7 +58,7 @@ test("changes: now less before, and their scale is the largest by size", async (
   const found = await scene(data, { change: true });
   assert.deepEqual([...found.changes[0].slice(0, 3)], [0.25, -0.625, 0.375]);
   assert.equal(found.largest, 0.625);
-  assert.equal(found.comparable, true);
+  assert.deepEqual([...found.before.slices[0].slice(0, 3)], [0.25, 0.75, 0]);
   assert.equal((await scene(data, { change: true, mode: "lines" })).changes, null);
   assert.equal((await scene(data)).changes, null);
 });

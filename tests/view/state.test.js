@@ -12,6 +12,9 @@ test("at first the layer that reads the input", () => {
   assert.equal(layerOf(map([encoder, cross]), "encoder.0"), encoder);
   assert.equal(layerOf(map([encoder]), "gone"), encoder);
   assert.equal(layerOf(map([]), null), null);
+  const later = layer({ name: "decoder.1.cross" });
+  assert.equal(layerOf(map([cross, later], { opens: "decoder.1.cross" }), null), later);
+  assert.equal(layerOf(map([cross, later], { opens: "decoder.1.cross" }), "cross"), cross);
 });
 
 test("what is chosen stays chosen", () => {

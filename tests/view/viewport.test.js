@@ -8,7 +8,7 @@ const small = () => new Viewport({ rows: 3, columns: 5 }, margins, 1000);
 const large = () => new Viewport({ rows: 50, columns: 100 }, margins, 446);
 
 test("few weights are large, many as large as there is room", () => {
-  assert.deepEqual([small().cell, small().width, small().height], [28, 140, 84]);
+  assert.deepEqual([small().cell, small().width, small().height], [40, 200, 120]);
   assert.deepEqual([large().cell, large().width, large().height], [4, 400, 200]);
   assert.equal(small().zoomable, false);
   assert.equal(large().zoomable, true);
@@ -27,11 +27,11 @@ test("without room there is still something", () => {
 test("the cell at a place", () => {
   const viewport = small();
   assert.deepEqual(viewport.under(40, 20), { query: 0, key: 0 });
-  assert.deepEqual(viewport.under(40 + 28 * 4 + 27, 20 + 28 * 2), { query: 2, key: 4 });
+  assert.deepEqual(viewport.under(40 + 40 * 4 + 39, 20 + 40 * 2), { query: 2, key: 4 });
   assert.equal(viewport.under(39, 20), null);
   assert.equal(viewport.under(40, 19), null);
-  assert.equal(viewport.under(40 + 28 * 5, 20), null);
-  assert.equal(viewport.under(40, 20 + 28 * 3), null);
+  assert.equal(viewport.under(40 + 40 * 5, 20), null);
+  assert.equal(viewport.under(40, 20 + 40 * 3), null);
 });
 
 test("zoomed, a place is in the middle", () => {
@@ -63,10 +63,23 @@ test("zoomed in a corner, nothing beyond it is shown", () => {
 test("neither too large nor too small", () => {
   const viewport = large();
   viewport.zoom(100);
-  assert.equal(viewport.cell, 40);
+  assert.equal(viewport.cell, 48);
   viewport.zoom(0.001);
   assert.equal(viewport.cell, 4);
   viewport.zoom(3);
   viewport.fit();
   assert.deepEqual([viewport.cell, viewport.row, viewport.column, viewport.zoomed], [4, 0, 0, false]);
+});
+
+test("with other room it stays where it is", () => {
+  const viewport = large();
+  viewport.zoom(2, { query: 25, key: 50 });
+  viewport.fitInto({ left: 40, top: 20 }, 246); // two pixels for each column
+  assert.deepEqual([viewport.cell, viewport.row, viewport.column], [4, 12.5, 25]);
+});
+
+test("without rows or columns nothing breaks", () => {
+  const empty = new Viewport({ rows: 0, columns: 0 }, margins, 0);
+  assert.ok(Number.isFinite(empty.cell) && Number.isFinite(empty.width));
+  assert.equal(empty.under(40, 20), null);
 });

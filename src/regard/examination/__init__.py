@@ -6,6 +6,7 @@ from regard.examination.examination import Examination, examine
 from regard.examination.explanation import Answered, Explanation, explain
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
+from regard.examination.kept import sentences_in
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
 
@@ -28,5 +29,6 @@ __all__ = [
     "mass_on",
     "probe",
     "relevance_share",
+    "sentences_in",
     "take_out",
 ]

@@ -46,6 +46,8 @@ class MapData(TypedDict):
     outputs: list[str]
     probabilities: list[float]
     layers: list[LayerData]
+    opens: str | None
+    """The layer to begin with: of those that read the input, the one that aligns best; None without any."""
 
 
 class PlaybackData(TypedDict):
@@ -76,6 +78,8 @@ class ViewData(TypedDict):
     """What the model did before it was touched."""
     importance: NotRequired[dict[str, list[float]]]
     """By layer, the loss that is added when each head is off."""
+    examined: NotRequired[dict[str, list[str]]]
+    """By layer, what an examination says of each head."""
     playback: NotRequired[PlaybackData]
     interventions: NotRequired[list[InterventionData]]
     """What has been done to the model."""

@@ -3,8 +3,9 @@
 Nothing here knows how they came about, or how they are shown.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,13 @@ class LayerMap:
         return f"<LayerMap: {self.name}, {heads} heads, {queries} queries, {keys} keys>"
 
 
+class Aligned(NamedTuple):
+    """A head, and the layer that it belongs to."""
+
+    layer: LayerMap
+    head: int
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Map:
     """One input, its prediction and truth, and the attention of every layer."""
@@ -72,10 +80,33 @@ class Map:
         raise InputError(f"the run on {self.task} has no attention to show: train it with attention")
 
     @property
+    def aligned(self) -> Aligned | None:
+        """The head that aligns best, of those that read the input; None where none does.
+
+        Where the task knows what each output depends on: that with most weight there. Else that whose largest
+        weights reach most of the inputs: each input is worth the most that any output gives it, which is much
+        where each output has an input of its own, and little where all look at one, or everywhere alike.
+        """
+        return best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
+
+    @property
     def drawn(self) -> list[LayerMap]:
         """The layers of a static picture: all, or of a model that writes symbols those that read the input."""
         written = isinstance(self.prediction, str)
         return [layer for layer in self.layers.values() if layer.kind == CROSS or not written]
+
+
+def best_aligned(layers: Iterable[LayerMap]) -> Aligned | None:
+    """Return, of all heads of some layers, the one that aligns best; None where there is none."""
+    heads = (Aligned(layer, head) for layer in layers for head in range(len(layer.weights)))
+    return max(heads, key=_alignment, default=None)
+
+
+def _alignment(found: Aligned) -> float:
+    weights, relevant = found.layer.weights[found.head], found.layer.relevant
+    if relevant is not None:
+        return float(weights[relevant].sum())
+    return float(weights.max(0, initial=0.0).sum())
 
 
 def kind_of(name: str) -> LayerKind:

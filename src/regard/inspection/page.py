@@ -7,7 +7,9 @@ layer, compressed (zlib) and written in base64. What is shown so differs from wh
 
 import base64
 import hashlib
+import html
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +23,8 @@ from regard.inspection.data import LayerData, MapData, PackedWeights, ViewData
 from regard.inspection.maps import LayerMap, Map
 from regard.inspection.words import word_pieces
 
+NAMED = 60
+"""Characters of an input that a title names, at most."""
 LEVELS = 65535
 """Whole numbers above 0 that a weight is rounded to."""
 
@@ -32,9 +36,16 @@ def page(maps: Sequence[Map], **more: Any) -> str:
     template = (VIEW / "page.html").read_text(encoding="utf-8")
     code = bundle()
     script = template.partition('<script type="module">')[2].partition("</script>")[0].replace("/*VIEW*/", code)
+    first = f"{maps[0].task}: {_shortened(maps[0].input)}" if maps else "nothing"
+    name = html.escape(first)
     # The page may run this one script and nothing else, and ask nothing of any network.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return template.replace("/*VIEW*/", code).replace("/*DIGEST*/", digest).replace("/*DATA*/", data)
+    parts = {"VIEW": code, "DIGEST": digest, "DATA": data, "TITLE": f"{name} · Regard", "NAME": name}
+    return re.sub(r"/\*([A-Z]+)\*/", lambda place: parts[place[1]], template)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= NAMED else f"{text[: NAMED - 1]}…"
 
 
 def write_page(path: str | Path, maps: Sequence[Map], **more: Any) -> Path:
@@ -73,6 +84,7 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "outputs": attention.outputs,
         "probabilities": [round(each, 6) for each in attention.probabilities],
         "layers": [_layer(layer, packed) for layer in attention.layers.values()],
+        "opens": None if (aligned := attention.aligned) is None else aligned.layer.name,
     }
 
 

@@ -65,7 +65,8 @@ class Subject(Protocol[Input]):
         """Its attention layers, in the order in which they run; none for a model without attention."""
 
     def about(self) -> dict[str, Any]:
-        """Return what a page says of it: task, summary, kind, step, whether it draws inputs and has snapshots."""
+        """Return what a page says of it: task, summary, kind, step, whether it draws inputs and has snapshots;
+        and where there is something to say, what it accepts and what was examined, by layer and head."""
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return what it calls some of the classes that it answers with."""

@@ -1,16 +1,31 @@
 """Attention maps in a terminal: the primer's printout, and a heatmap of characters."""
 
+import textwrap
+from collections.abc import Iterator
+
 import numpy as np
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from regard.inspection.maps import CROSS, LayerMap, Map
+from regard.inspection.maps import CROSS, Aligned, LayerMap, Map, best_aligned
 
 SHADES = " ░▒▓█"
 """Five steps from nothing to all: readable without colour."""
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """The same steps in viridis, which keeps its order for colour-blind eyes and in grey."""
+
+CELL = 3
+"""Characters of a weight."""
+SCREEN = 60
+"""Rows that are drawn at most."""
+HIGHEST = 14
+"""Letters of a column's label that are written, one below the other."""
+WIDEST = 20
+"""Letters of a row's label."""
+WIDTH = 80
+"""Characters of a line that the primer's printout is folded to."""
 
 
 def describe(attention: Map) -> str:
@@ -26,7 +41,11 @@ def describe(attention: Map) -> str:
         if layer.kind != "encoder":
             lines += ["", *_describe_layer(layer, "Input" if layer.name == CROSS else "Output")]
     if attention.position_norms is not None:
-        lines += ["", "L2-Norm of Input Positional Encoding:", decimals(attention.position_norms)]
+        lines += [
+            "",
+            "L2-Norm of Input Positional Encoding:",
+            _folded(decimals(attention.position_norms)),
+        ]
     return "\n".join(lines)
 
 
@@ -35,9 +54,13 @@ def _describe_layer(layer: LayerMap, keys: str) -> list[str]:
     for step, label in enumerate(layer.query_labels):
         lines.append(f"Output step {step} ({label})")
         for head, weights in enumerate(layer.weights[:, step]):
-            lines.append(f"    Head #{head} attended mainly to {keys} steps: {mainly(weights)}")
-            lines.append(f"    {decimals(weights)}")
+            lines.append(_folded(f"Head #{head} attended mainly to {keys} steps: {mainly(weights)}", " " * 4))
+            lines.append(_folded(decimals(weights), " " * 4))
     return lines
+
+
+def _folded(text: str, before: str = "") -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=before, subsequent_indent=f"{before} ")
 
 
 def mainly(weights: np.ndarray) -> list[int]:
@@ -52,34 +75,91 @@ def decimals(values: "np.ndarray | list[float]") -> str:
 
 
 def heatmap(attention: Map) -> RenderableType:
-    """Draw what each output attended to: a row for each output step and head, a column for each key."""
+    """Draw what each output attended to: a row for each output step and head, a column for each key.
+
+    It is as wide as the terminal. Of an answer in words, and of more rows than fit on a screen, it shows only the
+    head that aligns best, and says how to see the others.
+    """
     # Of a run, what the outputs attended to; of records, which know of no outputs, everything.
     layers = [layer for layer in attention.drawn if layer.kind != "encoder" or attention.prediction is None]
     if not layers:
         return Text("This model has no attention to show.")
-    largest = max(float(layer.weights.max()) for layer in layers)
-    legend = Text("weight  ")
-    for shade, colour in zip(SHADES, COLOURS, strict=True):
-        legend.append(shade * 3, style=colour)
-    known = any(layer.relevant is not None and layer.relevant.any() for layer in layers)
-    meaning = "    x  the answer depends on this input" if known else ""
-    legend.append(f"  0 to {largest:.3f}{meaning}", style="dim")
-    tables = [part for layer in layers for part in (Text(f"{layer.title}:"), _layer_table(layer, largest))]
-    return Group(*tables, legend)
+    heads = sum(len(layer.weights) for layer in layers)
+    rows = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in layers)
+    best = best_aligned(layers)
+    if heads > 1 and best is not None and (rows > SCREEN or isinstance(attention.prediction, str)):
+        return Group(_Heatmap([best.layer], best.head), Text(_others(best, heads), style="dim"))
+    return _Heatmap(layers)
 
 
-def _layer_table(layer: LayerMap, largest: float) -> Table:
-    table = Table(box=None, padding=(0, 0), pad_edge=False)
-    table.add_column("")
-    table.add_column("")
-    for label in layer.key_labels:
-        table.add_column(f" {label}", justify="left", no_wrap=True)
-    for step, label in enumerate(layer.query_labels):
-        for head, weights in enumerate(layer.weights[:, step]):
-            relevant = np.zeros(len(weights), dtype=bool) if layer.relevant is None else layer.relevant[step]
-            cells = [cell(float(w), largest, bool(r)) for w, r in zip(weights, relevant, strict=True)]
-            table.add_row(f"{label} " if head == 0 else "", f"head {head} ", *cells)
-    return table
+def _others(best: Aligned, heads: int) -> str:
+    return (
+        f"This is head {best.head} of {best.layer.name}, of {heads} heads the one that aligns best. "
+        f"To see the others: --plot page.html, `regard show`, or in Python .to_html(path)."
+    )
+
+
+class _Heatmap:
+    """Layers as tables that are no wider than the terminal: the columns go on below where they do not fit."""
+
+    def __init__(self, layers: list[LayerMap], head: int | None = None) -> None:
+        self.layers = layers
+        self.head = head
+        self.largest = max(max(float(layer.weights.max(initial=0.0)) for layer in layers), 1e-9)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for layer in self.layers:
+            yield Text(f"{layer.title}:")
+            left = max((cell_len(_named(label)) for label in layer.query_labels), default=0) + len("head 00 ")
+            beside = max((options.max_width - left) // CELL, 1)
+            for first in range(0, len(layer.key_labels), beside):
+                yield from self._part(layer, slice(first, first + beside))
+        yield self._legend(any(layer.relevant is not None and layer.relevant.any() for layer in self.layers))
+
+    def _part(self, layer: LayerMap, keys: slice) -> Iterator[RenderableType]:
+        """Yield the table of some keys: their labels, and a line for each query and head."""
+        labels = [_cut(label) for label in layer.key_labels[keys]]
+        table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
+        for _ in ("query", "head", *labels):
+            table.add_column("", no_wrap=True)
+        for line in _headings(labels):
+            table.add_row("", "", *line)
+        heads = range(len(layer.weights)) if self.head is None else [self.head]
+        for step, label in enumerate(layer.query_labels):
+            for head in heads:
+                relevant = np.zeros_like(layer.weights[0], bool) if layer.relevant is None else layer.relevant
+                shown = zip(layer.weights[head, step, keys], relevant[step, keys], strict=True)
+                cells = [cell(float(weight), self.largest, bool(dot)) for weight, dot in shown]
+                table.add_row(f"{_named(label)}" if head == heads[0] else "", f"head {head} ", *cells)
+        yield table
+
+    def _legend(self, relevant: bool) -> Text:
+        legend = Text("weight  ")
+        for shade, colour in zip(SHADES, COLOURS, strict=True):
+            legend.append(shade * 3, style=colour)
+        legend.append(f"  0 to {self.largest:.3f}", style="dim")
+        if relevant:
+            legend.append("    x  the answer depends on this input", style="dim")
+        return legend
+
+
+def _headings(labels: list[str]) -> Iterator[list[str]]:
+    """Yield the lines of the columns' labels: written downwards, where some are longer than a column is wide."""
+    if all(cell_len(label) < CELL for label in labels):
+        yield [f" {label}" if cell_len(label) == 1 else label for label in labels]
+        return
+    high = max(map(len, labels))
+    for row in range(high):
+        letters = [label.rjust(high)[row] for label in labels]
+        yield [f" {letter}" for letter in letters]
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= HIGHEST else f"{label[: HIGHEST - 1]}…"
+
+
+def _named(label: str) -> str:
+    return f"{label if len(label) <= WIDEST else label[: WIDEST - 1] + '…'} "
 
 
 def cell(weight: float, largest: float, relevant: bool) -> Text:

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic
 
 from regard.attention import layers_of, short_name
-from regard.examination import Examination, Explanation, HeadImportance, examine, explain, head_importance
+from regard.examination import (
+    Examination,
+    Explanation,
+    HeadImportance,
+    examine,
+    explain,
+    head_importance,
+    sentences_in,
+)
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
 from regard.models import TaskModel
 from regard.result import Result, plain
@@ -93,9 +101,16 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "summary": self.task.summary,
             "kind": self.config.kind,
             "step": self.step,
-            "draws": self.task.draws,
+            "draws": self.draws,
             "snapshots": self.has_snapshots,
+            "accepts": self.task.accepts,
+            "examined": sentences_in(self.folder),
         }
+
+    @property
+    def draws(self) -> bool:
+        """Whether there are inputs to be drawn."""
+        return self.task.draws
 
     def json(self) -> dict[str, Any]:
         """Return what the run is, as plain values: its folder, step, number of parameters and config."""

@@ -14,9 +14,12 @@ from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
 from regard.tasks import Translation
-from regard.text.parallel import ParallelText
+from regard.text.parallel import ParallelText, Text
 from regard.text.prepare import read_pairs
 from regard.training import ModelPart, TaskPart, TrainingPart
+
+DRAWN = 1000
+"""Pairs of which one is drawn, at most: the first of the text."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -87,11 +90,29 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         Raises `InputError` where the run has neither.
         """
         del seed, purpose
-        text = self.task.config.text("valid") or self.task.config.text("test")
+        text = self._unseen_text()
         if text is None:
             raise InputError(f"run {str(self.folder)!r} has no text but that of its training: train with --valid")
         pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
         return pairs[:samples]
+
+    @property
+    def draws(self) -> bool:
+        """Whether the text is there from which inputs are drawn."""
+        try:
+            return self.task.config.hub is None and self._unseen_text() is not None
+        except InputError:
+            return False  # it has gone since
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a source that training has not seen; raises `InputError` where there is none."""
+        sources = self.unseen(DRAWN, seed)
+        if not sources:
+            raise InputError(f"run {str(self.folder)!r} has no text that is short enough: type an input")
+        return sources[seed % len(sources)][0]
+
+    def _unseen_text(self) -> Text | None:
+        return self.task.config.text("valid") or self.task.config.text("test")
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Test on the test text, or else on the validation text."""

@@ -47,6 +47,7 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 PAGES = {
     "/": ("regard.serving", "page/explorer.html", "text/html"),
     "/explorer.js": ("regard.serving", "page/explorer.js", "text/javascript"),
+    "/tour.js": ("regard.serving", "page/tour.js", "text/javascript"),
     "/explorer.css": ("regard.serving", "page/explorer.css", "text/css"),
     **{f"/view/{name}": ("regard.inspection", f"view/{name}", "text/javascript") for name in modules()},
 }

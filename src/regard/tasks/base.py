@@ -86,6 +86,11 @@ class AnyTask(ABC):
         raise NotImplementedError
 
     @property
+    def accepts(self) -> str:
+        """What may be typed as an input, for people; empty where that is any text."""
+        return ""
+
+    @property
     @abstractmethod
     def sizes(self) -> Mapping[str, int]:
         """What a model for this task has to know of it: arguments of its constructor."""
@@ -188,18 +193,37 @@ class Task(AnyTask):
         return self.render(inputs[0]), " ".join(map(str, targets[0].tolist()))
 
     def parse(self, text: str) -> Tensor:
-        """Read one sequence such as `"AB_BC"` (null: a space or `_`) as inputs (1, T).
+        """Read one sequence such as `"AB_BC"` (null: a space or `_`; small letters as capitals) as inputs (1, T).
 
         Raises `InputError` at an unknown letter, or where the sequence is too short or too long.
         """
-        text = text.replace("_", NULL) if self.null else text
+        text = self.normal(text)
         if not self.signals < len(text) <= self.input_len:
-            signals = f"{self.signals} signal{'s' * (self.signals > 1)} and " if self.signals else ""
-            raise InputError(
-                f"input {text!r} has {len(text)} steps: {self.name} takes {signals}"
-                f"1 to {self.config.max_len} letters"
-            )
+            raise InputError(f"input {text!r} has {len(text)} steps: {self.name} takes {self._lengths}")
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
+
+    def normal(self, text: str) -> str:
+        """Return a text as it is read: `_` as the null character, small letters that are unknown as capitals."""
+        text = text.replace("_", NULL) if self.null else text
+        return "".join(each if each in self.vocabulary else self._capital(each) for each in text)
+
+    def _capital(self, letter: str) -> str:
+        capital = letter.upper()
+        return capital if len(capital) == 1 and capital in self.vocabulary else letter
+
+    @property
+    def accepts(self) -> str:
+        """Lengths and letters of an input."""
+        return f"{self._lengths}: {self._letters}"
+
+    @property
+    def _lengths(self) -> str:
+        signals = f"{self.signals} signal{'s' * (self.signals > 1)} and " if self.signals else ""
+        return f"{signals}1 to {self.config.max_len} letters"
+
+    @property
+    def _letters(self) -> str:
+        return ", ".join("'_' (null)" if known == NULL else known for known in self.vocabulary)
 
     def render(self, inputs: Tensor) -> str:
         """Write one sequence (T,) as text; `parse` reads it back. Steps past the end are left out."""
@@ -208,8 +232,7 @@ class Task(AnyTask):
     def _index(self, letter: str, step: int) -> int:
         index = self.vocabulary.find(letter)
         if index < 0:
-            allowed = ", ".join("'_' (null)" if known == NULL else known for known in self.vocabulary)
-            raise InputError(f"letter {letter!r} at step {step} is not in the vocabulary: use {allowed}")
+            raise InputError(f"letter {letter!r} at step {step} is not in the vocabulary: use {self._letters}")
         return index
 
     def _parse_signal(self, signal: str) -> Tensor:

@@ -103,7 +103,7 @@ class Recall(Task):
         Raises `InputError` where it is too long, at an unknown symbol, or where it does not end with a key that
         stood before a value.
         """
-        inputs = super().parse(text)
+        inputs, text = super().parse(text), self.normal(text)
         before = [step for step in range(len(text) - 2) if text[step] == text[-1]]
         if text[-1] not in self.keys or not before or text[before[0] + 1] not in VALUES:
             raise InputError(f"input {text!r} has no answer: end with a key that stood before a value (C7A0abC)")

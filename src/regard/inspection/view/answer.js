@@ -1,7 +1,7 @@
 // What the model answered, how sure it was, and whether that is right.
 
 import { node } from "./dom.js";
-import { percent } from "./labels.js";
+import { legible, percent, visible } from "./labels.js";
 
 /** @import { MapData } from "./data.js" */
 
@@ -14,12 +14,12 @@ const MOST_STEPS = 40; // output steps of which the probability is written
 export function answer(map, original) {
   const line = node("div", { class: "answer" });
   if (map.prediction === null) {
-    line.append(node("code", {}, map.input));
+    line.append(node("b", {}, map.task), " ", node("code", {}, legible(map.input)));
     return line;
   }
   const said = spelled(map.prediction);
   const prediction = node("b", { class: "prediction" }, said);
-  line.append(node("b", {}, map.task), " ", node("code", {}, map.input), " prediction ", prediction);
+  line.append(node("b", {}, map.task), " ", node("code", {}, legible(map.input)), " prediction ", prediction);
   if (map.truth !== null) {
     const truth = spelled(map.truth);
     line.append(`, truth ${truth} `, node("span", {}, said === truth ? "✓ right" : "✗ wrong"));
@@ -41,14 +41,15 @@ export function answer(map, original) {
  */
 function steps({ outputs, prediction, probabilities }, original) {
   const found = node("div");
-  if (outputs.length > MOST_STEPS) return found;
+  if (!outputs.length || outputs.length > MOST_STEPS) return found;
+  found.append(node("span", { class: "quiet" }, "with probability: "));
   outputs.forEach((label, step) => {
     const before = original?.outputs[step] === label ? original.probabilities[step] : null;
     const now = probabilities[step];
     const was = before !== null && Math.abs(before - now) >= 0.005 ? ` (was ${percent(before)})` : "";
     const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
     found.append(
-      node("span", { class: was ? "token changed" : "token" }, `${label}${number} `),
+      node("span", { class: was ? "token changed" : "token" }, `${visible(label)}${number} `),
       node("span", { class: "quiet" }, `${percent(now)}${was} `),
     );
   });
@@ -57,5 +58,5 @@ function steps({ outputs, prediction, probabilities }, original) {
 
 /** @param {number[] | string | null} answer */
 function spelled(answer) {
-  return Array.isArray(answer) ? answer.join(" ") : (answer ?? "unknown");
+  return Array.isArray(answer) ? answer.join(" ") : legible(answer ?? "unknown");
 }

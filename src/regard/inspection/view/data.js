@@ -30,6 +30,7 @@
  * @property {string[]} outputs
  * @property {number[]} probabilities
  * @property {LayerData[]} layers
+ * @property {string | null} opens
  */
 
 /**
@@ -53,6 +54,7 @@
  * @property {MapData[]} maps
  * @property {MapData} [original]
  * @property {Record<string, number[]>} [importance]
+ * @property {Record<string, string[]>} [examined]
  * @property {PlaybackData} [playback]
  * @property {InterventionData[]} [interventions]
  */

@@ -100,9 +100,93 @@ export function brush(canvas) {
  * @param {() => void} draw
  */
 export function keepFocus(root, draw) {
-  const focused = root.contains(document.activeElement) ? document.activeElement : null;
-  const name = focused instanceof HTMLElement ? focused.dataset.name : undefined;
+  const before = focusedIn(root);
+  const name = before?.dataset.name;
   draw();
-  const again = name === undefined ? null : root.querySelector(`[data-name="${CSS.escape(name)}"]`);
-  if (again instanceof HTMLElement && again !== document.activeElement) again.focus({ preventScroll: true });
+  if (name === undefined || focusedIn(root) === before) return;
+  const again = root.querySelector(`[data-name="${CSS.escape(name)}"]`);
+  if (again instanceof HTMLElement || again instanceof SVGElement) again.focus({ preventScroll: true });
+}
+
+/** @param {HTMLElement} root */
+function focusedIn(root) {
+  const home = root.getRootNode();
+  const found = home instanceof ShadowRoot ? home.activeElement : document.activeElement;
+  if (!found || !root.contains(found)) return null;
+  return found instanceof HTMLElement || found instanceof SVGElement ? found : null;
+}
+
+/** A part of the page that is made anew only when what it shows has changed. */
+export class Part {
+  /** @param {string} name its class */
+  constructor(name = "") {
+    this.element = node("div", { class: name || undefined });
+    /** @type {unknown[] | null} */
+    this.shown = null;
+  }
+
+  /**
+   * @param {unknown[]} given all that what is made depends on
+   * @param {() => (Node | string)[]} make
+   */
+  show(given, make) {
+    const { shown } = this;
+    if (shown?.length === given.length && given.every((value, index) => value === shown[index])) return;
+    this.shown = given;
+    this.element.replaceChildren(...make());
+  }
+}
+
+const STRIDES = new Map([
+  ["ArrowRight", 1],
+  ["ArrowDown", 1],
+  ["ArrowLeft", -1],
+  ["ArrowUp", -1],
+  ["Home", Number.NEGATIVE_INFINITY],
+  ["End", Number.POSITIVE_INFINITY],
+]);
+
+/**
+ * Many things that are one tab stop: arrow keys lead from one to the next.
+ *
+ * @param {(HTMLElement | SVGElement)[]} items
+ * @param {number} at the number of the one that the tab key leads to
+ */
+export function oneTabStop(items, at) {
+  /** @param {number} chosen */
+  const stop = (chosen) =>
+    items.forEach((each, index) => each.setAttribute("tabindex", index === chosen ? "0" : "-1"));
+  stop(Math.max(0, Math.min(at, items.length - 1)));
+  items.forEach((item, index) => {
+    item.addEventListener("focus", () => stop(index));
+    /** @param {Event} event */
+    const pressed = (event) => {
+      const stride = event instanceof KeyboardEvent ? STRIDES.get(event.key) : undefined;
+      if (stride === undefined) return;
+      event.preventDefault();
+      items[Math.max(0, Math.min(index + stride, items.length - 1))].focus();
+    };
+    item.addEventListener("keydown", pressed);
+  });
+}
+
+/**
+ * One of several, as buttons beside each other; `onChange` is given the number of the one that is taken.
+ *
+ * @param {string} label
+ * @param {string[]} options
+ * @param {number} chosen
+ * @param {(index: number) => void} onChange
+ */
+export function choice(label, options, chosen, onChange) {
+  const group = node("span", { role: "radiogroup", "aria-label": label, class: "choice" });
+  const buttons = options.map((option, index) => {
+    const found = button(option, () => onChange(index));
+    found.setAttribute("role", "radio");
+    found.setAttribute("aria-checked", String(index === chosen));
+    return found;
+  });
+  oneTabStop(buttons, chosen);
+  group.append(...buttons);
+  return group;
 }

@@ -6,6 +6,7 @@
 //
 // What a map is, data.js says.
 
+import { addressOf, keepAddress, readAddress } from "./address.js";
 import { View } from "./view.js";
 
 /** @import { ViewData } from "./data.js" */
@@ -32,6 +33,18 @@ export function show(element, data, options = {}) {
   const view = new View(element, options);
   view.update(data);
   return view;
+}
+
+/**
+ * The same in a page that holds nothing else, whose address keeps what is chosen.
+ *
+ * @param {Element} element
+ * @param {ViewData} data
+ */
+export function showPage(element, data) {
+  const chosen = () => readAddress(location.hash).state;
+  const view = show(element, data, { state: chosen(), chosen: (state) => keepAddress(addressOf(state)) });
+  addEventListener("hashchange", () => view.choose(chosen()));
 }
 
 /** The widget of a notebook (anywidget). */

@@ -8,6 +8,7 @@ import { clamp } from "./arithmetic.js";
  * What gestures do something to.
  *
  * @typedef {object} Target
+ * @property {HTMLElement} element that takes keys
  * @property {HTMLCanvasElement} canvas
  * @property {Viewport} viewport
  * @property {() => { query: number, key: number | null }} chosen
@@ -30,7 +31,7 @@ const STEPS = new Map([
 export function listen(target) {
   listenToPointer(target);
   listenToWheel(target);
-  target.canvas.addEventListener("keydown", (event) => {
+  target.element.addEventListener("keydown", (event) => {
     if (pressed(event.key, target)) event.preventDefault();
   });
 }

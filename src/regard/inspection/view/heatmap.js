@@ -1,48 +1,131 @@
-// Each head as a heatmap: queries down, keys across.
+// Each head as a heatmap: queries down, keys across. A heatmap stays while it shows weights of the same size, so that
+// whoever has zoomed in, or moves by keys, stays where he is.
 
+import { marginsOf } from "./axes.js";
 import { button, node } from "./dom.js";
 import { listen } from "./gestures.js";
-import { signed } from "./labels.js";
+import { isolated, percent, signed } from "./labels.js";
 import { paint } from "./painting.js";
 import { Pyramid } from "./pyramid.js";
+import { axesOf } from "./sides.js";
 import { Viewport } from "./viewport.js";
 
-/** @import { Matrix } from "./matrix.js" */
-/** @import { Marked } from "./painting.js" */
+/** @import { Marked, Picture } from "./painting.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-/** One head on a canvas. */
+const GAP_BETWEEN = 16; // pixels
+const SIDE_NAME = 24; // room for what the rows are called, pixels
+const TALL = 130; // pixels: rows have their name beside them if they are higher
+const NARROW = 330; // pixels: as many heads stand beside each other as are wider than that
+
+let numbered = 0; // heatmaps that there have been: the cell that is read out has a name of its own
+
+/** One head, and what it stands in. */
 export class Heatmap {
   /**
    * @param {number} head
-   * @param {number} place among the heatmaps
    * @param {Scene} scene
    * @param {Surface} surface
+   * @param {Actions} actions
    */
-  constructor(head, place, { matrix, changes, largest, state }, { colours, width }) {
-    const { queries, keys, relevant, rows, columns } = matrix;
-    const margins = marginsOf(matrix, width);
-    this.canvas = node("canvas", {
-      tabindex: 0,
-      role: "img",
-      "data-name": `heatmap-${place}`,
-      "aria-label": `Weights of head ${head}: ${rows} queries, ${columns} keys; arrow keys move`,
-    });
-    this.viewport = new Viewport(matrix, margins, width);
-    this.picture = {
+  constructor(head, scene, surface, actions) {
+    this.head = head;
+    this.scene = scene;
+    this.surface = surface;
+    this.frame = 0;
+    this.viewport = new Viewport(scene.matrix, marginsOf(scene.matrix, surface.width), surface.width);
+    this.canvas = node("canvas", { "aria-hidden": "true" });
+    this.caption = node("figcaption");
+    this.acrossName = node("span", { class: "axis across" });
+    this.downName = node("span", { class: "axis down" });
+    this.cell = node("span", { role: "gridcell", id: `regard-cell-${(numbered += 1)}` });
+    this.rowName = node("span", { role: "rowheader" });
+    this.row = node("div", { role: "row", class: "unseen" });
+    this.row.append(this.rowName, this.cell);
+    this.grid = node("div", { role: "grid", tabindex: 0, "aria-activedescendant": this.cell.id });
+    this.grid.append(this.canvas, this.row);
+    this.figure = node("figure");
+    this.figure.append(this.caption, this.acrossName, this.downName, this.grid);
+    if (this.viewport.zoomable) this.figure.append(this.zoomButtons());
+    /** @type {Picture} */
+    this.picture = this.pictured();
+    /** @type {Marked} */
+    this.marked = scene.state;
+    listen({
+      element: this.grid,
+      canvas: this.canvas,
       viewport: this.viewport,
-      pyramid: new Pyramid({ values: (changes ?? matrix.slices)[head], rows, columns }, changes !== null),
+      chosen: () => this.scene.state,
+      onPoint: (query, key) => actions.point(query, key, head),
+      onChoose: (query, key) => actions.choose({ query, key, focus: head }),
+      onHead: (by) => actions.choose({ head: (this.scene.state.focus + by + this.heads) % this.heads }),
+      draw: () => this.draw(),
+    });
+  }
+
+  get heads() {
+    return this.scene.matrix.heads;
+  }
+
+  /**
+   * Show other weights of as many queries and keys.
+   *
+   * @param {Scene} scene
+   * @param {Surface} surface
+   * @param {number} place among the heatmaps
+   */
+  show(scene, surface, place) {
+    const { matrix, layer, state } = scene;
+    const moved = scene.matrix !== this.scene.matrix || surface.width !== this.surface.width;
+    Object.assign(this, { scene, surface, marked: state });
+    const margins = marginsOf(matrix, surface.width);
+    if (moved) this.viewport.fitInto(margins, surface.width);
+    this.picture = this.pictured();
+    const [down, across] = axesOf(scene);
+    this.nameSides(down, `${across} →${matrix.sumsToOne && !scene.changes ? " (each row sums to 1)" : ""}`);
+    this.caption.replaceChildren(...captionOf(this.head, scene));
+    this.grid.dataset.name = `heatmap-${place}`;
+    const size = { "aria-rowcount": matrix.rows, "aria-colcount": matrix.columns };
+    const name = `${layer.title}, head ${this.head}: rows ${down}, columns ${across}; arrow keys move`;
+    for (const [key, value] of Object.entries({ ...size, "aria-label": name })) {
+      this.grid.setAttribute(key, String(value));
+    }
+    this.tell(state.query, state.key ?? matrix.strongest(this.head, state.query));
+  }
+
+  /**
+   * Say what rows and columns are: beside the rows, or where these are few, in one line with the columns.
+   *
+   * @param {string} down
+   * @param {string} across
+   */
+  nameSides(down, across) {
+    const { left, top, height } = this.viewport;
+    const tall = height > TALL;
+    this.downName.textContent = tall ? `${down} →` : ""; // turned, it points down
+    this.downName.style.marginTop = `${top}px`;
+    this.acrossName.textContent = tall ? across : `${down} ↓   ${across}`;
+    this.acrossName.style.marginLeft = tall ? `${left}px` : "0";
+  }
+
+  /** @returns {Picture} */
+  pictured() {
+    const { matrix, changes, largest } = this.scene;
+    const { rows, columns, relevant, queries, keys } = matrix;
+    const values = (changes ?? matrix.slices)[this.head];
+    const known = this.picture?.pyramid;
+    return {
+      viewport: this.viewport,
+      pyramid:
+        known?.levels[0].values === values ? known : new Pyramid({ values, rows, columns }, changes !== null),
       changing: changes !== null,
       largest,
       queries,
       keys,
-      upright: margins.upright,
+      upright: marginsOf(matrix, this.surface.width).upright,
       relevant,
-      colours,
+      colours: this.surface.colours,
     };
-    /** @type {Marked} */
-    this.marked = state;
-    this.frame = 0;
   }
 
   /**
@@ -56,94 +139,95 @@ export class Heatmap {
     this.draw();
   }
 
+  /**
+   * Say a weight to who cannot see it.
+   *
+   * @param {number} query
+   * @param {number} key
+   */
+  tell(query, key) {
+    const { matrix } = this.scene;
+    this.row.setAttribute("aria-rowindex", String(query + 1));
+    this.cell.setAttribute("aria-colindex", String(key + 1));
+    this.rowName.textContent = matrix.queries[query] ?? "";
+    this.cell.textContent = `${isolated(matrix.keys[key] ?? "")} ${percent(matrix.at(this.head, query, key) || 0)}`;
+  }
+
   draw() {
     cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => paint(this.canvas, this.picture, this.marked));
+    this.frame = requestAnimationFrame(() => this.drawNow());
+  }
+
+  drawNow() {
+    cancelAnimationFrame(this.frame);
+    paint(this.canvas, this.picture, this.marked);
+  }
+
+  zoomButtons() {
+    const { viewport } = this;
+    const bar = node("div", { class: "zoom" });
+    /** @type {[string, string, () => void][]} */
+    const offered = [
+      ["+", "zoom in", () => viewport.zoom(2)],
+      ["−", "zoom out", () => viewport.zoom(0.5)],
+      ["fit", "see all", () => viewport.fit()],
+    ];
+    for (const [sign, name, change] of offered) {
+      const found = button(sign, () => {
+        change();
+        this.draw();
+      });
+      found.title = name;
+      bar.append(found);
+    }
+    return bar;
   }
 }
 
 /**
- * The heatmaps of the heads that are chosen, to be drawn when they are in the page, and what they stand in.
+ * The heatmaps of the heads that are chosen; those of `before` that fit are taken again.
  *
  * @param {Scene} scene
  * @param {Actions} actions
  * @param {Surface} surface
+ * @param {Map<string, Heatmap>} before
  */
-export function heatmaps(scene, actions, surface) {
-  const { matrix, state } = scene;
-  const element = node("div", { class: "panels" });
-  const panels = matrix.chosen(state.head).map((head, place) => {
-    const panel = new Heatmap(head, place, scene, surface);
-    listen({
-      canvas: panel.canvas,
-      viewport: panel.viewport,
-      chosen: () => state,
-      onPoint: (query, key) => actions.point(query, key, head),
-      onChoose: (query, key) => actions.choose({ query, key, focus: head }),
-      onHead: (by) => actions.choose({ head: (state.focus + by + matrix.heads) % matrix.heads }),
-      draw: () => panel.draw(),
-    });
-    const figure = node("figure");
-    figure.append(captionOf(panel, head, scene), panel.canvas);
-    element.append(figure);
-    return panel;
+export function heatmaps(scene, actions, surface, before) {
+  const { matrix, layer, state } = scene;
+  const heads = matrix.chosen(state.head);
+  const room = { ...surface, width: roomOf(surface.width, heads.length, matrix.columns) };
+  /** @type {Map<string, Heatmap>} */
+  const found = new Map();
+  heads.forEach((head, place) => {
+    const name = [layer.name, head, state.words, matrix.rows, matrix.columns].join(" ");
+    const panel = before.get(name) ?? new Heatmap(head, scene, room, actions);
+    panel.show(scene, room, place);
+    found.set(name, panel);
   });
-  return { element, panels };
+  return found;
 }
 
 /**
- * @param {Heatmap} panel
+ * What a heatmap has from side to side: as many as fit stand beside each other.
+ *
+ * @param {number} width
+ * @param {number} heads
+ * @param {number} columns
+ */
+function roomOf(width, heads, columns) {
+  const most = Math.max(1, Math.min(heads, Math.floor(width / Math.max(NARROW, 14 * columns))));
+  const beside = Math.ceil(heads / Math.ceil(heads / most)); // as many in every row
+  return Math.floor(width / beside) - (beside > 1 ? GAP_BETWEEN : 0) - SIDE_NAME;
+}
+
+/**
  * @param {number} head
  * @param {Scene} scene
  */
-function captionOf(panel, head, { data, layer, matrix }) {
-  const caption = node("figcaption", {}, matrix.heads > 1 ? `head ${head}` : layer.title);
+function captionOf(head, { data, layer, matrix }) {
+  const found = [node("b", {}, matrix.heads > 1 ? `head ${head}` : layer.title)];
+  if (matrix.heads > 1) found.push(node("span", { class: "quiet" }, layer.title));
   const added = data.importance?.[layer.name]?.[head];
-  if (added !== undefined) caption.append(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
-  const { viewport } = panel;
-  if (!viewport.zoomable) return caption;
-  /** @param {() => void} change */
-  const drawn = (change) => () => {
-    change();
-    panel.draw();
-  };
-  caption.append(
-    button(
-      "+",
-      drawn(() => viewport.zoom(2)),
-    ),
-    button(
-      "−",
-      drawn(() => viewport.zoom(0.5)),
-    ),
-    button(
-      "fit",
-      drawn(() => viewport.fit()),
-    ),
-  );
-  return caption;
-}
-
-/**
- * Room for the labels, in pixels, and whether the keys' are written upwards.
- *
- * @param {Matrix} matrix
- * @param {number} available
- */
-function marginsOf({ queries, keys }, available) {
-  const upright = longest(keys) > 3;
-  return {
-    upright,
-    left: Math.min(14 + 7 * longest(queries), 130, available * 0.35),
-    top: upright ? Math.min(12 + 7 * longest(keys), 110) : 20,
-  };
-}
-
-/**
- * Characters of the longest label, or of the longest of the first.
- *
- * @param {string[]} labels
- */
-function longest(labels) {
-  return labels.slice(0, 400).reduce((most, label) => Math.max(most, label.length), 1);
+  if (added !== undefined) found.push(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
+  return found;
 }

@@ -1,6 +1,10 @@
 // How numbers and tokens are written.
 
 const SHOWN = 160; // tokens written out at once
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu; // control and format characters, and separators of lines
+const JOINERS = "\u200c\u200d"; // which letters of some scripts and parts of pictographs need between them
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+const ISOLATE = ["\u2068", "\u2069"];
 
 /** @param {number} share */
 export function percent(share) {
@@ -13,14 +17,57 @@ export function signed(value) {
 }
 
 /**
- * A label of at most `most` characters, and of two at least.
+ * A text in which every character is seen: one that would be invisible, or turn the letters around, is named.
+ *
+ * @param {string} text
+ */
+export function legible(text) {
+  return text.replace(HIDDEN, (hidden, at) => {
+    if (hidden === "\n" || hidden === "\t") return hidden;
+    if (JOINERS.includes(hidden) && at > 0 && at < text.length - 1) return hidden;
+    return `[U+${(hidden.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`;
+  });
+}
+
+/**
+ * The label of a token, never empty: blanks at its ends, tabs and line breaks are shown as signs.
  *
  * @param {string} label
- * @param {number} most
  */
-export function shorten(label, most) {
-  const length = Math.max(most, 2);
-  return label.length > length ? `${label.slice(0, length - 1)}…` : label;
+export function visible(label) {
+  if (label === "") return "∅";
+  if (/^\p{M}+$/u.test(label)) return `◌${label}`;
+  const signs = label.replaceAll("\r\n", "↵").replaceAll("\n", "↵").replaceAll("\t", "⇥");
+  const found = legible(signs);
+  return found.replace(/^\s+|\s+$/gu, (blanks) => "␣".repeat(blanks.length));
+}
+
+/**
+ * A label that may stand in a sentence: one that is read from the right does not turn around what follows.
+ *
+ * @param {string} label
+ */
+export function isolated(label) {
+  return RIGHT_TO_LEFT.test(label) ? `${ISOLATE[0]}${label}${ISOLATE[1]}` : label;
+}
+
+/**
+ * As much of a label as there is room for, and the sign of an omission where that is not all of it.
+ *
+ * @param {string} label
+ * @param {number} room
+ * @param {(text: string) => number} widthOf in the unit of `room`
+ */
+export function cut(label, room, widthOf) {
+  if (widthOf(label) <= room) return label;
+  const letters = [...label];
+  let [low, high] = [1, letters.length - 1]; // something always stays
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (widthOf(`${letters.slice(0, middle).join("")}…`) <= room) low = middle;
+    else high = middle - 1;
+  }
+  return `${letters.slice(0, low).join("")}…`;
 }
 
 /**

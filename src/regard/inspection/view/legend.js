@@ -13,7 +13,7 @@ const SCALE_HEIGHT = 10;
  * @param {Scene} scene
  * @param {Palette} colours
  */
-export function legend({ changes, largest, layer }, colours) {
+export function legend({ changes, largest, layer, state }, colours) {
   const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
   const context = brush(canvas);
   for (let x = 0; x < SCALE_WIDTH; x += 1) {
@@ -24,7 +24,10 @@ export function legend({ changes, largest, layer }, colours) {
   }
   const most = largest.toFixed(3);
   const bar = node("p", { class: "legend" });
-  bar.append(changes ? `-${most}` : "0", canvas, `${changes ? "+" : ""}${most}, the same for all heads`);
-  if (layer.relevant) bar.append(node("span", {}, "○ the output depends on this input"));
+  const of = state.mode === "overview" ? "all layers and heads" : "all heads";
+  bar.append(changes ? "change of the weight −" : "weight 0", changes ? most : "", canvas);
+  bar.append(`${changes ? "+" : ""}${most}, the same for ${of}`);
+  if (layer.relevant && state.mode === "heatmap")
+    bar.append(node("span", {}, "○ the output depends on this input"));
   return bar;
 }

@@ -1,8 +1,10 @@
 // Lines from queries, on the left, to keys, on the right: the stronger the weight, the stronger the line.
 
-import { hue } from "./colours.js";
-import { node, svg } from "./dom.js";
-import { around, shorten } from "./labels.js";
+import { dashes, hue } from "./colours.js";
+import { node, oneTabStop, svg } from "./dom.js";
+import { around, cut } from "./labels.js";
+import { widest, widthOf } from "./measuring.js";
+import { axesOf } from "./sides.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -10,35 +12,42 @@ import { around, shorten } from "./labels.js";
 /** @typedef {{ weight: number, head: number, query: number, key: number }} Line */
 
 const MOST_LINES = 1500; // lines drawn at most, the strongest
+const HARDLY = 0.01; // of the largest weight: weaker lines would hardly be seen
 const STEP = 19; // from token to token, pixels
-const LEFT = 150; // where the queries end
-const RIGHT = 330; // where the keys begin
+const TOP = 24; // where the first token stands
+const WIDEST = 150; // of a label, pixels
+const ACROSS = 420; // between queries and keys, pixels
+const APART = 6;
 
 /**
  * @param {Scene} scene
  * @param {Actions} actions
  * @param {Surface} surface
  */
-export function lines({ matrix, state }, actions, { colours }) {
+export function lines(scene, actions, { colours, width }) {
+  const { matrix, state, largest } = scene;
   const heads = matrix.chosen(state.head);
   const queries = around(matrix.rows, state.query);
   const keys = around(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
-  const height = 12 + STEP * Math.max(queries.length, keys.length);
+  const places = placesOf(matrix, queries, keys, width);
+  const height = TOP + STEP * Math.max(queries.length, keys.length);
   const picture = svg("svg", {
-    width: RIGHT + 160,
+    width: places.width,
     height,
-    role: "img",
+    role: "group",
     "aria-label": "Lines from queries to keys",
   });
-  const drawn = strongest(matrix, heads, queries, keys).map((line) => {
+  const found = strongest(matrix, heads, queries, keys);
+  const drawn = found.lines.map((line) => {
     const element = svg("line", {
-      x1: LEFT + 6,
-      y1: 10 + STEP * (line.query - queries[0]),
-      x2: RIGHT - 6,
-      y2: 10 + STEP * (line.key - keys[0]),
-      stroke: hue(line.head, heads.length, colours.dark),
+      x1: places.left + APART,
+      y1: TOP + STEP * (line.query - queries[0]) - 4,
+      x2: places.right - APART,
+      y2: TOP + STEP * (line.key - keys[0]) - 4,
+      stroke: matrix.heads === 1 ? (colours.dark ? "#8abaea" : "#08519c") : hue(line.head, colours.dark),
+      "stroke-dasharray": dashes(line.head),
       "stroke-width": 2,
-      "stroke-opacity": Math.max(0.05, line.weight / matrix.largest).toFixed(3),
+      "stroke-opacity": Math.max(0.05, line.weight / largest).toFixed(3),
     });
     picture.append(element);
     return { ...line, element };
@@ -48,26 +57,72 @@ export function lines({ matrix, state }, actions, { colours }) {
     for (const line of drawn) line.element.setAttribute("visibility", wanted(line) ? "visible" : "hidden");
   };
   const all = () => show(() => true);
-  queries.forEach((query, row) => {
+  const [down, across] = axesOf(scene);
+  const left = queries.map((query, row) => {
     const on = () => {
       show((line) => line.query === query);
       actions.point(query, matrix.strongest(heads[0], query), heads[0]);
     };
-    picture.append(token(matrix.queries[query], row, { x: LEFT, "text-anchor": "end" }, on, all));
+    const place = { x: places.left, "text-anchor": "end", "data-name": `line-query-${query}` };
+    return token(matrix.queries[query], row, places.room, place, on, all);
   });
-  keys.forEach((key, row) => {
+  const right = keys.map((key, row) => {
     const on = () => show((line) => line.key === key);
-    picture.append(token(matrix.keys[key], row, { x: RIGHT, "text-anchor": "start" }, on, all));
+    const place = { x: places.right, "text-anchor": "start", "data-name": `line-key-${key}` };
+    return token(matrix.keys[key], row, places.room, place, on, all);
   });
+  oneTabStop(left, state.query - queries[0]);
+  oneTabStop(right, 0);
+  picture.append(
+    svg("text", { x: places.left, y: 9, "text-anchor": "end", class: "axis" }, down),
+    svg("text", { x: places.right, y: 9, class: "axis" }, across),
+    ...left,
+    ...right,
+  );
   const box = node("div", { class: "lines" });
-  box.append(picture);
-  const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
-  if (hidden > 0) box.append(node("p", { class: "quiet" }, `${hidden} tokens further away are left out.`));
+  if (heads.length > 1) box.append(keyOf(heads, colours.dark));
+  box.append(picture, node("p", { class: "quiet" }, leftOut(matrix, queries, keys, found)));
   return box;
 }
 
 /**
- * The strongest weights between queries and keys, the strongest first; what is hardly seen is left out.
+ * Where queries end and keys begin, in pixels: there is room for the labels as they are.
+ *
+ * @param {Matrix} matrix
+ * @param {number[]} queries
+ * @param {number[]} keys
+ * @param {number} available
+ */
+function placesOf(matrix, queries, keys, available) {
+  const most = Math.max(30, Math.min(WIDEST, (available - 80) / 2));
+  const left = APART + Math.min(most, Math.max(100, widest(queries.map((query) => matrix.queries[query]))));
+  const labels = APART + Math.min(most, Math.max(100, widest(keys.map((key) => matrix.keys[key]))));
+  const right = left + Math.max(60, Math.min(ACROSS, available - left - labels));
+  return { left, right, width: right + labels, room: most };
+}
+
+/**
+ * Which line belongs to which head: by colour, and by dashes where colours come again.
+ *
+ * @param {number[]} heads
+ * @param {boolean} dark
+ */
+function keyOf(heads, dark) {
+  const list = node("ul", { class: "key", "aria-label": "Heads" });
+  for (const head of heads) {
+    const sample = svg("svg", { width: 28, height: 10, "aria-hidden": "true" });
+    const line = { x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 3 };
+    sample.append(svg("line", { ...line, stroke: hue(head, dark), "stroke-dasharray": dashes(head) }));
+    const item = node("li");
+    item.append(sample, `head ${head}`);
+    list.append(item);
+  }
+  return list;
+}
+
+/**
+ * The strongest weights between queries and keys, the strongest first, and how many there are in all; what would hardly
+ * be seen is left out.
  *
  * @param {Matrix} matrix
  * @param {number[]} heads
@@ -81,11 +136,39 @@ export function strongest(matrix, heads, queries, keys, most = MOST_LINES) {
     for (const query of queries) {
       for (const key of keys) {
         const weight = matrix.at(head, query, key);
-        if (weight > 0.01 * matrix.largest) found.push({ weight, head, query, key });
+        if (weight > HARDLY * matrix.largest) found.push({ weight, head, query, key });
       }
     }
   }
-  return found.sort((one, other) => other.weight - one.weight).slice(0, most);
+  found.sort((one, other) => other.weight - one.weight);
+  const weakest = found.length > most ? found[most - 1].weight : null;
+  return {
+    lines: found.slice(0, most),
+    seen: found.length,
+    all: heads.length * queries.length * keys.length,
+    weakest,
+  };
+}
+
+/**
+ * What the lines leave out.
+ *
+ * @param {Matrix} matrix
+ * @param {number[]} queries
+ * @param {number[]} keys
+ * @param {{ seen: number, all: number, weakest: number | null, lines: Line[] }} found
+ */
+function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
+  const count = (/** @type {number} */ number) => number.toLocaleString("en");
+  const said = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
+  if (weakest !== null)
+    said.push(
+      `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are left out, choose a head to see more`,
+    );
+  if (all > seen) said.push(`${count(all - seen)} hardly differ from 0`);
+  const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
+  if (hidden > 0) said.push(`${count(hidden)} tokens further away are left out`);
+  return `${said.join("; ")}.`;
 }
 
 /**
@@ -93,12 +176,14 @@ export function strongest(matrix, heads, queries, keys, most = MOST_LINES) {
  *
  * @param {string} label
  * @param {number} row
- * @param {{ x: number, "text-anchor": string }} place
+ * @param {number} room for the label, in pixels
+ * @param {{ x: number, "text-anchor": string, "data-name": string }} place
  * @param {() => void} on
  * @param {() => void} off
  */
-function token(label, row, place, on, off) {
-  const text = svg("text", { ...place, y: 14 + STEP * row, tabindex: 0 }, shorten(label, 20));
+function token(label, row, room, place, on, off) {
+  const given = { ...place, y: TOP + STEP * row, role: "button", "aria-label": label, class: "word" };
+  const text = svg("text", given, cut(label, room, widthOf));
   const begin = () => {
     text.classList.add("on");
     on();

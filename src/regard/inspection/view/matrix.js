@@ -20,6 +20,8 @@ export class Matrix {
     this.heads = slices.length;
     this.rows = queries.length;
     this.columns = keys.length;
+    /** @type {boolean | undefined} */
+    this.whole = undefined;
     this.largest = slices.reduce((most, slice) => Math.max(most, greatest(slice)), 1e-9);
   }
 
@@ -30,6 +32,22 @@ export class Matrix {
    */
   at(head, query, key) {
     return this.slices[head][query * this.columns + key];
+  }
+
+  /** Whether every row sums to 1: not where something was switched off, or nothing may be seen. */
+  get sumsToOne() {
+    this.whole ??= this.slices.every((slice) => this.queries.every((_, row) => isWhole(this.row(slice, row))));
+    return this.whole;
+  }
+
+  /**
+   * The weights of a query.
+   *
+   * @param {Float32Array} slice of a head
+   * @param {number} query
+   */
+  row(slice, query) {
+    return slice.subarray(query * this.columns, (query + 1) * this.columns);
   }
 
   /**
@@ -54,4 +72,10 @@ export class Matrix {
   chosen(head) {
     return head === null ? this.slices.map((_, each) => each) : [head];
   }
+}
+
+/** @param {Float32Array} row */
+function isWhole(row) {
+  const sum = row.reduce((before, weight) => before + weight, 0);
+  return Math.abs(sum - 1) < 0.01;
 }

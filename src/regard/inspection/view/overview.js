@@ -1,7 +1,7 @@
 // All heads of all layers, small, on one scale.
 
 import { shade } from "./colours.js";
-import { node } from "./dom.js";
+import { node, oneTabStop } from "./dom.js";
 import { signed } from "./labels.js";
 import { pixels } from "./painting.js";
 import { halved } from "./pyramid.js";
@@ -23,7 +23,9 @@ export function overview(scene, actions, surface) {
     const matrix = scene.shown(layer);
     const row = node("div", { class: "row" });
     row.append(node("span", {}, layer.title));
-    for (const head of matrix.chosen(null)) row.append(thumbnail(scene, layer, head, actions, surface));
+    const found = matrix.chosen(null).map((head) => thumbnail(scene, layer, head, actions, surface));
+    oneTabStop(found, 0);
+    row.append(...found);
     grid.append(row);
   }
   if (scene.data.importance) {
@@ -41,7 +43,9 @@ export function overview(scene, actions, surface) {
  */
 function thumbnail({ data, shown, largest }, layer, head, actions, { colours }) {
   const added = data.importance?.[layer.name]?.[head];
-  const found = node("button", { class: "thumb", title: `${layer.title}, head ${head}` });
+  const name = `${layer.title}, head ${head}${added === undefined ? "" : `, without it loss ${signed(added)}`}`;
+  const found = node("button", { type: "button", class: "thumb", title: name, "aria-label": name });
+  found.dataset.name = `thumb-${layer.name}-${head}`;
   const canvas = small(shown(layer), head, (value) => colours.table[shade(value / largest)]);
   found.append(canvas, node("span", {}, `head ${head}${added === undefined ? "" : ` ${signed(added)}`}`));
   found.addEventListener("click", () => {
@@ -59,10 +63,12 @@ function small({ slices, rows, columns }, head, colour) {
   let level = { values: slices[head], rows, columns };
   const ratio = devicePixelRatio || 1;
   while (Math.max(level.rows, level.columns) > SIDE * ratio) level = halved(level);
+  if (!level.rows || !level.columns) return node("canvas", { width: 1, height: 1 });
   const canvas = pixels(level, { top: 0, left: 0, high: level.rows, wide: level.columns }, colour);
   const most = Math.max(rows, columns);
   canvas.style.width = `${Math.max(4, (SIDE * columns) / most)}px`;
   canvas.style.height = `${Math.max(4, (SIDE * rows) / most)}px`;
+  canvas.setAttribute("aria-hidden", "true");
   canvas.style.imageRendering = "pixelated";
   return canvas;
 }

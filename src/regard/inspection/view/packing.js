@@ -1,6 +1,7 @@
 // Weights as they travel: an array, or packed. `packed` is base64 of zlib of unsigned 16-bit numbers, low byte first,
 // head by head and row by row; 65535 stands for `largest`.
 
+import { visible } from "./labels.js";
 import { Matrix } from "./matrix.js";
 
 /** @import { LayerData, PackedWeights } from "./data.js" */
@@ -12,7 +13,9 @@ const LEVELS = 65535;
  *
  * @param {LayerData} layer
  */
-export async function unpack({ weights, queries, keys, relevant }) {
+export async function unpack(layer) {
+  const { weights, relevant } = layer;
+  const [queries, keys] = [layer.queries.map(visible), layer.keys.map(visible)];
   if (Array.isArray(weights)) {
     const slices = weights.map((head) => Float32Array.from(head.flat()));
     return new Matrix(slices, queries, keys, relevant, true);

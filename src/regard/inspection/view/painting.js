@@ -1,16 +1,13 @@
-// A heatmap on its canvas: cells, grid, dots, outline and labels. However many weights there are, no more is painted
+// A heatmap on its canvas: cells, grid, dots and outline, and the labels beside them. However many weights there are, no more is painted
 // than there are pixels.
 
+import { paintLabels } from "./axes.js";
 import { css, shade } from "./colours.js";
 import { brush } from "./dom.js";
-import { shorten } from "./labels.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Level, Pyramid } from "./pyramid.js" */
 /** @import { Viewport } from "./viewport.js" */
-
-const LETTER = 6.5; // pixels, about
-const LABEL = 12; // height of a label, pixels
 
 /**
  * @typedef {object} Picture
@@ -48,11 +45,7 @@ export function paint(canvas, picture, marked) {
   if (picture.relevant && cell >= 4) paintDots(context, viewport, picture.relevant);
   context.restore();
   paintOutline(context, picture, marked);
-  context.font = "12px system-ui, sans-serif";
-  context.fillStyle = picture.colours.ink;
-  context.textBaseline = "middle";
-  paintQueries(context, picture, marked.query);
-  paintKeys(context, picture, marked.key);
+  paintLabels(context, picture, marked);
   canvas.style.touchAction = viewport.zoomed ? "none" : "manipulation";
 }
 
@@ -65,8 +58,7 @@ export function paint(canvas, picture, marked) {
 function resize(canvas, width, height, ratio) {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
+  canvas.style.width = `${width}px`; // and the height that goes with it, also where there is less room
 }
 
 /**
@@ -81,6 +73,7 @@ function paintCells(context, { viewport, pyramid, changing, largest, colours }, 
   const size = 2 ** number;
   const top = Math.floor(row / size);
   const left = Math.floor(column / size);
+  if (!viewport.rows || !viewport.columns) return;
   const bottom = Math.min(level.rows, Math.ceil((row + height / cell) / size));
   const right = Math.min(level.columns, Math.ceil((column + width / cell) / size));
   const table = changing ? colours.changes : colours.table;
@@ -173,67 +166,4 @@ function paintOutline(context, { viewport, colours }, { query, key }) {
   context.lineWidth = 1.5;
   context.strokeRect(left, y, width, Math.max(cell, 2));
   if (key !== null) context.strokeRect(viewport.x(key), y, Math.max(cell, 2), Math.max(cell, 2));
-}
-
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Picture} picture
- * @param {number} marked
- */
-function paintQueries(context, { viewport, queries }, marked) {
-  const { cell, left, height, row } = viewport;
-  const most = Math.floor((left - 10) / LETTER);
-  context.textAlign = "right";
-  for (const query of labelled(row, queries.length, height, cell, marked)) {
-    context.font = fontOf(query === marked);
-    context.fillText(shorten(queries[query], most), left - 6, viewport.y(query + 0.5));
-  }
-}
-
-/**
- * @param {CanvasRenderingContext2D} context
- * @param {Picture} picture
- * @param {number | null} marked
- */
-function paintKeys(context, { viewport, keys, upright }, marked) {
-  const { cell, top, width, column } = viewport;
-  const most = Math.floor((top - 6) / LETTER);
-  for (const key of labelled(column, keys.length, width, cell, marked)) {
-    context.font = fontOf(key === marked);
-    context.save();
-    context.translate(viewport.x(key + 0.5), top - 5);
-    if (upright || cell < LABEL) {
-      context.rotate(-Math.PI / 2);
-      context.textAlign = "left";
-      context.fillText(shorten(keys[key], most), 0, 0);
-    } else {
-      context.textAlign = "center";
-      context.fillText(keys[key], 0, -4);
-    }
-    context.restore();
-  }
-}
-
-/**
- * The rows or columns, from `first` on, that there is place to name; what is marked is named, and not its neighbours.
- *
- * @param {number} first
- * @param {number} count
- * @param {number} length in pixels
- * @param {number} cell
- * @param {number | null} marked
- */
-export function labelled(first, count, length, cell, marked) {
-  const every = Math.max(1, Math.ceil(LABEL / cell));
-  const found = [];
-  for (let index = Math.ceil(first); index < count && (index - first) * cell < length; index += 1) {
-    const near = every > 1 && marked !== null && Math.abs(index - marked) < every;
-    if (index === marked || (index % every === 0 && !near)) found.push(index);
-  }
-  return found;
-}
-
-/** @param {boolean} bold */
-function fontOf(bold) {
-  return `${bold ? "bold " : ""}12px system-ui, sans-serif`;
 }

@@ -17,6 +17,8 @@ export class Player {
     this.stopped = stopped;
     /** @type {number | undefined} */
     this.timer = undefined;
+    /** @type {(frame: number | null) => void} say which frame is shown; null: the last */
+    this.tell = () => {};
   }
 
   /**
@@ -41,29 +43,35 @@ export class Player {
   }
 
   /**
-   * Button, slider and loss.
+   * Button, slider and loss; they stay while they are moved, and `tell` says where they are.
    *
    * @param {PlaybackData} playback
-   * @param {number | null} frame the one that is shown; null: the last
    */
-  bar({ steps, losses, frames }, frame) {
+  bar({ steps, losses, frames }) {
     const last = frames.length - 1;
-    const at = frame ?? last;
-    const play = button(this.timer === undefined ? "play" : "pause", () => {
-      if (this.timer === undefined) return this.play(at, last);
+    const play = button("play", () => {
+      if (this.timer === undefined) return this.play(Number(slider.value), last);
       this.stop();
       this.stopped();
     });
-    play.dataset.name = "play";
     const slider = node("input", {
-      ...{ type: "range", min: 0, max: last, step: 1, value: at },
+      ...{ type: "range", min: 0, max: last, step: 1 },
       "aria-label": "training step",
       "data-name": "time",
     });
     slider.addEventListener("input", () => this.go(Number(slider.value)));
-    const step = node("span", { class: "step" }, `after ${steps[at].toLocaleString("en")} training steps`);
-    const bar = node("div", { class: "bar" });
-    bar.append(play, slider, step, curve(losses, steps[at]));
+    const step = node("span", { class: "step" });
+    const loss = node("span");
+    const bar = node("div", { class: "playback" });
+    bar.append(play, slider, step, loss);
+    this.tell = (frame) => {
+      const at = frame ?? last;
+      play.textContent = this.timer === undefined ? "play" : "pause";
+      slider.value = String(at);
+      step.textContent = `after ${steps[at].toLocaleString("en")} training steps`;
+      slider.setAttribute("aria-valuetext", step.textContent);
+      loss.replaceChildren(curve(losses, steps[at]));
+    };
     return bar;
   }
 }

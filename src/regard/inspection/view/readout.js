@@ -1,7 +1,7 @@
 // One line that says the weight that is pointed at, or else chosen.
 
 import { node } from "./dom.js";
-import { signed } from "./labels.js";
+import { isolated, signed } from "./labels.js";
 
 /** @import { Scene } from "./scene.js" */
 
@@ -9,25 +9,21 @@ import { signed } from "./labels.js";
 /** @typedef {(row: Row) => Promise<number[]>} Exact asks for the weights of a row as they were computed */
 
 export class Readout {
-  /**
-   * @param {Scene} scene
-   * @param {Exact} [exact]
-   */
-  constructor(scene, exact) {
-    this.scene = scene;
+  /** @param {Exact} [exact] */
+  constructor(exact) {
     this.exact = exact;
     this.element = node("output", { "aria-live": "polite" });
     this.told = 0;
-    this.tell(scene.state.query, scene.state.key, null);
   }
 
   /**
+   * @param {Scene} scene
    * @param {number} query
    * @param {number | null} key null: the one with the largest weight
    * @param {number | null} head null: the one in which the query was chosen
    */
-  tell(query, key, head) {
-    const { scene, element, exact } = this;
+  tell(scene, query, key, head) {
+    const { element, exact } = this;
     element.textContent = told(scene, query, key, head);
     this.told += 1;
     const { matrix, state, layer } = scene;
@@ -37,7 +33,8 @@ export class Readout {
     const at = head ?? state.focus;
     const { told: ticket } = this;
     exact({ map: state.map, layer: layer.name, head: at, query }).then((row) => {
-      if (ticket === this.told) element.textContent = `${named(scene, at, query, key)}: ${row[key]} exactly`;
+      if (ticket !== this.told) return;
+      element.textContent = `${named(scene, at, query, key)}: ${row[key]} exactly${changed(scene, at, query, key)}`;
     });
   }
 }
@@ -45,21 +42,35 @@ export class Readout {
 /**
  * What there is to say of a weight.
  *
- * @param {Pick<Scene, "matrix" | "state" | "changes">} scene
+ * @param {Pick<Scene, "matrix" | "state" | "before">} scene
  * @param {number} query
  * @param {number | null} key
  * @param {number | null} head
  */
-export function told({ matrix, state, changes }, query, key, head) {
+export function told(scene, query, key, head) {
+  const { matrix, state } = scene;
   if (key === null && head === null) return invitation(matrix);
   const at = head ?? state.focus;
   const to = key ?? matrix.strongest(at, query);
   const weight = matrix.at(at, query, to);
-  const name = named({ matrix }, at, query, to, key === null);
+  const name = named(scene, at, query, to, key === null);
   const chosen = key !== null && query === state.query && key === state.key && !state.words;
-  if (chosen && matrix.exact) return `${name}: ${Number(weight.toPrecision(9))} exactly`;
-  const change = changes ? ` (${signed(changes[at][query * matrix.columns + to])})` : "";
-  return `${name}: ${weight.toFixed(4)}${change}`;
+  const value = chosen && matrix.exact ? `${Number(weight.toPrecision(9))} exactly` : weight.toFixed(4);
+  return `${name}: ${value}${changed(scene, at, query, to)}`;
+}
+
+/**
+ * What was done to a weight, where there is one of before.
+ *
+ * @param {Pick<Scene, "matrix" | "before">} scene
+ * @param {number} head
+ * @param {number} query
+ * @param {number} key
+ */
+function changed({ matrix, before }, head, query, key) {
+  if (!before) return "";
+  const was = before.at(head, query, key);
+  return ` (was ${was.toFixed(4)}, ${signed(matrix.at(head, query, key) - was)})`;
 }
 
 /** @param {{ rows: number, columns: number, heads: number }} matrix */
@@ -75,5 +86,6 @@ function invitation({ rows, columns, heads }) {
  * @param {number} key
  */
 function named({ matrix }, head, query, key, mainly = false) {
-  return `head ${head}: ${matrix.queries[query]} →${mainly ? " mainly" : ""} ${matrix.keys[key]} (step ${key})`;
+  const [from, to] = [isolated(matrix.queries[query]), isolated(matrix.keys[key])];
+  return `head ${head}: ${from} →${mainly ? " mainly" : ""} ${to} (step ${key})`;
 }

@@ -6,8 +6,11 @@ import { changes, originalOf } from "./difference.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
-/** @import { State } from "./state.js" */
+/** @import { Mode, State } from "./state.js" */
 /** @import { Weights } from "./weights.js" */
+
+/** @type {Mode[]} */
+const COMPARING = ["heatmap", "table"]; // ways to draw that can show a difference
 
 /**
  * @typedef {object} Scene
@@ -17,7 +20,7 @@ import { changes, originalOf } from "./difference.js";
  * @property {Readonly<State>} state
  * @property {Matrix} matrix the layer's weights as they are shown: between words, if that was chosen
  * @property {(layer: LayerData) => Matrix} shown the same of another layer
- * @property {boolean} comparable whether there are weights of the original to compare with
+ * @property {Matrix | null} before the layer's weights before it was touched, where these are of the same tokens
  * @property {Float32Array[] | null} changes of each head, where these are drawn instead of weights
  * @property {number} largest what the strongest colour stands for, the same for all that is drawn
  */
@@ -28,6 +31,7 @@ import { changes, originalOf } from "./difference.js";
  * @typedef {object} Surface
  * @property {Palette} colours
  * @property {number} width in pixels
+ * @property {boolean} [onPaper] whether it is printed, and so has to be drawn at once
  */
 
 /**
@@ -51,7 +55,8 @@ export function sceneOf(data, map, layer, state, weights) {
   const shown = (each) => weights.of(each, state.words);
   const before = originalOf(data, layer);
   const matrix = shown(layer);
-  const changed = before && state.change && state.mode === "heatmap" ? changes(matrix, shown(before)) : null;
+  const original = before && shown(before);
+  const changed = original && state.change && COMPARING.includes(state.mode) ? changes(matrix, original) : null;
   const largest = changed
     ? changed.map((each) => greatest(each, true))
     : layersOnScale(data, map, layer, state).map((each) => shown(each).largest);
@@ -62,7 +67,7 @@ export function sceneOf(data, map, layer, state, weights) {
     state,
     matrix,
     shown,
-    comparable: before !== null,
+    before: original,
     changes: changed,
     largest: Math.max(...largest, 1e-9),
   };
@@ -82,8 +87,8 @@ export function layersNeeded(data, map, layer, state) {
 }
 
 /**
- * The layers that are drawn on one scale: all of the overview, else the layer as it was after each snapshot, so that
- * the colours mean the same all through the training.
+ * The layers that are drawn on one scale: all of the overview, else the one that is shown; and the same after each
+ * snapshot, so that the colours mean the same all through the training.
  *
  * @param {ViewData} data
  * @param {MapData} map
@@ -91,7 +96,7 @@ export function layersNeeded(data, map, layer, state) {
  * @param {Readonly<State>} state
  */
 function layersOnScale({ playback }, map, layer, state) {
-  if (state.mode === "overview") return map.layers;
-  const frames = playback?.frames.flatMap((frame) => frame.layers.filter((each) => each.name === layer.name));
-  return [layer, ...(frames ?? [])];
+  const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
+  if (state.mode === "overview") return [...map.layers, ...frames];
+  return [layer, ...frames.filter((each) => each.name === layer.name)];
 }

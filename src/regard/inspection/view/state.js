@@ -2,7 +2,7 @@
 
 /** @import { MapData } from "./data.js" */
 
-/** @typedef {"heatmap" | "lines" | "overview"} Mode */
+/** @typedef {"heatmap" | "lines" | "table" | "overview"} Mode */
 
 /**
  * @typedef {object} State
@@ -35,14 +35,16 @@ export const START = {
 };
 
 /**
- * The layer that is chosen; else the one that reads the input, which is what most people look for first.
+ * The layer that is chosen; else the one that the map names, which aligns best; else one that reads the input, which is
+ * what most people look for first.
  *
  * @param {MapData} map
  * @param {string | null} name
  */
-export function layerOf({ layers }, name) {
+export function layerOf({ layers, opens }, name) {
   return (
     layers.find((layer) => layer.name === name) ??
+    layers.find((layer) => layer.name === opens) ??
     layers.find((layer) => layer.kind === "cross") ??
     layers.at(0) ??
     null

@@ -1,43 +1,77 @@
 // How the view looks, but for colours of weights.
 
 const STYLE = `
-.regard-view { font: 14px/1.45 system-ui, sans-serif; container-type: inline-size; }
+.regard-view { --quiet: #4d5560; --edge: #7b838d; --down: #dbe4ee; --paper: #ffffff; --focus: #c2410c;
+  font: 14px/1.45 system-ui, sans-serif; container-type: inline-size; position: relative; }
+.regard-view.dark { --quiet: #b9c1cb; --edge: #7f8894; --down: #2b3a4b; --paper: #101418; --focus: #fbbf24; }
 .regard-view * { box-sizing: border-box; }
-.regard-view .bar { display: flex; flex-wrap: wrap; gap: 0.4rem 1rem; align-items: center; margin: 0.4rem 0; }
-.regard-view label { display: inline-flex; gap: 0.35rem; align-items: center; max-width: 100%; }
+.regard-view .probe { position: absolute; width: 0; height: 0; transition: color 1ms; }
+.regard-view .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.regard-view .bar, .regard-view .playback { display: flex; flex-wrap: wrap; gap: 0.4rem 1rem; align-items: center; margin: 0.4rem 0; }
+.regard-view label { display: inline-flex; gap: 0.35rem; align-items: center; max-width: 100%; min-height: 24px; }
 .regard-view select { max-width: min(24rem, 60cqw); }
 .regard-view select, .regard-view button, .regard-view input { font: inherit; color: inherit; }
-.regard-view button, .regard-view select { background: transparent; border: 1px solid color-mix(in srgb, currentColor 35%, transparent);
-  border-radius: 4px; padding: 0.1rem 0.5rem; }
+.regard-view button, .regard-view select { background: transparent; border: 1px solid var(--edge); border-radius: 4px;
+  padding: 0.1rem 0.5rem; min-height: 26px; min-width: 26px; }
 .regard-view option { color: black; background: white; }
-.regard-view button[aria-pressed="true"] { background: color-mix(in srgb, currentColor 18%, transparent); font-weight: 600; }
-.regard-view :focus-visible { outline: 2px solid #d97706; outline-offset: 1px; }
-.regard-view .panels { display: flex; flex-wrap: wrap; gap: 0.75rem; }
-.regard-view figure { margin: 0; max-width: 100%; }
-.regard-view figcaption { font-size: 12px; display: flex; gap: 0.6rem; align-items: center; flex-wrap: wrap; }
-.regard-view canvas { display: block; max-width: 100%; }
+.regard-view input[type="range"] { min-height: 24px; min-width: 0; accent-color: var(--focus); }
+.regard-view [aria-pressed="true"]:not(.token), .regard-view [aria-checked="true"] { background: var(--down); font-weight: 600; }
+.regard-view :focus-visible { outline: 2px solid var(--focus); outline-offset: 1px; }
+.regard-view .choice { display: inline-flex; }
+.regard-view .choice button { border-radius: 0; margin-left: -1px; }
+.regard-view .choice button:first-child { border-radius: 4px 0 0 4px; margin-left: 0; }
+.regard-view .choice button:last-child { border-radius: 0 4px 4px 0; }
+.regard-view .panels { display: flex; flex-wrap: wrap; gap: 1rem; }
+.regard-view figure { margin: 0; max-width: 100%; display: grid; grid-template-columns: 20px minmax(0, 1fr); align-content: start; }
+.regard-view figcaption { font-size: 12px; display: flex; gap: 0.6rem; align-items: center; flex-wrap: wrap; grid-column: 1 / -1; }
+.regard-view .axis { font-size: 11px; white-space: pre-wrap; color: var(--quiet); fill: var(--quiet); }
+.regard-view .axis.across { grid-column: 2; }
+.regard-view .axis.down { writing-mode: vertical-rl; height: 0; white-space: nowrap; }
+.regard-view [role="grid"] { position: relative; width: max-content; max-width: 100%; }
+.regard-view .zoom { grid-column: 2; display: flex; gap: 0.3rem; margin-top: 0.3rem; }
+.regard-view canvas { display: block; max-width: 100%; height: auto; }
+.regard-view .sentence { margin: 0.5rem 0; font-size: 1.1em; max-width: 72ch; }
+.regard-view .sentence + .quiet { margin: 0.3rem 0; max-width: 90ch; }
 .regard-view .thumb { border: 0; padding: 2px; display: inline-grid; gap: 1px; justify-items: start; font-size: 11px; }
-.regard-view .grid { display: grid; gap: 0.3rem; overflow-x: auto; }
-.regard-view .grid .row { display: flex; gap: 0.2rem; align-items: end; }
-.regard-view .grid .row > span:first-child { flex: 0 0 9.5rem; font-size: 12px; }
-.regard-view .tokens { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 0.6rem; margin: 0.5rem 0; font-size: 13px; }
-.regard-view .tokens > div { max-height: 7.5rem; overflow-y: auto; }
-.regard-view .token { display: inline-block; padding: 0 3px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
-  min-width: 1.1em; text-align: center; white-space: pre; }
+.regard-view .thumb canvas { max-width: none; }
+.regard-view .grid { display: grid; gap: 0.3rem; }
+.regard-view .grid .row { display: flex; flex-wrap: wrap; gap: 0.2rem; align-items: end; }
+.regard-view .grid .row > span:first-child { flex: 0 0 min(9.5rem, 100%); font-size: 12px; }
+.regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.6rem; margin: 0.5rem 0; font-size: 13px; }
+.regard-view .token { display: inline-block; padding: 1px 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
+  min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; }
+.regard-view .answer .token { min-height: 0; }
 .regard-view .token.on { border-color: currentColor; font-weight: 600; }
 .regard-view .token[tabindex] { cursor: pointer; }
 .regard-view output { display: block; min-height: 1.5em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .regard-view .answer { overflow-wrap: anywhere; margin: 0.3rem 0; }
-.regard-view .answer code { white-space: pre-wrap; font-size: 1.05em; }
-.regard-view .quiet { opacity: 0.75; }
-.regard-view .legend { display: inline-flex; gap: 0.4rem; align-items: center; font-size: 12px; }
-.regard-view .lines { overflow: auto; max-height: 640px; }
+.regard-view .answer code { white-space: pre-wrap; font-size: 1.05em; unicode-bidi: isolate; }
+.regard-view .quiet { color: var(--quiet); }
+.regard-view .below { position: sticky; bottom: 0; background: var(--paper); margin: 0.3rem 0; padding: 0.1rem 0; z-index: 1;
+  display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; align-items: center; border-top: 1px solid var(--down); }
+.regard-view .legend { display: inline-flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; font-size: 12px; margin: 0; }
+.regard-view .lines { overflow-x: auto; }
+.regard-view .lines > svg { display: block; max-width: 100%; height: auto; }
+.regard-view .key { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; list-style: none; margin: 0.3rem 0; padding: 0; font-size: 12px; }
 .regard-view svg text { fill: currentColor; font-size: 12px; }
+.regard-view svg text.axis { fill: var(--quiet); font-size: 11px; }
 .regard-view svg text.on { font-weight: 700; }
 .regard-view svg text[tabindex] { cursor: pointer; }
+.regard-view .scrolling { overflow-x: auto; margin: 0.4rem 0; }
+.regard-view table { border-collapse: collapse; font-size: 12px; font-variant-numeric: tabular-nums; }
+.regard-view caption { text-align: start; }
+.regard-view th, .regard-view td { padding: 1px 5px; text-align: end; border-bottom: 1px solid var(--down); font-weight: inherit; }
+.regard-view th[scope="col"] { white-space: pre; unicode-bidi: isolate; }
 .regard-view .changed { text-decoration: underline 2px; font-weight: 600; }
-.regard-view .touch { border-left: 3px solid color-mix(in srgb, currentColor 35%, transparent); padding-left: 0.6rem; }
-@media print { .regard-view { color: black; } .regard-view .bar, .regard-view .touch { display: none; } }
+.regard-view .touch { border-left: 3px solid var(--edge); padding-left: 0.6rem; }
+@media print {
+  .regard-view { color: black; }
+  .regard-view .bar, .regard-view .touch, .regard-view .zoom, .regard-view .save, .regard-view .playback :is(button, input) { display: none; }
+  .regard-view .below { position: static; }
+  .regard-view .below label { display: none; }
+  .regard-view figure, .regard-view .legend { break-inside: avoid; }
+  .regard-view .scrolling { overflow: visible; }
+}
 `;
 
 /** @type {WeakSet<Document | ShadowRoot>} */

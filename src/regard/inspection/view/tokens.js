@@ -1,8 +1,9 @@
 // The queries and the keys written out; the weights of the query that is looked at colour the keys.
 
 import { css, luminance } from "./colours.js";
-import { node } from "./dom.js";
+import { node, oneTabStop } from "./dom.js";
 import { around } from "./labels.js";
+import { axesOf } from "./sides.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -11,39 +12,52 @@ export class Tokens {
   /**
    * @param {Scene} scene
    * @param {Actions} actions
-   * @param {Palette} colours
    */
-  constructor({ matrix, state }, actions, colours) {
-    this.matrix = matrix;
-    this.colours = colours;
+  constructor(scene, actions) {
+    const { matrix, state } = scene;
+    this.scene = scene;
     const strongest = matrix.strongest(state.head ?? 0, state.query);
     this.queries = tokensOf(matrix.queries, state.query);
     this.keys = tokensOf(matrix.keys, state.key ?? strongest);
     for (const [query, token] of this.queries.tokens) {
-      const on = () => actions.point(query, null, state.head);
-      token.tabIndex = 0;
+      const on = () => actions.point(query, null, this.scene.state.head);
+      token.setAttribute("role", "button");
+      token.dataset.name = `query-${query}`;
       token.addEventListener("mouseenter", on);
       token.addEventListener("focus", on);
       token.addEventListener("click", () => actions.choose({ query, key: null }));
+      token.addEventListener("keydown", ({ key }) => {
+        if (key === "Enter") actions.choose({ query, key: null });
+      });
     }
+    oneTabStop([...this.queries.tokens.values()], state.query - (this.queries.tokens.keys().next().value ?? 0));
+    const [down, across] = axesOf(scene);
     this.element = node("div", { class: "tokens" });
-    this.element.append(quiet("from"), this.queries.box, quiet("to"), this.keys.box);
-    this.light(state.query, state.head);
+    this.element.append(quiet(down), this.queries.box, quiet(across), this.keys.box);
   }
 
   /**
-   * Colour the keys by a query's weights: of a head, or their mean over all.
+   * Colour the keys by a query's weights, or by what has changed in them: of a head, or their mean over all. The scale
+   * is that of all that is drawn.
    *
+   * @param {Scene} scene
+   * @param {Palette} colours
    * @param {number} query
    * @param {number | null} head
    */
-  light(query, head) {
-    const { matrix } = this;
+  light(scene, colours, query, head) {
+    this.scene = scene;
+    const { matrix, changes, largest } = scene;
     const heads = matrix.chosen(head);
-    for (const [index, token] of this.queries.tokens) token.classList.toggle("on", index === query);
+    const shown = changes ?? matrix.slices;
+    for (const [index, token] of this.queries.tokens) {
+      token.classList.toggle("on", index === query);
+      token.setAttribute("aria-pressed", String(index === query));
+    }
     for (const [key, token] of this.keys.tokens) {
-      const weight = heads.reduce((sum, each) => sum + matrix.at(each, query, key), 0) / heads.length;
-      const colour = this.colours.at(weight / matrix.largest);
+      const place = query * matrix.columns + key;
+      const value = heads.reduce((sum, each) => sum + shown[each][place], 0) / heads.length;
+      const colour = changes ? colours.change(value / largest) : colours.at(value / largest);
       token.style.background = css(colour);
       token.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
     }

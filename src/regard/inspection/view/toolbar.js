@@ -1,6 +1,6 @@
 // What is shown, and how: input, kind of layer, layer, head, and the way to draw.
 
-import { button, check, node, select } from "./dom.js";
+import { check, choice, node, select } from "./dom.js";
 import { inPieces } from "./words.js";
 
 /** @import { LayerData } from "./data.js" */
@@ -9,7 +9,7 @@ import { inPieces } from "./words.js";
 
 const KINDS = { encoder: "encoder", decoder: "decoder", cross: "cross (outputs to inputs)" };
 /** @type {Record<Mode, string>} */
-const MODES = { heatmap: "Heatmap", lines: "Lines", overview: "Overview" };
+const MODES = { heatmap: "Heatmap", lines: "Lines", table: "Table", overview: "Overview" };
 
 /**
  * @param {Scene} scene
@@ -23,7 +23,6 @@ export function toolbar(scene, actions) {
     ...layers(scene, actions),
     ...heads(scene, actions),
     modes(scene, actions),
-    ...options(scene, actions),
   );
   return bar;
 }
@@ -90,26 +89,23 @@ function heads({ matrix, state }, { choose }) {
  * @param {Actions} actions
  */
 function modes({ state }, { choose }) {
-  const tabs = node("span", { role: "group", "aria-label": "How to draw" });
-  for (const mode of /** @type {Mode[]} */ (Object.keys(MODES))) {
-    tabs.append(
-      button(MODES[mode], () => choose({ mode }), state.mode === mode),
-      " ",
-    );
-  }
-  return tabs;
+  const all = /** @type {Mode[]} */ (Object.keys(MODES));
+  const names = all.map((mode) => MODES[mode]);
+  return choice("How to draw", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
 }
 
 /**
+ * What is shown of the weights; stands below them, so that the way to them is short.
+ *
  * @param {Scene} scene
  * @param {Actions} actions
  */
-function options({ map, state, comparable }, { choose }) {
+export function choices({ map, state, before }, { choose }) {
   const found = [];
   if (map.layers.some(inPieces)) {
     found.push(check("whole words", state.words, (words) => choose({ words, query: 0, key: null })));
   }
-  if (comparable) {
+  if (before) {
     found.push(check("difference to the original", state.change, (change) => choose({ change })));
   }
   return found;

@@ -1,6 +1,7 @@
 // Interventions: heads switched off or made uniform, and single weights set.
 
 import { button, node } from "./dom.js";
+import { isolated } from "./labels.js";
 
 /** @import { InterventionData } from "./data.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -39,6 +40,12 @@ function isOf(one, other) {
 export function touchBar(scene, interventions, actions) {
   const { matrix, state } = scene;
   const bar = node("div", { class: "bar touch" });
+  if (isEarlier(scene)) {
+    const said = "This is the model in the middle of its training; what is touched is the trained one.";
+    bar.append(node("span", { class: "quiet" }, said));
+    bar.append(button("to the trained model", () => actions.choose({ frame: null })));
+    return bar;
+  }
   if (state.head === null && state.key === null && matrix.heads > 1) {
     const invitation = "Choose a head to switch it off, or point at a weight to change it.";
     bar.append(node("span", { class: "quiet" }, invitation));
@@ -52,6 +59,15 @@ export function touchBar(scene, interventions, actions) {
     bar.append(button("undo all", actions.untouch));
   }
   return bar;
+}
+
+/**
+ * Whether a snapshot is shown that is not the last one, which is the model itself.
+ *
+ * @param {Pick<Scene, "data" | "state">} scene
+ */
+function isEarlier({ data, state }) {
+  return !!data.playback && state.frame !== null && state.frame < data.playback.frames.length - 1;
 }
 
 /**
@@ -92,7 +108,8 @@ function slider({ layer, matrix, state }, key, actions) {
   found.addEventListener("change", () => {
     actions.touch({ layer: layer.name, heads: [head], to: Number(found.value), query, key }, false);
   });
-  const wrapper = node("label", {}, `weight of ${matrix.queries[query]} on ${matrix.keys[key]}`);
+  const [from, to] = [isolated(matrix.queries[query]), isolated(matrix.keys[key])];
+  const wrapper = node("label", {}, `weight of ${from} on ${to}`);
   wrapper.append(found, said);
   return wrapper;
 }

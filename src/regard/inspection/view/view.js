@@ -1,25 +1,17 @@
 // The view: keeps what is chosen, and puts its parts together whenever that changes.
 
-import { answer } from "./answer.js";
 import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
-import { heatmaps } from "./heatmap.js";
-import { legend } from "./legend.js";
-import { lines } from "./lines.js";
-import { overview } from "./overview.js";
+import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
-import { Readout } from "./readout.js";
 import { layersNeeded, sceneOf } from "./scene.js";
 import { fitted, layerOf, START } from "./state.js";
 import { adopt } from "./style.js";
 import { observe } from "./surroundings.js";
-import { Tokens } from "./tokens.js";
-import { toolbar } from "./toolbar.js";
-import { touchBar, touched } from "./touch.js";
+import { touched } from "./touch.js";
 import { Weights } from "./weights.js";
 
 /** @import { InterventionData, ViewData } from "./data.js" */
-/** @import { Heatmap } from "./heatmap.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */
@@ -29,17 +21,11 @@ import { Weights } from "./weights.js";
  * @property {Exact} [exact] asks for a row's weights as they were computed, where those at hand are rounded
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
+ * @property {Partial<State>} [state] what is chosen at first
+ * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
  */
 
-/**
- * @typedef {object} Drawn what is drawn, where there is attention
- * @property {Scene} scene
- * @property {HTMLElement} stage where heatmaps, lines or overview stand
- * @property {Heatmap[]} panels
- * @property {Tokens} tokens
- * @property {Readout} readout
- * @property {number} width for which the stage was drawn
- */
+const PAPER = 680; // width of what is printed, pixels
 
 export class View {
   /**
@@ -51,14 +37,14 @@ export class View {
     /** @type {ViewData} */
     this.data = { maps: [] };
     /** @type {State} */
-    this.state = { ...START };
+    this.state = { ...START, ...options.state };
     /** @type {InterventionData[]} */
     this.interventions = [];
     this.weights = new Weights();
     this.ticket = 0;
     this.onPaper = false;
-    /** @type {Drawn | null} */
-    this.drawn = null;
+    /** @type {Scene | null} */
+    this.scene = null;
     this.player = new Player(
       (frame) => this.choose({ frame }),
       () => this.choose({}),
@@ -66,18 +52,20 @@ export class View {
     /** @type {Actions} */
     this.actions = {
       choose: (change) => this.choose(change),
-      point: (query, key, head) => this.point(query, key, head),
+      point: (query, key, head) => this.drawing.point(query, key, head, this.surface()),
       touch: (change, undo) => this.touch(touched(this.interventions, change, undo)),
       untouch: () => this.touch([]),
     };
     this.root = node("div", { class: "regard-view" });
+    this.drawing = new Drawing(this.root, this.actions, this.player, options);
     element.replaceChildren(this.root);
     adopt(element);
     this.unobserve = observe(this.root, {
       resized: () => this.resized(),
-      recoloured: () => this.choose({}),
+      recoloured: () => this.draw(),
       printing: (onPaper) => this.printing(onPaper),
     });
+    this.width = this.root.clientWidth;
   }
 
   /** Leave the page. */
@@ -116,92 +104,47 @@ export class View {
     this.ticket += 1;
     const { data, map, state, weights, ticket } = this;
     const layer = layerOf(map, state.layer);
-    if (!layer) return this.draw(null);
+    if (!layer) {
+      this.scene = null;
+      return this.draw();
+    }
     await weights.prepare(layersNeeded(data, map, layer, state));
     if (ticket !== this.ticket) return;
     const fitting = fitted(state, weights.of(layer, false), weights.of(layer, state.words));
     this.state = { ...fitting, layer: layer.name };
-    this.draw(sceneOf(data, map, layer, this.state, weights));
+    this.scene = sceneOf(data, map, layer, this.state, weights);
+    this.draw();
+    this.options.chosen?.(this.state);
   }
 
-  /**
-   * @param {Scene | null} scene null: there is no attention
-   */
-  draw(scene) {
-    keepFocus(this.root, () => {
-      this.root.replaceChildren(answer(this.map, this.data.original));
-      this.drawn = scene && this.assembled(scene);
-      if (!scene) this.root.append(node("p", { class: "quiet" }, "This model has no attention to show."));
-      this.drawStage();
-    });
-  }
-
-  /**
-   * Put the parts into the page, with an empty stage.
-   *
-   * @param {Scene} scene
-   * @returns {Drawn}
-   */
-  assembled(scene) {
-    const { actions, data, options, root } = this;
-    const { colours } = this.surface();
-    const stage = node("div");
-    const readout = new Readout(scene, options.exact);
-    const tokens = new Tokens(scene, actions, colours);
-    root.append(toolbar(scene, actions));
-    if (options.touch) root.append(touchBar(scene, this.interventions, actions));
-    if (data.playback) root.append(this.player.bar(data.playback, scene.state.frame));
-    root.append(stage, readout.element, tokens.element, legend(scene, colours));
-    return { scene, stage, panels: [], tokens, readout, width: 0 };
-  }
-
-  /** Draw the weights again, where only the surface has changed. */
-  redrawStage() {
-    keepFocus(this.root, () => this.drawStage());
-  }
-
-  drawStage() {
-    if (!this.drawn) return;
-    const { scene, stage } = this.drawn;
+  /** Put into the page what has changed, and leave the rest. */
+  draw() {
+    if (!this.data.maps.length) return;
+    const { data, map, scene, interventions } = this;
     const surface = this.surface();
-    const draw = {
-      heatmap: () => heatmaps(scene, this.actions, surface),
-      lines: () => ({ element: lines(scene, this.actions, surface), panels: [] }),
-      overview: () => ({ element: overview(scene, this.actions, surface), panels: [] }),
-    };
-    const { element, panels } = draw[scene.state.mode]();
-    stage.replaceChildren(element);
-    Object.assign(this.drawn, { panels, width: surface.width });
-    for (const panel of panels) panel.draw();
+    this.width = this.root.clientWidth;
+    this.root.classList.toggle("dark", surface.colours.dark);
+    keepFocus(this.root, () => this.drawing.show({ data, map, scene, interventions }, surface));
   }
 
   /** @returns {Surface} */
   surface() {
-    return { colours: palette(this.onPaper || !isDark(this.root)), width: this.root.clientWidth };
+    const width = this.root.clientWidth;
+    return {
+      colours: palette(this.onPaper || !isDark(this.root)),
+      width: this.onPaper ? Math.min(width || PAPER, PAPER) : width,
+      onPaper: this.onPaper,
+    };
   }
 
   resized() {
-    if (this.drawn && Math.abs(this.root.clientWidth - this.drawn.width) > 1) this.redrawStage();
+    if (Math.abs(this.root.clientWidth - this.width) > 1) this.draw();
   }
 
   /** @param {boolean} onPaper */
   printing(onPaper) {
     this.onPaper = onPaper;
-    this.redrawStage();
-  }
-
-  /**
-   * A query, and perhaps a key, is pointed at.
-   *
-   * @param {number} query
-   * @param {number | null} key
-   * @param {number | null} head
-   */
-  point(query, key, head) {
-    if (!this.drawn) return;
-    this.drawn.tokens.light(query, head);
-    this.drawn.readout.tell(query, key, head);
-    for (const panel of this.drawn.panels) panel.mark(query, key);
+    this.draw();
   }
 
   /** @param {InterventionData[]} interventions */

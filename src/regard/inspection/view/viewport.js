@@ -2,13 +2,26 @@
 
 import { clamp } from "./arithmetic.js";
 
-const LARGEST_CELL = 28; // pixels
-const LARGEST_ZOOMED = 40;
+const LARGEST_CELL = 40; // pixels
+const LARGEST_ZOOMED = 48;
 const TALLEST = 560; // of a heatmap, pixels
 const COARSE = 12; // below this size of a cell one can zoom
 const NARROWEST = 8; // of what is drawn, pixels
 
 /** @typedef {{ query: number, key: number }} Place */
+
+/**
+ * The side of a cell when all of a matrix is seen, in pixels.
+ *
+ * @param {{ rows: number, columns: number }} matrix
+ * @param {{ left: number, top: number }} margins
+ * @param {number} available pixels from side to side
+ */
+export function cellOf({ rows, columns }, { left, top }, available) {
+  const wide = Math.max(available - left - 6, NARROWEST) / Math.max(columns, 1);
+  const high = Math.max(TALLEST - top, NARROWEST) / Math.max(rows, 1);
+  return Math.min(LARGEST_CELL, wide, high);
+}
 
 export class Viewport {
   /**
@@ -16,19 +29,30 @@ export class Viewport {
    * @param {{ left: number, top: number }} margins for the labels, in pixels
    * @param {number} available pixels from side to side
    */
-  constructor({ rows, columns }, { left, top }, available) {
+  constructor({ rows, columns }, margins, available) {
     this.rows = rows;
     this.columns = columns;
-    this.left = left;
-    this.top = top;
-    const wide = Math.max(available - left - 6, NARROWEST) / columns;
-    const high = rows > 20 ? (TALLEST - top) / rows : LARGEST_CELL;
-    this.base = Math.min(LARGEST_CELL, wide, high);
-    this.cell = this.base;
-    this.width = Math.max(NARROWEST, columns * this.base);
-    this.height = Math.max(NARROWEST, rows * this.base);
     this.row = 0; // the first that is seen, or a part of it
     this.column = 0;
+    this.factor = 1; // that it is zoomed by
+    this.left = this.top = this.width = this.height = this.base = this.cell = 0;
+    this.fitInto(margins, available);
+  }
+
+  /**
+   * Take other room, and stay where it is.
+   *
+   * @param {{ left: number, top: number }} margins
+   * @param {number} available
+   */
+  fitInto({ left, top }, available) {
+    this.left = left;
+    this.top = top;
+    this.base = cellOf(this, { left, top }, available);
+    this.cell = Math.min(this.base * this.factor, Math.max(LARGEST_ZOOMED, this.base));
+    this.width = Math.max(NARROWEST, this.columns * this.base);
+    this.height = Math.max(NARROWEST, this.rows * this.base);
+    this.move(this.row, this.column);
   }
 
   get zoomable() {
@@ -79,13 +103,15 @@ export class Viewport {
   zoom(factor, place = null) {
     const query = place?.query ?? this.row + this.height / this.cell / 2;
     const key = place?.key ?? this.column + this.width / this.cell / 2;
-    this.cell = clamp(this.cell * factor, this.base, LARGEST_ZOOMED);
+    this.cell = clamp(this.cell * factor, this.base, Math.max(LARGEST_ZOOMED, this.base));
+    this.factor = this.cell / this.base;
     this.move(query - this.height / this.cell / 2, key - this.width / this.cell / 2);
   }
 
   /** Show all of the matrix. */
   fit() {
     this.cell = this.base;
+    this.factor = 1;
     this.move(0, 0);
   }
 
@@ -96,7 +122,7 @@ export class Viewport {
    * @param {number} column
    */
   move(row, column) {
-    this.row = clamp(row, 0, this.rows - this.height / this.cell);
-    this.column = clamp(column, 0, this.columns - this.width / this.cell);
+    this.row = clamp(row, 0, Math.max(0, this.rows - this.height / this.cell));
+    this.column = clamp(column, 0, Math.max(0, this.columns - this.width / this.cell));
   }
 }

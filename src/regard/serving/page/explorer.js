@@ -1,5 +1,8 @@
 // The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
 
+import { tour } from "./tour.js";
+import { addressOf, keepAddress, readAddress } from "./view/address.js";
+import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
 
 /** @import { InterventionData, MapData, PlaybackData } from "./view/data.js" */
@@ -17,12 +20,16 @@ import { show } from "./view/entry.js";
  * @property {number} step
  * @property {boolean} draws whether it draws samples of its own
  * @property {boolean} snapshots whether it kept some of its training
+ * @property {string} [accepts] what may be typed, for people; not where that is any text
+ * @property {Record<string, string[]>} [examined] what an examination says of each head
  */
 
 /**
  * @typedef {object} State
  * @property {InterventionData[]} touched
+ * @property {string} task
  * @property {Record<string, number[]>} [importance]
+ * @property {Record<string, string[]>} [examined]
  * @property {PlaybackData} [playback]
  * @property {Found} [found]
  * @property {View} [view]
@@ -35,7 +42,7 @@ const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
 const main = element("view");
 /** @type {State} */
-const state = { touched: [], seed: 0, ticket: 0 };
+const state = { task: "", touched: [], seed: 0, ticket: 0 };
 
 /** @param {string} id */
 function element(id) {
@@ -65,8 +72,9 @@ async function ask(path, body) {
  * Do something that asks the server, and say what went wrong; of several at once, only the last one counts.
  *
  * @param {() => Promise<() => void>} work resolves to what is done with the answer
+ * @param {boolean} [answers] whether it is the answer to an input: where that is refused, the old one is dimmed
  */
-async function doing(work) {
+async function doing(work, answers = false) {
   state.ticket += 1;
   const { ticket } = state;
   main.classList.add("waiting");
@@ -74,21 +82,45 @@ async function doing(work) {
     const found = await work();
     if (ticket !== state.ticket) return;
     message.textContent = "";
+    if (answers) refused(false);
     found();
   } catch (error) {
-    if (ticket === state.ticket) message.textContent = error instanceof Error ? error.message : String(error);
+    if (ticket !== state.ticket) return;
+    message.textContent = error instanceof Error ? error.message : String(error);
+    if (answers) refused(true);
   } finally {
     if (ticket === state.ticket) main.classList.remove("waiting");
   }
 }
 
+/** @param {boolean} on whether what is shown belongs to another input than that which stands there */
+function refused(on) {
+  main.classList.toggle("refused", on);
+  main.inert = on;
+  input.setAttribute("aria-invalid", String(on));
+}
+
 /** @param {Found} found */
 function draw(found) {
   state.found = found;
-  const { importance, playback, touched, view } = state;
-  const data = { maps: [found.map], original: found.original, importance, playback, interventions: touched };
+  const { importance, examined, playback, touched, view } = state;
+  const data = {
+    maps: [found.map],
+    original: found.original,
+    importance,
+    examined,
+    playback,
+    interventions: touched,
+  };
+  document.title = `${state.task}: ${found.map.input} · Regard`;
   if (view) view.update(data);
-  else state.view = show(main, data, { touch });
+  else state.view = show(main, data, { touch, state: readAddress(location.hash).state, chosen: keep });
+}
+
+/** Keep in the address what is shown: of which input, and what was done to it. */
+function keep() {
+  const { found, view, touched } = state;
+  if (found && view) keepAddress(addressOf(view.state, { input: found.map.input, touched }));
 }
 
 /** @param {InterventionData[]} touched */
@@ -108,7 +140,20 @@ function attend({ fresh = false, drawn = false } = {}) {
       if (drawn) input.value = found.map.input;
       draw(found);
     };
-  });
+  }, true);
+}
+
+/** Show what the address says: another part of the answer that is there, or another input. */
+async function follow() {
+  const { input: asked, state: chosen, touched } = readAddress(location.hash);
+  const same = asked === null || (asked === state.found?.map.input && !touched?.length && !state.touched.length);
+  if (asked !== null && !same) {
+    input.value = asked;
+    Object.assign(state, { touched: touched ?? [], playback: undefined });
+    await attend();
+  }
+  if (chosen.frame !== undefined && !state.playback) await doing(watchItForm);
+  state.view?.choose(chosen);
 }
 
 /** What the page says of the subject, and what can be done with it. */
@@ -116,13 +161,17 @@ async function introduce() {
   /** @type {About} */
   const about = await ask("api/run");
   return () => {
-    document.title = `Regard: ${about.task}`;
+    Object.assign(state, { task: about.task, examined: about.examined });
     element("task").textContent = about.task;
     const steps = about.step.toLocaleString("en");
     element("about").textContent = `${about.summary}; ${about.kind} model, ${steps} training steps`;
     element("draw").hidden = !about.draws;
     element("playback").hidden = !about.snapshots;
-    if (about.draws) attend({ fresh: true, drawn: true });
+    element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
+    const more = [...element("more").querySelectorAll("button")].filter((each) => !each.hidden);
+    oneTabStop(more, 0);
+    if (readAddress(location.hash).input !== null) follow();
+    else if (about.draws) attend({ fresh: true, drawn: true });
   };
 }
 
@@ -157,6 +206,8 @@ element("draw").addEventListener("click", () => {
   state.seed += 1;
   attend({ fresh: true, drawn: true });
 });
+element("tour").addEventListener("click", () => tour(element("guide")));
+addEventListener("hashchange", follow);
 element("importance").addEventListener("click", () => doing(weighHeads));
 element("playback").addEventListener("click", () => doing(watchItForm));
 // A token in the address has done its work, and is not for whoever reads over one's shoulder.

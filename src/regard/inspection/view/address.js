@@ -1,0 +1,73 @@
+// What is chosen, in the address of the page: a reload keeps it, and a link shows others the same.
+
+import { START } from "./state.js";
+
+/** @import { InterventionData } from "./data.js" */
+/** @import { State } from "./state.js" */
+
+const NUMBERS = ["map", "head", "query", "key", "focus", "frame"];
+const SWITCHES = ["words", "change"];
+const WAYS = ["heatmap", "lines", "table", "overview"];
+
+/**
+ * What an address says; `input` and `touched` are null where it does not.
+ *
+ * @typedef {object} Addressed
+ * @property {Partial<State>} state
+ * @property {string | null} input
+ * @property {InterventionData[] | null} touched
+ */
+
+/**
+ * What differs from the beginning, as the part of an address behind "#".
+ *
+ * @param {Readonly<State>} state
+ * @param {{ input?: string, touched?: InterventionData[] }} more
+ */
+export function addressOf(state, { input, touched } = {}) {
+  const found = new URLSearchParams();
+  if (input !== undefined) found.set("input", input);
+  for (const [name, value] of Object.entries(state)) {
+    const usual = START[/** @type {keyof State} */ (name)];
+    if (value !== null && value !== usual) found.set(name, String(value));
+  }
+  if (touched?.length) found.set("touched", JSON.stringify(touched));
+  return `#${found}`;
+}
+
+/**
+ * Read what `addressOf` has written; whatever is not right is left out.
+ *
+ * @param {string} hash
+ * @returns {Addressed}
+ */
+export function readAddress(hash) {
+  const given = new URLSearchParams(hash.slice(1));
+  /** @type {Record<string, unknown>} */
+  const state = {};
+  for (const [name, value] of given) {
+    if (NUMBERS.includes(name) && /^\d{1,6}$/.test(value)) state[name] = Number(value);
+    else if (SWITCHES.includes(name)) state[name] = value === "true";
+    else if (name === "layer" || (name === "mode" && WAYS.includes(value))) state[name] = value;
+  }
+  return { state, input: given.get("input"), touched: listIn(given.get("touched")) };
+}
+
+/** @param {string | null} text */
+function listIn(text) {
+  try {
+    const found = JSON.parse(text ?? "null");
+    return Array.isArray(found) ? found : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Write an address without another entry in the history.
+ *
+ * @param {string} hash
+ */
+export function keepAddress(hash) {
+  if (location.hash !== hash) history.replaceState(null, "", hash);
+}

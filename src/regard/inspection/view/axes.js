@@ -1,0 +1,103 @@
+// The labels of a heatmap's rows and columns: each as wide as it is, cut where there is no room.
+
+import { cut } from "./labels.js";
+import { font, widest, widthOf } from "./measuring.js";
+import { cellOf } from "./viewport.js";
+
+/** @import { Viewport } from "./viewport.js" */
+
+const LABEL = 12; // height of a label, pixels
+const MEASURED = 600; // labels, at most
+const BESIDE = 6; // between a label and the cells
+
+/**
+ * @typedef {object} Labels
+ * @property {Viewport} viewport
+ * @property {string[]} queries
+ * @property {string[]} keys
+ * @property {boolean} upright whether the keys are written upwards
+ * @property {{ ink: string }} colours
+ */
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Labels} labels
+ * @param {{ query: number, key: number | null }} marked these are bold
+ */
+export function paintLabels(context, labels, { query, key }) {
+  context.direction = "ltr";
+  context.fillStyle = labels.colours.ink;
+  context.textBaseline = "middle";
+  paintQueries(context, labels, query);
+  paintKeys(context, labels, key);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Labels} labels
+ * @param {number} marked
+ */
+function paintQueries(context, { viewport, queries }, marked) {
+  const { cell, left, height, row } = viewport;
+  context.textAlign = "right";
+  for (const query of labelled(row, queries.length, height, cell, marked)) {
+    context.font = font(query === marked);
+    context.fillText(cut(queries[query], left - BESIDE - 2, widthOf), left - BESIDE, viewport.y(query + 0.5));
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Labels} labels
+ * @param {number | null} marked
+ */
+function paintKeys(context, { viewport, keys, upright }, marked) {
+  const { cell, top, width, column } = viewport;
+  for (const key of labelled(column, keys.length, width, cell, marked)) {
+    context.font = font(key === marked);
+    context.save();
+    context.translate(viewport.x(key + 0.5), top - BESIDE);
+    if (upright) {
+      context.rotate(-Math.PI / 2);
+      context.textAlign = "left";
+      context.fillText(cut(keys[key], top - BESIDE - 2, widthOf), 0, 0);
+    } else {
+      context.textAlign = "center";
+      context.fillText(keys[key], 0, -4);
+    }
+    context.restore();
+  }
+}
+
+/**
+ * Room for the labels, in pixels, and whether those of the keys are written upwards: where they are wider than a cell.
+ *
+ * @param {{ queries: string[], keys: string[], rows: number, columns: number }} matrix
+ * @param {number} available pixels from side to side
+ */
+export function marginsOf(matrix, available) {
+  const left = Math.ceil(Math.min(widest(matrix.queries.slice(0, MEASURED)) + BESIDE + 4, 150, available * 0.35));
+  const across = widest(matrix.keys.slice(0, MEASURED));
+  const level = { left, top: LABEL + BESIDE + 4, upright: false };
+  if (across + 4 <= cellOf(matrix, level, available)) return level;
+  return { left, top: Math.ceil(Math.min(across + BESIDE + 4, 130)), upright: true };
+}
+
+/**
+ * The rows or columns, from `first` on, that there is place to name; what is marked is named, and not its neighbours.
+ *
+ * @param {number} first
+ * @param {number} count
+ * @param {number} length in pixels
+ * @param {number} cell
+ * @param {number | null} marked
+ */
+export function labelled(first, count, length, cell, marked) {
+  const every = Math.max(1, Math.ceil(LABEL / cell));
+  const found = [];
+  for (let index = Math.ceil(first); index < count && (index - first) * cell < length; index += 1) {
+    const near = every > 1 && marked !== null && Math.abs(index - marked) < every;
+    if (index === marked || (index % every === 0 && !near)) found.push(index);
+  }
+  return found;
+}

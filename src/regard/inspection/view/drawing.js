@@ -1,0 +1,177 @@
+// The parts of the view in the page: each is made anew only when what it shows has changed.
+
+import { answer } from "./answer.js";
+import { node, Part } from "./dom.js";
+import { heatmaps } from "./heatmap.js";
+import { legend } from "./legend.js";
+import { lines } from "./lines.js";
+import { overview } from "./overview.js";
+import { Readout } from "./readout.js";
+import { saveButtons } from "./saving.js";
+import { sentences } from "./sentence.js";
+import { tables } from "./table.js";
+import { Tokens } from "./tokens.js";
+import { choices, toolbar } from "./toolbar.js";
+import { touchBar } from "./touch.js";
+
+/** @import { Palette } from "./colours.js" */
+/** @import { InterventionData, MapData, ViewData } from "./data.js" */
+/** @import { Heatmap } from "./heatmap.js" */
+/** @import { Player } from "./playback.js" */
+/** @import { Exact } from "./readout.js" */
+/** @import { Actions, Scene, Surface } from "./scene.js" */
+
+/**
+ * @typedef {object} Shown
+ * @property {ViewData} data
+ * @property {MapData} map
+ * @property {Scene | null} scene null: there is no attention
+ * @property {InterventionData[]} interventions
+ */
+
+const MOST_TOKENS = 160; // of more, those around the chosen one are written
+
+export class Drawing {
+  /**
+   * @param {HTMLElement} root
+   * @param {Actions} actions
+   * @param {Player} player
+   * @param {{ exact?: Exact, touch?: unknown }} options
+   */
+  constructor(root, actions, player, { exact, touch }) {
+    this.actions = actions;
+    this.player = player;
+    this.touchable = touch !== undefined;
+    this.readout = new Readout(exact);
+    /** @type {Scene | null} */
+    this.scene = null;
+    /** @type {Map<string, Heatmap>} */
+    this.panels = new Map();
+    /** @type {Tokens | null} */
+    this.tokens = null;
+    this.parts = {
+      answer: new Part(),
+      sentence: new Part(),
+      toolbar: new Part(),
+      stage: new Part(),
+      legend: new Part("below"),
+      readout: new Part(),
+      touch: new Part(),
+      player: new Part(),
+      tokens: new Part(),
+      save: new Part("save"),
+    };
+    root.append(...Object.values(this.parts).map((part) => part.element));
+    this.parts.readout.show([], () => [this.readout.element]);
+  }
+
+  /**
+   * Put into the page what has changed, and leave the rest.
+   *
+   * @param {Shown} shown
+   * @param {Surface} surface
+   */
+  show(shown, surface) {
+    const { data, map, scene } = shown;
+    this.scene = scene;
+    this.parts.answer.show([map, data.original], () => [answer(map, data.original)]);
+    if (scene) this.drawScene(scene, shown.interventions, surface);
+    else this.drawNothing();
+  }
+
+  drawNothing() {
+    const { sentence, toolbar: bar, stage, legend: below, touch, player, tokens, save } = this.parts;
+    for (const part of [sentence, bar, below, touch, player, tokens, save]) part.show([null], () => []);
+    this.readout.element.textContent = "";
+    stage.show([null], () => [node("p", { class: "quiet" }, "This model has no attention to show.")]);
+  }
+
+  /**
+   * @param {Scene} scene
+   * @param {InterventionData[]} interventions
+   * @param {Surface} surface
+   */
+  drawScene(scene, interventions, surface) {
+    const { actions, parts, player, touchable } = this;
+    const { data, map, layer, matrix, state, largest, before } = scene;
+    const { colours } = surface;
+    const shown = [data, map, layer, matrix, state.head, state.mode];
+    parts.sentence.show([...shown, state.query, state.focus, state.key === null], () => sentences(scene));
+    parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
+    this.drawStage(scene, surface);
+    parts.legend.show([...shown, largest, colours, state.change, state.words, before], () => {
+      return [legend(scene, colours), ...choices(scene, actions)];
+    });
+    parts.touch.show([...shown, state.query, state.key, state.focus, state.frame, interventions], () => {
+      return touchable ? [touchBar(scene, interventions, actions)] : [];
+    });
+    parts.player.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));
+    player.tell(data.playback ? state.frame : null);
+    this.drawTokens(scene, colours);
+    parts.save.show([scene, colours], () => [saveButtons(scene, colours, parts.stage.element)]);
+    this.readout.tell(scene, state.query, state.key, null);
+  }
+
+  /**
+   * @param {Scene} scene
+   * @param {Surface} surface
+   */
+  drawStage(scene, surface) {
+    const { actions } = this;
+    const { stage } = this.parts;
+    const { map, matrix, changes, largest, state, data } = scene;
+    this.panels = state.mode === "heatmap" ? heatmaps(scene, actions, surface, this.panels) : new Map();
+    const figures = [...this.panels.values()].map((panel) => panel.figure);
+    const given = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
+    const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
+    const make = {
+      heatmap: () => panelsOf(figures),
+      lines: () => lines(scene, actions, surface),
+      table: () => tables(scene, actions),
+      overview: () => overview(scene, actions, surface),
+    };
+    const all = state.mode === "heatmap" ? figures : [...given, ...place];
+    stage.show([state.mode, ...all], () => [make[state.mode]()]);
+    for (const panel of this.panels.values()) {
+      if (surface.onPaper) panel.drawNow();
+      else panel.draw();
+    }
+  }
+
+  /**
+   * @param {Scene} scene
+   * @param {Palette} colours
+   */
+  drawTokens(scene, colours) {
+    const { matrix, layer, state } = scene;
+    const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
+    this.parts.tokens.show([layer, matrix, ...place], () => {
+      this.tokens = new Tokens(scene, this.actions);
+      return [this.tokens.element];
+    });
+    this.tokens?.light(scene, colours, state.query, state.head);
+  }
+
+  /**
+   * A query, and perhaps a key, is pointed at.
+   *
+   * @param {number} query
+   * @param {number | null} key
+   * @param {number | null} head
+   * @param {Surface} surface
+   */
+  point(query, key, head, { colours }) {
+    const { scene } = this;
+    if (!scene) return;
+    this.tokens?.light(scene, colours, query, head);
+    this.readout.tell(scene, query, key, head);
+    for (const panel of this.panels.values()) panel.mark(query, key);
+  }
+}
+
+/** @param {HTMLElement[]} figures */
+function panelsOf(figures) {
+  const box = node("div", { class: "panels" });
+  box.append(...figures);
+  return box;
+}

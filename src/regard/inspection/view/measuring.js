@@ -1,0 +1,44 @@
+// How wide a text is on the screen, measured with the letters that it is drawn in.
+
+import { brush, node } from "./dom.js";
+
+export const FAMILY = "system-ui, sans-serif";
+const SIZE = 12; // of labels, pixels
+const MOST_KEPT = 20_000; // widths
+
+/** @type {Map<string, number>} */
+const widths = new Map();
+/** @type {CanvasRenderingContext2D | undefined} */
+let context;
+
+/** The font of labels, as CSS. */
+export function font(bold = false) {
+  return `${bold ? "bold " : ""}${SIZE}px ${FAMILY}`;
+}
+
+/**
+ * The width of a label in pixels; bold, for any label may be marked.
+ *
+ * @param {string} text
+ */
+export function widthOf(text) {
+  const known = widths.get(text);
+  if (known !== undefined) return known;
+  if (widths.size > MOST_KEPT) widths.clear();
+  if (!context) {
+    context = brush(node("canvas"));
+    context.font = font(true);
+  }
+  const width = context.measureText(text).width;
+  widths.set(text, width);
+  return width;
+}
+
+/**
+ * The width of the widest of some labels.
+ *
+ * @param {string[]} labels
+ */
+export function widest(labels) {
+  return labels.reduce((most, label) => Math.max(most, widthOf(label)), 0);
+}

@@ -1,0 +1,147 @@
+// What one row of weights says, in a sentence that claims no more than the figures do.
+
+import { node } from "./dom.js";
+import { isolated, signed } from "./labels.js";
+import { axesOf } from "./sides.js";
+
+/** @import { Matrix } from "./matrix.js" */
+/** @import { Scene } from "./scene.js" */
+
+const EVEN = 1.5; // times the mean weight: below that a row has no peaks
+const MOST_NAMED = 3; // inputs that are named one by one
+const SAID = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+
+/**
+ * The sentence of the query and the head that are looked at, and what is known of the head from other samples.
+ *
+ * @param {Scene} scene
+ */
+export function sentences(scene) {
+  const { data, layer, matrix, state } = scene;
+  if (!matrix.rows || !matrix.columns) return [];
+  const head = headOf(scene);
+  const added = data.importance?.[layer.name]?.[head];
+  const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
+  if (added !== undefined)
+    found[0].append(` Over unseen samples, the loss changes by ${signed(added)} without it.`);
+  const examined = data.examined?.[layer.name]?.[head];
+  if (examined !== undefined)
+    found.push(node("p", { class: "quiet" }, `Over many samples (examine): ${examined}`));
+  return found;
+}
+
+/**
+ * The head that is chosen; else that which says most of the query: on what its answer depends, or with one weight.
+ *
+ * @param {Pick<Scene, "matrix" | "state">} scene
+ */
+export function headOf({ matrix, state }) {
+  if (state.head !== null || state.key !== null) return state.head ?? state.focus;
+  const worth = matrix.slices.map((slice) => {
+    const row = matrix.row(slice, state.query);
+    return onRelevant(matrix, row, state.query)?.share ?? Math.max(...row);
+  });
+  return worth.indexOf(Math.max(...worth));
+}
+
+/**
+ * @param {Pick<Scene, "map" | "layer" | "matrix">} scene
+ * @param {number} head
+ * @param {number} query
+ */
+export function sentence({ map, layer, matrix }, head, query) {
+  const row = matrix.row(matrix.slices[head], query);
+  const who = matrix.heads > 1 ? `head ${head}` : "attention";
+  const found = `${purpose(map.prediction, layer.kind, matrix.queries[query], query)}, ${who} looks at ${target(matrix, row, axesOf({ map, layer })[1].split(" ")[0])}`;
+  const relevant = onRelevant(matrix, row, query);
+  if (!relevant) return `${found}.`;
+  const even = `attention that is even would have ${rounded(relevant.even)}`;
+  return `${found}; ${rounded(relevant.share)} of its weight is on what this output depends on (${even}).`;
+}
+
+/**
+ * What the query is for.
+ *
+ * @param {number[] | string | null} prediction
+ * @param {string} kind
+ * @param {string} label
+ * @param {number} step
+ */
+function purpose(prediction, kind, label, step) {
+  const name = isolated(spoken(label));
+  if (kind === "cross" && typeof prediction === "string") return `To write “${name}”`;
+  if (kind === "cross" && prediction !== null) return label.startsWith("count ") ? `To ${name}` : `For ${name}`;
+  return `At “${name}” (step ${step})`;
+}
+
+/**
+ * Where a row has its weight.
+ *
+ * @param {Matrix} matrix
+ * @param {Float32Array} row
+ * @param {string} what the keys are
+ */
+function target({ keys }, row, what) {
+  const seen = row.reduce((count, weight) => count + (weight > 0 ? 1 : 0), 0);
+  const most = Math.max(...row);
+  if (!seen || row.reduce((sum, weight) => sum + weight, 0) < 0.01) return "nothing";
+  const which = seen === keys.length ? `all ${seen}` : number(seen);
+  if (seen > MOST_NAMED && most * seen < EVEN) return `${which} ${what} about alike, ${rounded(most)} at most`;
+  const peaks = [...row.keys()].filter((key) => row[key] >= most / 2).sort((one, other) => row[other] - row[one]);
+  const [first] = peaks;
+  if (peaks.length > 1 && peaks.every((key) => keys[key] === keys[first])) return alike(keys, row, peaks);
+  if (peaks.length <= MOST_NAMED)
+    return peaks.map((key) => `${mentioned(keys[key])} (step ${key}, ${rounded(row[key])})`).join(" and ");
+  const together = peaks.reduce((sum, key) => sum + row[key], 0);
+  return `${number(peaks.length)} of ${keys.length} ${what}, mostly ${mentioned(keys[first])} (step ${first}), with ${rounded(together)} in all`;
+}
+
+/**
+ * Several inputs of one kind.
+ *
+ * @param {string[]} keys
+ * @param {Float32Array} row
+ * @param {number[]} peaks
+ */
+function alike(keys, row, peaks) {
+  const label = keys[peaks[0]];
+  const all = keys.filter((each) => each === label).length;
+  const name = /^[A-Z]$/.test(label) ? `${label}s` : mentioned(label);
+  const which =
+    peaks.length === all ? `the ${number(all)} ${name}` : `${number(peaks.length)} of the ${number(all)} ${name}`;
+  const [high, low] = [row[peaks[0]], row[peaks[peaks.length - 1]]].map((weight) => Math.round(100 * weight));
+  return `${which}, ${high === low ? "" : `${low} to `}${high}% each`;
+}
+
+/**
+ * How much of a row is on what its output depends on, and how much would be if it were even.
+ *
+ * @param {Matrix} matrix
+ * @param {Float32Array} row
+ * @param {number} query
+ */
+function onRelevant({ relevant, columns }, row, query) {
+  const keys = relevant?.filter(([each]) => each === query).map(([, key]) => key);
+  if (!keys?.length) return null;
+  return { share: keys.reduce((sum, key) => sum + row[key], 0), even: keys.length / columns };
+}
+
+/** @param {number} share */
+function rounded(share) {
+  return `${Math.round(100 * share)}%`;
+}
+
+/** @param {number} count */
+function number(count) {
+  return SAID[count] ?? String(count);
+}
+
+/** @param {string} label */
+function mentioned(label) {
+  return /^[A-Z]$/.test(label) ? label : `“${isolated(spoken(label))}”`;
+}
+
+/** @param {string} label without the sign that a word begins */
+function spoken(label) {
+  return label.replace(/^▁(?=.)/, "");
+}

@@ -1,0 +1,71 @@
+// The weights as numbers in tables: for who cannot see colours, and for who wants to read them.
+
+import { button, node } from "./dom.js";
+import { around } from "./labels.js";
+import { axesOf } from "./sides.js";
+
+/** @import { Actions, Scene } from "./scene.js" */
+
+const MOST = 40; // rows and columns that are written at once
+
+/**
+ * A table for each head that is chosen.
+ *
+ * @param {Scene} scene
+ * @param {Actions} actions
+ */
+export function tables(scene, actions) {
+  const { matrix, state } = scene;
+  const box = node("div", { class: "tables" });
+  const queries = around(matrix.rows, state.query, MOST);
+  const keys = around(matrix.columns, state.key ?? 0, MOST);
+  for (const head of matrix.chosen(state.head)) box.append(tableOf(scene, head, queries, keys, actions));
+  const left = matrix.rows - queries.length + matrix.columns - keys.length;
+  if (left > 0) {
+    const shown = `${queries.length} of ${matrix.rows} rows and ${keys.length} of ${matrix.columns} columns`;
+    box.append(node("p", { class: "quiet" }, `${shown}; the file that is saved as CSV has all.`));
+  }
+  return box;
+}
+
+/**
+ * @param {Scene} scene
+ * @param {number} head
+ * @param {number[]} queries
+ * @param {number[]} keys
+ * @param {Actions} actions
+ */
+function tableOf(scene, head, queries, keys, { choose }) {
+  const { matrix, changes, layer } = scene;
+  const [down, across] = axesOf(scene);
+  const table = node("table");
+  const what = changes ? "change of the weights" : "weights";
+  table.append(node("caption", {}, `${layer.title}, head ${head}: ${what}; rows ${down}, columns ${across}`));
+  const top = node("tr");
+  top.append(node("td"), ...keys.map((key) => node("th", { scope: "col" }, matrix.keys[key])));
+  const [body, first] = [node("tbody"), node("thead")];
+  first.append(top);
+  for (const query of queries) {
+    const row = node("tr");
+    const name = node("th", { scope: "row" });
+    const chosen = button(matrix.queries[query], () => choose({ query, key: null, focus: head }));
+    chosen.dataset.name = `row-${head}-${query}`;
+    name.append(chosen);
+    row.append(name);
+    for (const key of keys) {
+      const value = (changes ?? matrix.slices)[head][query * matrix.columns + key];
+      row.append(node("td", {}, value.toFixed(3)));
+    }
+    body.append(row);
+  }
+  table.append(first, body);
+  const box = node("div", {
+    class: "scrolling",
+    tabindex: 0,
+    role: "region",
+    "aria-label": `weights of head ${head}`,
+  });
+  box.dataset.name = `table-${head}`;
+  box.append(table);
+  return box;
+}

@@ -1,0 +1,175 @@
+"""For everyone: by keys, by screen reader, with little room, with other colours."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.inspection.page import write_page
+from tests.browser.conftest import map_of, settle
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+INPUT = "BCCCBAABACCCA"
+MODES = ("Heatmap", "Lines", "Table", "Overview")
+EVERY_RULE = """async () => {
+    const { violations } = await axe.run(document, { runOnly: {
+        type: "tag",
+        values: ["wcag2a", "wcag2aa", "wcag2aaa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    } });
+    return violations.flatMap(({ id, nodes }) => nodes.map(({ html, any, failureSummary }) => [
+        id, html.slice(0, 160), (any[0]?.message ?? failureSummary).slice(0, 200),
+    ]));
+}"""
+
+
+def _violations(page: Any) -> list[list[str]]:
+    """Return what axe-core finds, of any level; contrast of 7:1, the third level's, is not asked for."""
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    return [each for each in page.evaluate(EVERY_RULE) if each[0] != "color-contrast-enhanced"]
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm ci")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("subject", ["numbers", "text"])
+def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(address if subject == "numbers" else translating)
+    page.wait_for_selector("figure canvas")
+    settle(page)
+    for mode in MODES:
+        page.click(f"button:text-is('{mode}')")
+        settle(page)
+        assert _violations(page) == [], mode
+    page.click("button:text-is('Heatmap')")
+    page.select_option("select[data-name=Head]", label="head 1")
+    page.locator("figure [role=grid]").focus()
+    page.keyboard.press("ArrowDown")
+    page.click("text=head 1 uniform")
+    page.wait_for_selector("text=1 changed")
+    if subject == "numbers":
+        page.check("text=difference to the original")
+    settle(page)
+    assert _violations(page) == [], "touched"
+    page.click("text=Show me around")
+    assert _violations(page) == [], "tour"
+    page.keyboard.press("Escape")
+    if subject == "numbers":
+        page.click("text=Watch it form")
+        page.wait_for_selector("input[data-name=time]")
+        assert _violations(page) == [], "playback"
+        page.fill("#input", "nothing")
+        page.wait_for_function("() => document.querySelector('#message').textContent !== ''")
+        assert _violations(page) == [], "refused"
+        page.complaints.clear()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: npm ci")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_a_page_of_its_own(page: Any, tmp_path: Path, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    weights = np.random.default_rng(0).dirichlet(np.ones(200), size=(12, 200)).astype(np.float32)
+    labels = [f"t{step}" for step in range(200)]
+    page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
+    page.wait_for_selector("figure canvas")
+    for mode in MODES:
+        page.click(f"button:text-is('{mode}')")
+        settle(page)
+        assert _violations(page) == [], mode
+
+
+@pytest.mark.parametrize("subject", ["numbers", "text"])
+def test_few_stops_lead_to_the_weights(page: Any, address: str, translating: str, subject: str) -> None:
+    page.goto(address if subject == "numbers" else translating)
+    page.wait_for_selector("figure canvas")
+    settle(page)
+    page.evaluate("document.activeElement.blur()")
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('role')") == "grid":
+            break
+    else:
+        pytest.fail("ten tab stops do not lead to the weights")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_all_is_reached_in_few_stops(page: Any, tmp_path: Path, mode: str) -> None:
+    """Of a layer of eight heads and 150 tokens: tokens, words of lines and small pictures are a stop a group."""
+    weights = np.random.default_rng(0).dirichlet(np.ones(150), size=(8, 150)).astype(np.float32)
+    labels = [f"t{step}" for step in range(150)]
+    page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
+    page.wait_for_selector("figure canvas")
+    page.click(f"button:text-is('{mode}')")
+    settle(page)
+    stops = page.evaluate(
+        """[...document.querySelectorAll('button, select, input, [tabindex]')]
+            .filter((each) => each.tabIndex >= 0 && each.checkVisibility()).length"""
+    )
+    assert stops <= (60 if mode == "Table" else 16)
+
+
+def test_a_grid_is_read_out(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    page.fill("#input", INPUT)
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
+    grid = page.locator("figure [role=grid]").first
+    assert grid.get_attribute("aria-rowcount") == "3" and grid.get_attribute("aria-colcount") == "13"
+    grid.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+        settle(page)
+    cell = page.locator(f"#{grid.get_attribute('aria-activedescendant')}")
+    weight = learned.attend(INPUT).cross.weights[0, 1, 1]
+    assert cell.inner_text() == f"C {100 * weight:.1f}%"
+    assert cell.locator("xpath=..").get_attribute("aria-rowindex") == "2"
+
+
+def test_the_table_has_the_weights(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    page.fill("#input", INPUT)
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
+    page.click("text=Table")
+    page.select_option("select[data-name=Head]", label="head 1")
+    settle(page)
+    rows = page.locator("tbody tr").all()
+    found = [[float(each) for each in row.locator("td").all_inner_texts()] for row in rows]
+    assert np.abs(np.array(found) - learned.attend(INPUT).cross.weights[1]).max() < 6e-4
+
+
+@pytest.mark.parametrize("size", [(390, 844), (640, 400)], ids=["phone", "twice as large"])
+def test_with_little_room_all_is_in_reach(
+    page: Any, address: str, translating: str, size: tuple[int, int]
+) -> None:
+    """Nothing sticks out sideways, and the legend is on the screen wherever the weights are."""
+    width, height = size
+    page.set_viewport_size({"width": width, "height": height})
+    for where in (address, translating):
+        page.goto(where)
+        page.wait_for_selector("figure canvas")
+        settle(page)
+        for mode in MODES:
+            page.click(f"button:text-is('{mode}')")
+            settle(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, mode
+        page.click("button:text-is('Heatmap')")
+        settle(page)
+        for place in range(page.locator("figure canvas").count()):
+            canvas = page.locator("figure canvas").nth(place)
+            canvas.scroll_into_view_if_needed()
+            legend = page.locator(".legend").bounding_box()
+            assert legend["y"] >= 0 and legend["y"] + legend["height"] <= height
+            assert canvas.bounding_box()["width"] > 0.6 * width
+
+
+def test_key_of_lines(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("figure canvas")
+    page.click("text=Lines")
+    assert page.locator(".key li").all_inner_texts() == ["head 0", "head 1"]
+    drawn = page.locator(".lines > svg line").evaluate_all("all => all.map(each => each.getAttribute('stroke'))")
+    keys = page.locator(".key line").evaluate_all("all => all.map(each => each.getAttribute('stroke'))")
+    assert set(drawn) == set(keys) and len(set(keys)) == 2

@@ -1,0 +1,55 @@
+"""What is printed: real PDFs, of which the colours are counted."""
+
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+
+
+def pictures(pdf: bytes) -> list[tuple[int, int, int]]:
+    """Return width, height and number of coloured pixels of each picture in a PDF as Chromium writes it."""
+    found = []
+    for match in re.finditer(rb"<</Type /XObject\n/Subtype /Image\n(.*?)>>\s*stream\r?\n", pdf, re.DOTALL):
+        width, height, length = (
+            int(re.findall(rb"/%s (\d+)" % name, match[1])[0]) for name in (b"Width", b"Height", b"Length")
+        )
+        raw = zlib.decompress(pdf[match.end() : match.end() + length])
+        if len(raw) == 3 * width * height:
+            pixels = [raw[place : place + 3] for place in range(0, len(raw), 3)]
+            found.append((width, height, sum(max(pixel) - min(pixel) > 40 for pixel in pixels)))
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_heatmaps_are_printed(page: Any, exported: Path, scheme: str) -> None:
+    """Each of the 3 x 13 weights, in colour, for both heads, also where the page is dark."""
+    page.emulate_media(color_scheme=scheme)
+    page.goto(exported.as_uri())
+    page.wait_for_selector("figure canvas")
+    shown = [size for size in pictures(page.pdf()) if size[:2] == (13, 3)]
+    assert len(shown) == 2 and all(coloured > 20 for _, _, coloured in shown)
+
+
+def test_layer_and_head_are_named_on_paper(page: Any, german: regard.TranslationRun, tmp_path: Path) -> None:
+    page.goto(german.attend("Heute läuft der alte Hund.").to_html(tmp_path / "p.html").as_uri())
+    page.wait_for_selector("figure canvas")
+    page.select_option("select[data-name=Head]", label="head 1")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.inner_text("figcaption").replace("\n", " ") == "head 1 Encoder-decoder attention, layer 0"
+    assert page.locator("figcaption").is_visible() and not page.locator("select").first.is_visible()
+
+
+def test_afterwards_the_page_is_as_it_was(page: Any, exported: Path) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.goto(exported.as_uri())
+    page.wait_for_selector("figure canvas")
+    before = page.locator("figure canvas").first.screenshot()
+    page.pdf()
+    page.wait_for_function("document.querySelector('.regard-view').classList.contains('dark')")
+    page.wait_for_timeout(100)
+    assert page.locator("figure canvas").first.screenshot() == before

@@ -1,0 +1,28 @@
+"""What an examination found, read again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.examination import sentences_in
+
+
+def test_each_heads_own_sentence(trained: regard.AnswerRun, tmp_path: Path) -> None:
+    found = trained.examine(samples=4)
+    (tmp_path / "model.safetensors").touch()
+    found.save(tmp_path / "examined.json")
+    assert sentences_in(tmp_path) == {"cross": [each.sentence() for each in found.heads]}
+    os.utime(tmp_path / "model.safetensors", (2e9, 2e9))  # it was trained further
+    assert sentences_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"heads": [1], "words": ["a"]}', '{"heads": 1, "words": 2}']
+)
+def test_what_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "examined.json").write_text(text)
+    assert sentences_in(tmp_path) == {}
+    assert sentences_in(tmp_path / "elsewhere") == {}

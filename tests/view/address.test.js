@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { addressOf, readAddress } from "../../src/regard/inspection/view/address.js";
+import { START } from "../../src/regard/inspection/view/state.js";
+
+test("what is chosen comes back", () => {
+  const state = {
+    ...START,
+    layer: "decoder.0.cross",
+    head: 0,
+    mode: "lines",
+    words: true,
+    query: 3,
+    key: 0,
+    frame: 2,
+  };
+  const touched = [{ layer: "cross", heads: [1], to: 0.25, query: 1, key: 2 }];
+  const found = readAddress(addressOf(state, { input: "a & b #=%", touched }));
+  assert.deepEqual({ ...START, ...found.state }, state);
+  assert.deepEqual([found.input, found.touched], ["a & b #=%", touched]);
+});
+
+test("nothing is said of what is as at the beginning", () => {
+  assert.equal(addressOf(START), "#");
+  assert.deepEqual(readAddress(""), { state: {}, input: null, touched: null });
+});
+
+test("an address of somebody else's making does no harm", () => {
+  const found = readAddress("#mode=evil&head=-1&query=1e9&key=0x1&frame=NaN&__proto__=1&other=2&touched={broken");
+  assert.deepEqual(found, { state: {}, input: null, touched: null });
+  assert.equal(readAddress('#touched={"a":1}').touched, null);
+});

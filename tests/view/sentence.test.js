@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Matrix } from "../../src/regard/inspection/view/matrix.js";
+import { headOf, sentence } from "../../src/regard/inspection/view/sentence.js";
+import { START } from "../../src/regard/inspection/view/state.js";
+
+const KEYS = ["A", "B", "C", "B"];
+
+function said(
+  row,
+  { keys = KEYS, relevant = null, query = "count B", prediction = [1], kind = "cross", heads = 2 } = {},
+) {
+  const slices = Array.from({ length: heads }, () => Float32Array.from(row));
+  const matrix = new Matrix(slices, [query], keys, relevant);
+  return sentence({ map: { prediction }, layer: { kind }, matrix }, heads - 1, 0);
+}
+
+test("letters of one kind", () => {
+  assert.equal(said([0.06, 0.44, 0.06, 0.44]), "To count B, head 1 looks at the two Bs, 44% each.");
+  assert.equal(said([0.1, 0.5, 0.1, 0.3]), "To count B, head 1 looks at the two Bs, 30 to 50% each.");
+  const keys = ["B", "B", "C", "B"];
+  assert.equal(said([0.5, 0.5, 0, 0], { keys }), "To count B, head 1 looks at two of the three Bs, 50% each.");
+});
+
+test("one, two or three inputs by name, more by number", () => {
+  assert.equal(said([0.04, 0.9, 0.03, 0.03]), "To count B, head 1 looks at B (step 1, 90%).");
+  assert.equal(said([0.6, 0.4, 0, 0]), "To count B, head 1 looks at A (step 0, 60%) and B (step 1, 40%).");
+  const row = [0.3, 0.2, 0.2, 0.2, 0.05, 0.05];
+  const keys = ["A", "B", "C", "D", "E", "F"];
+  const found = "To count B, head 1 looks at four of 6 inputs, mostly A (step 0), with 90% in all.";
+  assert.equal(said(row, { keys }), found);
+});
+
+test("nothing in particular, and nothing at all", () => {
+  assert.equal(
+    said([0.25, 0.26, 0.24, 0.25]),
+    "To count B, head 1 looks at all 4 inputs about alike, 26% at most.",
+  );
+  assert.equal(said([0, 0, 0, 0]), "To count B, head 1 looks at nothing.");
+});
+
+test("what the output depends on, beside what would be there anyway", () => {
+  const relevant = [
+    [0, 1],
+    [0, 3],
+    [1, 0],
+  ];
+  assert.equal(
+    said([0.06, 0.44, 0.06, 0.44], { relevant }),
+    "To count B, head 1 looks at the two Bs, 44% each; 88% of its weight is on what this output depends on " +
+      "(attention that is even would have 50%).",
+  );
+});
+
+test("what the row is for", () => {
+  const row = [0.04, 0.9, 0.03, 0.03];
+  const text = { prediction: "dog", query: "dog", keys: ["der", "Hund", ".", "B"] };
+  assert.equal(said(row, text), "To write “dog”, head 1 looks at “Hund” (step 1, 90%).");
+  const pieces = { ...text, query: "▁dog", keys: ["▁der", "▁", "Hund", "."] };
+  assert.equal(said(row, pieces), "To write “dog”, head 1 looks at “▁” (step 1, 90%).");
+  assert.equal(said(row, { query: "rest" }), "For rest, head 1 looks at B (step 1, 90%).");
+  assert.equal(said(row, { kind: "encoder", query: "A" }), "At “A” (step 0), head 1 looks at B (step 1, 90%).");
+  assert.equal(said(row, { heads: 1 }), "To count B, attention looks at B (step 1, 90%).");
+});
+
+test("the head that says most, unless one is chosen", () => {
+  const slices = [Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8)];
+  const matrix = (relevant) => new Matrix(slices, ["p"], ["a", "b"], relevant);
+  assert.equal(headOf({ matrix: matrix(null), state: START }), 0);
+  assert.equal(headOf({ matrix: matrix([[0, 1]]), state: START }), 1);
+  assert.equal(headOf({ matrix: matrix([[0, 1]]), state: { ...START, head: 0 } }), 0);
+  assert.equal(headOf({ matrix: matrix([[0, 1]]), state: { ...START, key: 0, focus: 0 } }), 0);
+});
