@@ -8,6 +8,7 @@ from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
+from regard.examination.roles import HeadRole, HeadRoles, head_roles
 
 __all__ = [
     "Alignment",
@@ -17,6 +18,8 @@ __all__ = [
     "Explanation",
     "HeadFindings",
     "HeadImportance",
+    "HeadRole",
+    "HeadRoles",
     "Probe",
     "RelevanceShare",
     "Taken",
@@ -25,6 +28,7 @@ __all__ = [
     "examine",
     "explain",
     "head_importance",
+    "head_roles",
     "mass_on",
     "probe",
     "relevance_share",
