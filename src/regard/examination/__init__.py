@@ -9,6 +9,7 @@ from regard.examination.importance import HeadImportance, Taken, head_importance
 from regard.examination.kept import sentences_in
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
+from regard.examination.roles import HeadRole, HeadRoles, head_roles
 
 __all__ = [
     "Alignment",
@@ -18,6 +19,8 @@ __all__ = [
     "Explanation",
     "HeadFindings",
     "HeadImportance",
+    "HeadRole",
+    "HeadRoles",
     "Probe",
     "RelevanceShare",
     "Taken",
@@ -26,6 +29,7 @@ __all__ = [
     "examine",
     "explain",
     "head_importance",
+    "head_roles",
     "mass_on",
     "probe",
     "relevance_share",

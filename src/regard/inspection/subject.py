@@ -89,6 +89,12 @@ class Subject(Protocol[Input]):
         Raises `InputError` where there are none.
         """
 
+    def look(self, input: Input) -> AttentionMap:
+        """Return what it attends to in one of its inputs, given the true answer where it writes one."""
+
+    def untrained(self, seed: int) -> "Subject[Input]":
+        """Return the same subject with the parameters that training would begin with, drawn by `seed`."""
+
     def loss(self, inputs: Sequence[Input]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats."""
 

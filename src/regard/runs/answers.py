@@ -151,6 +151,10 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         drawn = fresh_batches(self.task, samples, generator_of(seed, purpose))
         return [inputs for batch in drawn for inputs in batch.inputs]
 
+    def look(self, input: Tensor) -> AttentionMap:
+        """Return what it attends to in an input (T,)."""
+        return map_of_answer(self.model, self.task, input.unsqueeze(0))
+
     @torch.inference_mode()
     def loss(self, inputs: Sequence[Tensor]) -> float:
         """Return the mean cross-entropy of all output steps, in nats."""

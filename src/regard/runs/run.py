@@ -1,27 +1,30 @@
 """A trained run: its config, its task, its model and its metrics, as a subject to be looked at and asked."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Self
 
 from regard.attention import layers_of, short_name
 from regard.examination import (
     Examination,
     Explanation,
     HeadImportance,
+    HeadRoles,
     examine,
     explain,
     head_importance,
+    head_roles,
     sentences_in,
 )
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
 from regard.models import TaskModel
 from regard.result import Result, plain
 from regard.tasks import AnyTask
-from regard.training import ModelPart, RunConfig, RunFolder, TaskPart, TrainingPart
+from regard.training import ModelPart, RunConfig, RunFolder, TaskPart, TrainingPart, build_model
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -180,6 +183,24 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     @abstractmethod
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
         """Return at most so many inputs that training has not seen, drawn apart for each purpose."""
+
+    @abstractmethod
+    def look(self, input: Any) -> AttentionMap:
+        """Return what it attends to in one of its inputs, given the true answer where it writes one."""
+
+    def untrained(self, seed: int) -> Self:
+        """Return the same run with a model before its training, drawn by `seed`."""
+        training = dataclasses.replace(self.config.training, seed=seed)
+        model = build_model(dataclasses.replace(self.config, training=training), self.task)
+        device = next(self.model.parameters()).device
+        return dataclasses.replace(self, model=model.to(device).eval())
+
+    def roles(self, *, samples: int = 60, seed: int = 0) -> HeadRoles:
+        """Describe what each head does, over unseen inputs: see `regard.examination.roles`.
+
+        Raises `InputError` for a model without attention, or where there are no such inputs.
+        """
+        return head_roles(self, samples=samples, seed=seed)
 
     @abstractmethod
     def loss(self, inputs: Sequence[Any]) -> float:

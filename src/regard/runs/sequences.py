@@ -145,6 +145,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         del seed
         raise InputError(f"input is missing: {self.name} draws none by itself")
 
+    def look(self, input: Any) -> AttentionMap:
+        """Return what it attends to in a pair of source and target; the decoder is fed the target."""
+        tokens = self.task.target_vocabulary.encode(input[1])
+        return map_of_pair(self.model, self.task, input[0], tokens, forced=True)
+
     def loss(self, inputs: Sequence[Any]) -> float:
         """Return the mean cross-entropy of all tokens of some pairs of source and target, in nats."""
         found = self.score([(pair[0], pair[1]) for pair in inputs])

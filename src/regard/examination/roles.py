@@ -1,0 +1,281 @@
+"""What each head does: a description of it, found over samples, with how sure that is.
+
+A role says which keys a head of that role looks at, such as the previous step, or the inputs that the answer
+depends on. How far a head has it is measured sample by sample, as the part of the way from even attention to that
+role alone:
+
+    (mass on the role's keys - share of these keys) / (1 - share of these keys)      0: by chance, 1: nothing else
+
+A head that shuffled its weights over the keys would have 0. Roles that are searched for (which place, which
+symbol) are chosen on one half of the samples and measured on the other. A head is only described where the 95 %
+interval lies above `LEAST`, and above whatever a head of the same model before training has.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.table import Table
+
+from regard.errors import InputError, check_range
+from regard.examination.estimates import Estimate, drawn_counts, estimate
+from regard.inspection.maps import CROSS, LayerMap
+from regard.inspection.subject import Input, Subject
+from regard.result import Result
+
+LEAST = 0.3
+"""Part of the way from even attention to a role, above which a head is described by it."""
+EVEN = 0.02
+"""Share of its weight that a head may have elsewhere than even attention has it, and still be called even."""
+UNTRAINED = 2
+"""Models before training that a head is compared with."""
+SEPARATORS = ("</s>", "<s>")
+MOST_SEARCHED = 40
+"""Places, and symbols, that are searched: the most frequent ones."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadRole:
+    """What is known of one head."""
+
+    layer: str
+    head: int
+    role: str | None
+    """What it does; None where nothing was found that is sure."""
+    strength: Estimate | None
+    """Part of the way (0 to 1) from even attention to the role alone; None without a role. Of a head that attends
+    evenly: the share of its weight that is elsewhere."""
+    untrained: float
+    """The largest strength of that role, over all heads of the layer before training."""
+
+    @property
+    def description(self) -> str:
+        """What it does, in words."""
+        return "nothing that is sure" if self.role is None else self.role
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadRoles(Result):
+    """What the heads of a model do."""
+
+    task: str
+    samples: int
+    heads: list[HeadRole]
+
+    def of(self, layer: str, head: int) -> HeadRole:
+        """Return what is known of a head; raises `InputError` where there is none of that name."""
+        for each in self.heads:
+            if (each.layer, each.head) == (layer, head):
+                return each
+        raise InputError(f"{layer} head {head} is not in the model")
+
+    def summary(self) -> str:
+        """Say how many heads have a description."""
+        named = sum(each.role is not None for each in self.heads)
+        return f"{self.task}: {named} of {len(self.heads)} heads have a role, over {self.samples} samples"
+
+    def table(self) -> Table:
+        """Return a line for each head."""
+        table = Table("layer", "head", "looks at", "how purely", box=None, pad_edge=False)
+        table.title, table.title_justify = "What each head does (95 % intervals)", "left"
+        for each in self.heads:
+            sure = "" if each.strength is None or each.role is None else str(each.strength)
+            table.add_row(each.layer, str(each.head), each.description, sure)
+        return table
+
+
+Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
+"""Returns which keys a role looks at, (Tq, Tk) bool, given which may be seen; None where a layer cannot have it."""
+
+
+def _at(offset: int) -> Targets:
+    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
+        return None if layer.kind == CROSS else np.eye(seen.shape[0], seen.shape[1], offset, dtype=bool)
+
+    return targets
+
+
+def _same(layer: LayerMap) -> np.ndarray:
+    """Return which keys are the same symbol as the query's own, itself left out."""
+    labels = np.array(layer.key_labels, dtype=object)
+    found: np.ndarray = (labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool)
+    return found
+
+
+def _another_of_the_same(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
+    return None if layer.kind == CROSS or seen.shape[0] != seen.shape[1] else _same(layer)
+
+
+def _after_the_same(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
+    """Induction (Olsson et al. 2022): what came after the last time that this symbol stood there."""
+    if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
+        return None
+    before = np.tril(_same(layer), -1)
+    found: np.ndarray = np.pad(before, ((0, 0), (1, 0)))[:, :-1] & np.tril(np.ones_like(before), -1)
+    return found
+
+
+def _diagonal(backwards: bool) -> Targets:
+    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
+        if layer.kind != CROSS or seen.shape[0] < 3:
+            return None
+        inputs = sum(label not in SEPARATORS for label in layer.key_labels)
+        outputs = sum(label not in SEPARATORS for label in layer.query_labels)
+        place = np.round(np.arange(seen.shape[0]) * (inputs - 1) / max(outputs - 1, 1))
+        place = inputs - 1 - place if backwards else place
+        found: np.ndarray = np.arange(seen.shape[1])[None, :] == place[:, None]
+        return found
+
+    return targets
+
+
+def _place(place: int) -> Targets:
+    return lambda layer, seen: np.arange(seen.shape[1])[None, :].repeat(seen.shape[0], 0) == place
+
+
+def _symbol(*symbols: str) -> Targets:
+    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
+        return np.isin(np.array(layer.key_labels), symbols)[None, :].repeat(seen.shape[0], 0)
+
+    return targets
+
+
+FIXED: dict[str, Targets] = {
+    "its own step": _at(0),
+    "the previous step": _at(-1),
+    "the next step": _at(1),
+    "what followed the same symbol before": _after_the_same,
+    "other steps with the same symbol": _another_of_the_same,
+    "what the answer depends on": lambda layer, seen: layer.relevant,
+    "the same place in the input, as it goes along": _diagonal(backwards=False),
+    "the input from its end, as it goes along": _diagonal(backwards=True),
+    "the first step": _place(0),
+    "the end of the sequence": _symbol(*SEPARATORS),
+}
+"""Roles that need no search, the more telling ones first: where two fit alike, the first one is said."""
+
+
+def head_roles(subject: Subject[Input], *, samples: int = 60, seed: int = 0) -> HeadRoles:
+    """Describe every head of a subject, over unseen inputs.
+
+    Raises `InputError` for a model without attention, or where there are no such inputs.
+    """
+    check_range("samples", samples, 10, 10**5)
+    if not subject.layers:
+        raise InputError("the model has no heads: train it with attention")
+    inputs = subject.unseen(samples, seed, purpose="roles")
+    shown = [subject.look(each).layers for each in inputs]
+    some = inputs[: max(len(inputs) // 2, 1)]
+    before = [
+        [other.look(each).layers for each in some]
+        for other in (subject.untrained(seed + number) for number in range(UNTRAINED))
+    ]
+    heads: list[HeadRole] = []
+    for layer in subject.layers:
+        own = [each[layer.name] for each in shown]
+        null = [[each[layer.name] for each in model] for model in before]
+        heads += _describe(own, null, seed)
+    return HeadRoles(task=subject.name, samples=len(inputs), heads=heads)
+
+
+def _describe(maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int) -> Iterator[HeadRole]:
+    """Describe the heads of one layer, given its maps of all samples, and those before training."""
+    chosen, measured = maps[::2], maps[1::2]
+    draw = drawn_counts(len(measured), seed)
+    roles = {**FIXED, **_searched(maps)}
+    fixed = list(FIXED)
+    on_chosen, on_measured = (_strengths(roles, some) for some in (chosen, measured))
+    null = [_strengths(roles, model) for model in untrained]
+    for head in range(len(maps[0].weights)):
+        searched = [name for name in roles if name not in fixed and _mean(on_chosen[name][head]) > -np.inf]
+        best = sorted(searched, key=lambda name: -_mean(on_chosen[name][head]))[:1]
+        found = [
+            _found(maps[0].name, head, name, on_measured[name][head], null, draw) for name in [*fixed, *best]
+        ]
+        sure = [each for each in found if each is not None]
+        if sure:
+            most = max(each.strength.mean for each in sure if each.strength is not None)
+            yield next(each for each in sure if each.strength is not None and each.strength.mean > most - 0.05)
+        else:
+            yield _even_or_nothing(maps, untrained, head, drawn_counts(len(maps), seed))
+
+
+def _found(
+    layer: str,
+    head: int,
+    name: str,
+    values: np.ndarray,
+    null: Sequence[Mapping[str, np.ndarray]],
+    draw: np.ndarray,
+) -> HeadRole | None:
+    """Return a role of a head where it is sure."""
+    strength = estimate(values, draw)
+    chance = max((_mean(each) for model in null for each in model[name]), default=-np.inf)
+    if strength is None or strength.low <= max(LEAST, chance):
+        return None
+    return HeadRole(layer=layer, head=head, role=name, strength=strength, untrained=max(chance, 0.0))
+
+
+def _even_or_nothing(
+    maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
+) -> HeadRole:
+    """Say that a head attends evenly, if it does and no head before training does, or that nothing is sure."""
+    elsewhere = estimate([_elsewhere(each.weights[head]) for each in maps], draw)
+    least = min(
+        float(np.mean([_elsewhere(each.weights[other]) for each in model]))
+        for model in untrained
+        for other in range(len(model[0].weights))
+    )
+    even = elsewhere is not None and elsewhere.high < min(EVEN, least / 2)
+    role = "everything alike" if even else None
+    return HeadRole(layer=maps[0].name, head=head, role=role, strength=elsewhere if even else None, untrained=0.0)
+
+
+def _searched(maps: Sequence[LayerMap]) -> dict[str, Targets]:
+    """Return the roles of looking at one place, or at one symbol, wherever it stands."""
+    longest = max(each.weights.shape[2] for each in maps)
+    counts: dict[str, int] = {}
+    for each in maps:
+        for label in set(each.key_labels) - set(SEPARATORS):
+            counts[label] = counts.get(label, 0) + 1
+    frequent = sorted(counts, key=lambda label: -counts[label])[:MOST_SEARCHED]
+    places = {
+        f"step {place}, whatever stands there": _place(place) for place in range(1, min(longest, MOST_SEARCHED))
+    }
+    symbols = {f"the symbol {label!r}, wherever it stands": _symbol(label) for label in frequent}
+    return places | symbols
+
+
+def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
+    """Return for every role how far each head has it in each sample, (H, N); NaN where a sample cannot say."""
+    return {
+        name: np.stack([_strength(targets, each) for each in maps], axis=1) for name, targets in roles.items()
+    }
+
+
+def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
+    """Return the part of the way from even attention to a role, of each head (H); NaN where nothing can tell."""
+    seen = np.asarray((layer.weights > 0).any(0))
+    wanted = targets(layer, seen)
+    if wanted is None:
+        return np.full(len(layer.weights), np.nan)
+    wanted = wanted & seen
+    share = wanted.sum(1) / np.maximum(seen.sum(1), 1)
+    telling = (share > 0) & (share < 1)
+    if not telling.any():
+        return np.full(len(layer.weights), np.nan)
+    mass = (layer.weights * wanted).sum(2)[:, telling]
+    found: np.ndarray = ((mass - share[telling]) / (1 - share[telling])).mean(1)
+    return found
+
+
+def _elsewhere(weights: np.ndarray) -> float:
+    """Return the share of a head's weight (Tq, Tk) that is elsewhere than even attention has it."""
+    seen = weights > 0
+    even = seen / np.maximum(seen.sum(1, keepdims=True), 1)
+    return float(np.abs(weights - even).sum(1).mean() / 2)
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else -np.inf
