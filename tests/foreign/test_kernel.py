@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, record
+from regard.attention import MultiHeadAttention
 from regard.errors import InputError
+from regard.foreign import record
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -165,7 +166,9 @@ def test_layers_can_be_chosen_and_must_be_there() -> None:
     with record(model, layers=["layers.1.self_attn"]) as records:
         model(torch.randn(1, 3, 8))
     assert list(records) == ["layers.1.self_attn"]
-    with pytest.raises(InputError, match="layer 'layers.7.self_attn' is not in the model"):
+    with pytest.raises(
+        InputError, match="layer 'layers.7.self_attn' is unknown: .*did you mean layers.1.self_attn"
+    ):
         with record(model, layers=["layers.7.self_attn"]):
             pass
 

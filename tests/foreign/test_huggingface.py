@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.attention import record
+from regard.foreign import record
 
 transformers = pytest.importorskip("transformers", reason="needs the extra peers")
 

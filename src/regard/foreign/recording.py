@@ -1,0 +1,94 @@
+"""Recording of any model: layers of Regard's, of PyTorch's, and whatever else attends inside.
+
+    with regard.record(model) as records:
+        model(inputs)
+
+- Regard's own layers hand over what they do: see `regard.attention`.
+- Calls of PyTorch's fused kernel, and its layers, are seen wherever they are made: see `kernel`.
+- Models of Hugging Face's are asked through their interface for attention (`interface`), or those that know none,
+  through what they return (`outputs`).
+- Whatever else is a tensor of rows that sum to one, and passes a named place: see `places`.
+"""
+
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from torch import nn
+
+from regard.attention import Records, layers_of, short_name
+from regard.attention.recording import recording_layers
+from regard.attention.records import Recorder
+from regard.errors import unknown
+from regard.foreign.caches import following_caches
+from regard.foreign.generation import following_generation
+from regard.foreign.interface import through_interface
+from regard.foreign.keeper import Keeper
+from regard.foreign.kernel import KernelCalls
+from regard.foreign.outputs import through_outputs
+from regard.foreign.passes import Passes
+from regard.foreign.places import at_places
+
+
+@contextmanager
+def record(
+    model: nn.Module,
+    *,
+    layers: Collection[str] | None = None,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | None = None,
+    at: str | None = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+) -> Iterator[Records]:
+    """Record the attention of a model, whoever wrote it: yields a mapping from layer name to `Record`.
+
+    It fills as the model runs. A pass begins the records of its layers anew, or goes on with them where it takes
+    the next steps of the same sequences, as generation with a cache does, in a beam too: then each row is that of
+    the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ...
+    `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few
+    rows of a long input cost a few rows. `at` names modules, with `*` for any part of a name, through which
+    weights pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record.
+
+    Gradients flow as usual, and outputs differ from the unrecorded ones by no more than the fused kernel's
+    rounding (1e-5 in float32). Weights of bfloat16 are of a softmax in float32. Warns where the model ran and
+    nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
+    that the model has not, and, as it runs, for a head or row out of range.
+    """
+    recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
+    passes = Passes(model)
+    keeper = Keeper(recorder, passes, layers)
+    own = set(layers_of(model))
+    with ExitStack() as stack:
+        stack.enter_context(recording_layers(model, recorder, layers))
+        stack.enter_context(passes.watching())
+        stack.enter_context(following_caches(model, passes))
+        stack.enter_context(following_generation(model, keeper))
+        peers = stack.enter_context(through_interface(model, keeper))
+        _check(layers, passes, own | peers)
+        stack.enter_context(through_outputs(model, keeper))
+        if at is not None:
+            stack.enter_context(at_places(model, at, keeper))
+        stack.enter_context(KernelCalls(keeper, own))
+        yield Records(recorder)
+    if passes.ran and not recorder.parts:
+        warnings.warn(_nothing(model, layers), stacklevel=3)
+
+
+def _check(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:
+    """Refuse names that are no modules', with near ones among those that attend."""
+    known = {each for name in passes.names.values() for each in (name, short_name(name))}
+    attending = likely | {name for name in known if "att" in name.lower()}
+    for name in layers or ():
+        if name.split("#")[0] not in known:
+            raise unknown("layer", name, sorted(attending or known))
+
+
+def _nothing(model: nn.Module, layers: Collection[str] | None) -> str:
+    name = type(model).__name__
+    if layers is not None:
+        return f"{name} ran, and {', '.join(layers)} did not attend: record without layers to see which do"
+    return (
+        f"{name} ran, and nothing was recorded: it calls no attention that is known; name the module through"
+        " which its weights pass, as in record(model, at='blocks.*.attn_drop')"
+    )
