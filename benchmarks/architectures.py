@@ -113,6 +113,8 @@ class Architecture:
     """Whether it generates with a cache."""
     excuse: str = ""
     """Why it cannot be recorded as others can."""
+    note: str = ""
+    """What a reader of the table should know."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """What it is given besides."""
 
@@ -155,7 +157,9 @@ ARCHITECTURES: list[Architecture] = [
     Architecture(
         "funnel",
         "encoder",
-        {"vocab_size": 60, "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 1]},
+        {"vocab_size": 60, "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48, "block_sizes": [1, 1]}
+        | {"block_repeats": [1, 1], "num_decoder_layers": 1},
+        model="FunnelModel",
         **HAND,
     ),
     Architecture("squeezebert", "encoder", TEXT | {"embedding_size": 32}, **HAND),
@@ -251,6 +255,7 @@ ARCHITECTURES: list[Architecture] = [
             "mvp",
         )
     ],
+    Architecture("mvp", "encoder-decoder", PAIR, **HAND),
     Architecture("t5", "encoder-decoder", T5),
     Architecture("mt5", "encoder-decoder", T5),
     Architecture("umt5", "encoder-decoder", T5),
@@ -259,17 +264,19 @@ ARCHITECTURES: list[Architecture] = [
         "encoder-decoder",
         T5
         | {
+            "num_decoder_layers": 2,
             "num_experts": 4,
             "num_sparse_encoder_layers": 1,
             "num_sparse_decoder_layers": 1,
             "expert_capacity": 16,
         },
+        **HAND,
     ),
     Architecture("led", "encoder-decoder", PAIR | {"attention_window": [4, 6]}, window=True, **HAND),
     Architecture(
         "prophetnet",
         "encoder-decoder",
-        TEXT
+        {each: size for each, size in TEXT.items() if not each.startswith("num_")}
         | {"num_encoder_layers": 2, "num_decoder_layers": 2, "ngram": 2, "decoder_start_token_id": 1}
         | {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4, "num_buckets": 8}
         | {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "relative_max_distance": 16},
@@ -339,15 +346,18 @@ def build(architecture: Architecture, implementation: str = "") -> nn.Module:
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(architecture.name, **architecture.sizes)
     config.use_cache = architecture.generates and architecture.sort != "encoder"
-    automatic = transformers.AutoModel
+    automatic: Any = transformers.AutoModel
     if architecture.sort == "decoder":
         automatic = transformers.AutoModelForCausalLM
     elif architecture.sort == "encoder-decoder":
         automatic = transformers.AutoModelForSeq2SeqLM
     elif architecture.name == "whisper":
         automatic = transformers.AutoModelForSpeechSeq2Seq
+    if architecture.model:
+        automatic = getattr(transformers, architecture.model)
+    create = automatic._from_config if architecture.model else automatic.from_config
     options = {"attn_implementation": implementation} if implementation else {}
-    model: nn.Module = automatic.from_config(config, **options).eval()
+    model: nn.Module = create(config, **options).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:

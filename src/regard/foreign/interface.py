@@ -184,6 +184,8 @@ def attend(
         rows: Rows = inputs.weights
     else:
         output, weights = inputs.eager()
+        if inputs.some_see_nothing():  # of which the kernel makes something else
+            output, _ = inputs.as_before()
         rows = inputs.weights if weights is None else _known(weights, inputs.allowed)
     for recording, name in asked:
         with torch.no_grad():
@@ -217,6 +219,10 @@ class _Inputs:
         )
         return found
 
+    def some_see_nothing(self) -> bool:
+        """Say whether some query has nothing to attend, as padding in a window has."""
+        return self.allowed is not None and not bool(self.allowed.any(-1).all())
+
     def as_before(self) -> Output:
         """Attend with what the model had before: the fused kernel, or else its own function."""
         switched = _switched.get(id(getattr(self.module, "config", None)))
@@ -225,12 +231,15 @@ class _Inputs:
         from transformers import AttentionInterface
 
         options = self.options if self.mask is not None else self.options | {"is_causal": False}
+        mask = self.mask
+        if mask is not None and self.allowed is not None and mask.dtype != torch.bool:
+            mask = mask.masked_fill(~self.allowed, float("-inf"))
         kernel: Any = AttentionInterface._global_mapping["sdpa"]
         watched = [recording.keeper.passes for recording in _here()]
         for passes in watched:
             passes.seen_elsewhere = True
         try:
-            found: Output = kernel(self.module, self.query, self.key, self.value, self.mask, **options)
+            found: Output = kernel(self.module, self.query, self.key, self.value, mask, **options)
         finally:
             for passes in watched:
                 passes.seen_elsewhere = False

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch import Tensor
 from regard.attention.records import Kind, Part, Recorder, check_indices, short_name
 from regard.foreign.passes import Passes
 
+CLOSE = 1e-2
+"""How far from one the sum of a row of weights may be, in half precision."""
 BLOCK = 256
 """Rows that are worked out at once, where not all weights are wanted: what it costs is their memory."""
 
@@ -19,6 +22,15 @@ Rows = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 def rows_of(mask: Tensor, chosen: Sequence[int] | slice) -> Tensor:
     """Take rows of what can be broadcast to weights (B, H, Tq, Tk)."""
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., chosen, :]
+
+
+def are_weights(each: Any) -> bool:
+    """Say whether something is a tensor of rows that sum to one, or to nothing."""
+    if not isinstance(each, Tensor) or each.dim() < 2 or not each.is_floating_point() or not each.numel():
+        return False
+    sums = each.detach().float().sum(-1)
+    good = ((sums - 1).abs() < CLOSE) | (sums == 0)
+    return bool(good.all() and (each >= 0).all() and (sums != 0).any())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.records import Kind
 from regard.foreign.keeper import Call, Keeper, rows_of
 
+SHIFTED = -100.0
+"""What Swin's shifted windows add to the scores between patches that are no neighbours."""
 FORWARD = inspect.signature(F.multi_head_attention_forward)
 LEAST = -9000.0
 """What masks a score when added to it, or less: models take -inf, the least number, or -10000."""
@@ -91,7 +93,7 @@ def _may(mask: Tensor) -> Tensor:
 
 def allowed_by(bias: Tensor) -> Tensor:
     """Turn what a model adds to its scores into a mask, True = may attend."""
-    return bias if bias.dtype == torch.bool else bias > LEAST
+    return bias if bias.dtype == torch.bool else (bias > LEAST) & (bias != SHIFTED)
 
 
 def self_attention(mask: Tensor | None, queries: int) -> Kind:

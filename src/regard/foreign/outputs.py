@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention.records import Kind
 from regard.foreign.bands import Bands
 from regard.foreign.interface import asks_interface, is_peer
-from regard.foreign.keeper import Call, Keeper
+from regard.foreign.keeper import Call, Keeper, are_weights
 from regard.foreign.kernel import self_attention
 
 KEY = "attentions"
@@ -44,6 +44,8 @@ def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
 
 def _works_by_hand(peer: nn.Module) -> bool:
     modules = list(peer.modules())
+    if getattr(peer.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_kernel, modules)):
+        return False  # and the call is seen
     return not any(map(asks_interface, modules)) or any(map(_has_softmax, modules))
 
 
@@ -51,8 +53,17 @@ def _has_softmax(module: nn.Module) -> bool:
     """Say whether a layer that does not ask the interface takes softmaxes, and calls itself attention."""
     if asks_interface(module) or "att" not in type(module).__name__.lower():
         return False
+    return any("softmax" in name.lower() for name in _names_in(module))
+
+
+def _calls_kernel(module: nn.Module) -> bool:
+    return "scaled_dot_product_attention" in _names_in(module)
+
+
+def _names_in(module: nn.Module) -> set[str]:
+    """Return the names that the code of a module's class uses."""
     functions = (inspect.unwrap(each) for each in vars(type(module)).values() if inspect.isfunction(each))
-    return any("softmax" in name.lower() for each in functions for name in each.__code__.co_names)
+    return {name for each in functions for name in each.__code__.co_names}
 
 
 class Asker:
@@ -66,6 +77,9 @@ class Asker:
         self.returned: dict[int, tuple[str, Tensor]] = {}
         """By the place of a tensor in memory: the innermost module that returned it, and the tensor."""
 
+        self.likely: list[tuple[str, Tensor]] = []
+        """Of layers that take softmaxes: what they returned that can be weights, with the layer."""
+
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Asker, ()
 
@@ -77,6 +91,7 @@ class Asker:
         if self.depth > 1:
             return None
         self.returned.clear()
+        self.likely.clear()
         names = inspect.signature(peer.forward).parameters
         options = any(each.kind is each.VAR_KEYWORD for each in names.values())
         config: Any = peer.config
@@ -86,19 +101,24 @@ class Asker:
         }
         return args, given | {name: True for name in self.asked if options or name in names}
 
-    def note(self, name: str, output: Any) -> None:
+    def note(self, name: str, module: nn.Module, output: Any) -> None:
         """Note what a module returns; `name`: its own."""
-        if not self.depth or not isinstance(output, tuple | list):
+        if not self.depth:
             return
-        for each in output:
+        given = (
+            output.values() if isinstance(output, dict) else output if isinstance(output, tuple | list) else ()
+        )
+        for each in given:
             if isinstance(each, Tensor) and each.dim() > 2 and each.is_floating_point():
+                if _has_softmax(module) and are_weights(each):
+                    self.likely.append((name, each))
                 place = each.untyped_storage().data_ptr()
                 inner = self.returned.get(place)
                 if inner is None or not inner[0].startswith(f"{name}." if name else ""):
                     self.returned.pop(place, None)
                     self.returned[place] = name, each
 
-    def end(self, _: nn.Module, __: Any, output: Any) -> Any:
+    def end(self, peer: nn.Module, _: Any, output: Any) -> Any:
         """Record the weights that were returned, and return what the caller asked for."""
         if self.keeper is None or not self.keeper.passes.here:
             return None
@@ -106,24 +126,43 @@ class Asker:
         if self.depth or not hasattr(output, "to_tuple"):
             return None
         with torch.no_grad():
-            self._record(self.keeper, output)
+            self._record(self.keeper, output, peer.training)
         self.returned.clear()
         if not self.asked["output_attentions"]:
             output = _without(output)
         return output if self.asked["return_dict"] else output.to_tuple()
 
-    def _record(self, keeper: Keeper, output: Any) -> None:
+    def _record(self, keeper: Keeper, output: Any, training: bool) -> None:
         found: dict[int, tuple[str, Tensor]] = {}
         for key, number, weights in _weights(output):
             found.setdefault(weights.untyped_storage().data_ptr(), (key, weights))
             self.returned.setdefault(weights.untyped_storage().data_ptr(), (f"{key}.{number}", weights))
+        if not found:  # it was asked in vain
+            found = {each.untyped_storage().data_ptr(): (KEY, each) for _, each in self.likely}
         for place, (layer, _) in self.returned.items():
             if place in found and layer not in keeper.elsewhere:
-                key, weights = found[place]
-                name = keeper.next(layer)
-                whole = self.bands.unfolded(layer, weights)
-                if name is not None and whole.dim() == 4:
-                    keeper.keep(name, _call(key, whole))
+                key, returned = found[place]
+                weights = self.bands.unfolded(layer, _weights_of(returned, training))
+                for stream, each in _streams(layer, weights):
+                    name = keeper.next(stream)
+                    if name is not None:
+                        keeper.keep(name, _call(key, each))
+
+
+def _weights_of(returned: Tensor, training: bool) -> Tensor:
+    """Return weights also where a model returns scores under that name, as SqueezeBERT and ProphetNet do."""
+    scores = (returned < 0).any() or not (training or are_weights(returned))
+    return returned.softmax(-1) if scores else returned
+
+
+def _streams(layer: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield weights (B, H, Tq, Tk) with their name: one, or with ProphetNet's (B, N, H, Tq, Tk) one for each
+    stream that predicts."""
+    if weights.dim() == 4:
+        yield layer, weights
+    elif weights.dim() == 5:
+        for number in range(weights.shape[1]):
+            yield f"{layer}.stream{number + 1}", weights[:, number]
 
 
 def _or(given: Any, otherwise: Any) -> Any:

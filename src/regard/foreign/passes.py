@@ -22,7 +22,9 @@ class Passes:
 
     def __init__(self, model: nn.Module) -> None:
         self.thread = threading.get_ident()
+        self.model = model
         self.names = {id(module): name for name, module in model.named_modules()}
+        self._strangers: set[int] = set()
         self.running: list[str] = []
         """The names of the modules that run, the outermost first."""
         self.ran = False
@@ -33,7 +35,7 @@ class Passes:
         """What holds the steps before it, and is to hold these."""
         self.seen_elsewhere = False
         """Whether what runs now tells of its attention itself, and its calls of the kernel are not looked at."""
-        self.listeners: list[Callable[[str, Any], None]] = []
+        self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
         """Who is told what each module returns."""
         self._calls: Counter[str] = Counter()
         self._before_sequence: Counter[str] = Counter()
@@ -56,18 +58,27 @@ class Passes:
             after.remove()
 
     def _begin(self, module: nn.Module, _: Any) -> None:
-        name = self.names.get(id(module))
-        if name is None or not self.here:
+        name = self._name(module) if self.here else None
+        if name is None:
             return
         if not self.running:
             self._new = self.ran = True
         self.running.append(name)
 
+    def _name(self, module: nn.Module) -> str | None:
+        """Return a module's name; one that is new may have been put in while the model ran."""
+        if id(module) not in self.names and self.running and id(module) not in self._strangers:
+            for name, each in self.model.named_modules():
+                self.names.setdefault(id(each), name)
+            if id(module) not in self.names:
+                self._strangers.add(id(module))
+        return self.names.get(id(module))
+
     def _end(self, module: nn.Module, _: Any, output: Any) -> None:
         if id(module) in self.names and self.here:
             name = self.running.pop()
             for listener in self.listeners:
-                listener(name, output)
+                listener(name, module, output)
 
     def begin_sequence(self, start: int, cache: Any) -> None:
         """Say that the pass now running is over the steps of some sequences from `start` on."""

@@ -15,11 +15,8 @@ from torch import Tensor, nn
 
 from regard.attention.records import short_name
 from regard.errors import unknown
-from regard.foreign.keeper import Call, Keeper
+from regard.foreign.keeper import Call, Keeper, are_weights
 from regard.foreign.kernel import self_attention
-
-CLOSE = 1e-2
-"""How far from one a row's sum may be, in half precision."""
 
 
 @contextmanager
@@ -61,7 +58,7 @@ class Passing:
         if name is None:
             return
         outputs = output if isinstance(output, tuple | list) else [output]
-        weights = next(filter(_are_weights, [*args, *given.values(), *outputs]), None)
+        weights = next(filter(are_weights, [*args, *given.values(), *outputs]), None)
         if weights is None:
             warnings.warn(
                 f"at {self.at!r}: nothing of rows that sum to one passes {layer!r}: name the softmax, or the"
@@ -70,14 +67,6 @@ class Passing:
             )
             return
         keeper.keep(name, _call(weights.detach()))
-
-
-def _are_weights(each: Any) -> bool:
-    if not isinstance(each, Tensor) or each.dim() < 2 or not each.is_floating_point() or not each.numel():
-        return False
-    sums = each.detach().float().sum(-1)
-    good = ((sums - 1).abs() < CLOSE) | (sums == 0)
-    return bool(good.all() and (each >= 0).all() and (sums != 0).any())
 
 
 def _call(weights: Tensor) -> Call:

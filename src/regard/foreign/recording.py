@@ -62,11 +62,12 @@ def record(
     with ExitStack() as stack:
         stack.enter_context(recording_layers(model, recorder, layers))
         stack.enter_context(passes.watching())
-        stack.enter_context(following_caches(model, passes))
         stack.enter_context(following_generation(model, keeper))
         peers = stack.enter_context(through_interface(model, keeper))
         _check(layers, passes, own | peers)
         stack.enter_context(through_outputs(model, keeper))
+        # After what is returned has been looked at, a pass is over.
+        stack.enter_context(following_caches(model, passes))
         if at is not None:
             stack.enter_context(at_places(model, at, keeper))
         stack.enter_context(KernelCalls(keeper, own))
