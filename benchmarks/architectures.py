@@ -119,7 +119,7 @@ class Architecture:
     """What it is given besides."""
 
 
-HAND = {"implementations": ("eager",)}
+HAND: dict[str, Any] = {"implementations": ("eager",)}
 ARCHITECTURES: list[Architecture] = [
     *[
         Architecture(name, "encoder", TEXT)
@@ -243,17 +243,7 @@ ARCHITECTURES: list[Architecture] = [
     ),
     *[
         Architecture(name, "encoder-decoder", PAIR)
-        for name in (
-            "bart",
-            "mbart",
-            "marian",
-            "pegasus",
-            "blenderbot",
-            "blenderbot-small",
-            "m2m_100",
-            "plbart",
-            "mvp",
-        )
+        for name in ("bart", "mbart", "marian", "pegasus", "blenderbot", "blenderbot-small", "m2m_100", "plbart")
     ],
     Architecture("mvp", "encoder-decoder", PAIR, **HAND),
     Architecture("t5", "encoder-decoder", T5),
@@ -323,6 +313,40 @@ ARCHITECTURES: list[Architecture] = [
         "audio-spectrogram-transformer",
         "speech",
         IMAGE | {"max_length": 24, "num_mel_bins": 16, "frequency_stride": 4, "time_stride": 4},
+    ),
+    Architecture(
+        "reformer",
+        "encoder",
+        {"vocab_size": 60, "hidden_size": 32, "attention_head_size": 8, "num_attention_heads": 4}
+        | {
+            "feed_forward_size": 48,
+            "attn_layers": ["lsh"],
+            "axial_pos_shape": [4, 4],
+            "axial_pos_embds_dim": [16, 16],
+        }
+        | {"lsh_attn_chunk_length": 4, "num_buckets": 2, "is_decoder": False, "pad_token_id": 0},
+        excuse="its queries see what a hash puts beside them, in rounds of their own: there is no matrix over"
+        " keys.",
+    ),
+    Architecture(
+        "nystromformer",
+        "encoder",
+        TEXT | {"num_landmarks": 3, "segment_means_seq_len": 9},
+        excuse="its weights are a product of three matrices (Xiong et al. 2021), never one of rows that sum"
+        " to one.",
+    ),
+    Architecture(
+        "mamba",
+        "decoder",
+        {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
+        excuse="it has no attention.",
+    ),
+    Architecture(
+        "fnet",
+        "encoder",
+        {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
+        | {"max_position_embeddings": 80, "pad_token_id": 0},
+        excuse="it mixes tokens by a Fourier transform, without attention.",
     ),
     Architecture(
         "clip",

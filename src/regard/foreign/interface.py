@@ -22,6 +22,7 @@ from regard.foreign.kernel import allowed_by, self_attention
 
 NAME = "regard"
 """What the configs call our function."""
+PEERS = "transformers.modeling_utils"
 CONFIGS_KEY = "_attn_implementation_internal"
 SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
 """What layers call that which another sequence is read from."""
@@ -31,25 +32,34 @@ Output = tuple[Tensor, Tensor | None]
 
 def is_peer(module: nn.Module) -> bool:
     """Say whether a module is a model of Hugging Face's; transformers is not imported for that."""
-    peers = sys.modules.get("transformers.modeling_utils")
+    peers = sys.modules.get(PEERS)
     return peers is not None and isinstance(module, peers.PreTrainedModel)
 
 
 def asks_interface(module: nn.Module) -> bool:
     """Say whether a module lets the interface choose what computes its attention."""
-    return _asks(type(module))
+    return _eager(type(module)) is not None
 
 
-def _asks(kind: type) -> bool:
-    found: bool | None = _KNOWN.get(kind)
-    if found is None:
-        functions = (each for base in kind.__mro__ for each in vars(base).values() if inspect.isfunction(each))
-        codes = (inspect.unwrap(each).__code__ for each in functions)
-        found = _KNOWN[kind] = any("ALL_ATTENTION_FUNCTIONS" in code.co_names for code in codes)
-    return found
+def _eager(kind: type) -> Any:
+    """Return the eager function of a class of layers, found once."""
+    if kind not in _EAGER:
+        _EAGER[kind] = _find_eager(kind)
+    return _EAGER[kind]
 
 
-_KNOWN: dict[type, bool] = {}
+_EAGER: dict[type, Any] = {}
+
+
+def _find_eager(kind: type) -> Any:
+    """Return the eager function that stands beside the code of a layer; None for what asks no interface."""
+    for base in kind.__mro__:
+        for function in vars(base).values():
+            if inspect.isfunction(function) and base.__module__ != PEERS:
+                function = inspect.unwrap(function)
+                if "ALL_ATTENTION_FUNCTIONS" in function.__code__.co_names:
+                    return function.__globals__.get("eager_attention_forward")
+    return None
 
 
 class _Switched:
@@ -214,7 +224,7 @@ class _Inputs:
 
     def eager(self) -> Output:
         """Attend as the model's own function does."""
-        found: Output = _eager(self.module)(
+        found: Output = _eager(type(self.module))(
             self.module, self.query, self.key, self.value, _bias(self.mask, self.query), **self.options
         )
         return found
@@ -257,7 +267,7 @@ class _Inputs:
         query, mask = numbers(self.query[:, :, chosen]), self.mask
         bias = None if mask is None else rows_of(mask if mask.dtype == torch.bool else numbers(mask), chosen)
         options = {name: some(value) for name, value in self.options.items()} | {"dropout": 0.0}
-        _, weights = _eager(self.module)(
+        _, weights = _eager(type(self.module))(
             self.module, query, numbers(self.key), numbers(self.value), _bias(bias, query), **options
         )
         return weights, None if self.allowed is None else rows_of(self.allowed, chosen)
@@ -297,14 +307,3 @@ def _bias(mask: Tensor | None, query: Tensor) -> Tensor | None:
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
-
-
-def _eager(module: nn.Module) -> Any:
-    """Return the eager function that stands beside the code of a layer."""
-    for base in type(module).__mro__:
-        for function in vars(base).values():
-            if inspect.isfunction(function):
-                function = inspect.unwrap(function)
-                if "ALL_ATTENTION_FUNCTIONS" in function.__code__.co_names:
-                    return function.__globals__["eager_attention_forward"]
-    raise AssertionError(f"{type(module)} asks no interface")

@@ -21,8 +21,8 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.records import Kind
 from regard.foreign.keeper import Call, Keeper, rows_of
 
-SHIFTED = -100.0
-"""What Swin's shifted windows add to the scores between patches that are no neighbours."""
+LEAST_OF_HEADS = -50.0
+"""The same where every head has its own bias: Swin adds -100 to it, and e to the -50 is nothing."""
 FORWARD = inspect.signature(F.multi_head_attention_forward)
 LEAST = -9000.0
 """What masks a score when added to it, or less: models take -inf, the least number, or -10000."""
@@ -93,7 +93,9 @@ def _may(mask: Tensor) -> Tensor:
 
 def allowed_by(bias: Tensor) -> Tensor:
     """Turn what a model adds to its scores into a mask, True = may attend."""
-    return bias if bias.dtype == torch.bool else (bias > LEAST) & (bias != SHIFTED)
+    if bias.dtype == torch.bool:
+        return bias
+    return bias > (LEAST if bias.dim() < 4 or bias.shape[1] == 1 else LEAST_OF_HEADS)
 
 
 def self_attention(mask: Tensor | None, queries: int) -> Kind:

@@ -22,6 +22,9 @@ from regard.foreign.kernel import self_attention
 KEY = "attentions"
 """In what a model returns, each name of weights ends so."""
 
+SCORES = ("prophetnet", "squeezebert")
+"""The models that return scores instead, before their softmax."""
+
 
 @contextmanager
 def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
@@ -126,14 +129,15 @@ class Asker:
         if self.depth or not hasattr(output, "to_tuple"):
             return None
         with torch.no_grad():
-            self._record(self.keeper, output, peer.training)
+            self._record(self.keeper, output, peer)
         self.returned.clear()
         if not self.asked["output_attentions"]:
             output = _without(output)
         return output if self.asked["return_dict"] else output.to_tuple()
 
-    def _record(self, keeper: Keeper, output: Any, training: bool) -> None:
+    def _record(self, keeper: Keeper, output: Any, peer: nn.Module) -> None:
         found: dict[int, tuple[str, Tensor]] = {}
+        streams = 1 + getattr(peer.config, "ngram", 0)
         for key, number, weights in _weights(output):
             found.setdefault(weights.untyped_storage().data_ptr(), (key, weights))
             self.returned.setdefault(weights.untyped_storage().data_ptr(), (f"{key}.{number}", weights))
@@ -142,24 +146,32 @@ class Asker:
         for place, (layer, _) in self.returned.items():
             if place in found and layer not in keeper.elsewhere:
                 key, returned = found[place]
-                weights = self.bands.unfolded(layer, _weights_of(returned, training))
-                for stream, each in _streams(layer, weights):
+                weights = _weights_of(returned, peer)
+                if weights is None or (weights.dim() > 4 and streams == 1):
+                    continue
+                weights = self.bands.unfolded(layer, weights)
+                for stream, each in _streams(layer, weights, streams if key.startswith("cross") else 1):
+                    if stream != layer and hasattr(keeper.passes.cache, "get_seq_length"):
+                        continue  # the place of their keys changes from step to step
                     name = keeper.next(stream)
                     if name is not None:
                         keeper.keep(name, _call(key, each))
 
 
-def _weights_of(returned: Tensor, training: bool) -> Tensor:
-    """Return weights also where a model returns scores under that name, as SqueezeBERT and ProphetNet do."""
-    scores = (returned < 0).any() or not (training or are_weights(returned))
-    return returned.softmax(-1) if scores else returned
+def _weights_of(returned: Tensor, peer: nn.Module) -> Tensor | None:
+    """Return weights, also of a model that returns scores under that name; None where they are something else."""
+    if getattr(peer.config, "model_type", None) in SCORES:
+        returned = returned if are_weights(returned) else returned.softmax(-1)
+    sound = are_weights(returned) or (peer.training and not (returned < 0).any())
+    return returned if sound else None
 
 
-def _streams(layer: str, weights: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield weights (B, H, Tq, Tk) with their name: one, or with ProphetNet's (B, N, H, Tq, Tk) one for each
-    stream that predicts."""
+def _streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
+    """Yield weights (B, H, Tq, Tk) with their name: one, or one for each stream that predicts, of ProphetNet's
+    (B, N, H, Tq, Tk) or (B, H, N Tq, Tk)."""
     if weights.dim() == 4:
-        yield layer, weights
+        for number, each in enumerate(weights.chunk(count, dim=2)):
+            yield f"{layer}.stream{number}" if number else layer, each
     elif weights.dim() == 5:
         for number in range(weights.shape[1]):
             yield f"{layer}.stream{number + 1}", weights[:, number]
