@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import torch
-from architectures import ARCHITECTURES
 from model_checks import CHECKS, Row, examine
+from small_models import ARCHITECTURES
 
 HEADER = """# Models that are recorded
 

@@ -4,7 +4,7 @@ A layer that takes step after step goes on with its record: the parts are kept a
 record is asked for, so that a long generation costs no more than its weights.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -37,9 +37,30 @@ class Record:
     """Names of the keys."""
     kind: Kind | None = None
     """Who attends to whom, as the model has it; None where only the name tells."""
+    query_tokens: Sequence[Sequence[str]] | None = None
+    """Names of the queries of each input, where every input has its own."""
+    key_tokens: Sequence[Sequence[str]] | None = None
+    """Names of the keys of each input."""
+
+    def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """Return the names of the queries and of the keys of one input of the batch."""
+        return (
+            _of_input(self.query_tokens, input, len(self.weights)) or self.query_labels,
+            _of_input(self.key_tokens, input, len(self.weights)) or self.key_labels,
+        )
 
     def __repr__(self) -> str:
         return f"<Record: {self.name}, weights {tuple(self.weights.shape)}>"
+
+
+def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) -> Sequence[str] | None:
+    """Return one input's; there may be several hypotheses for each source."""
+    return None if not tokens or batch % len(tokens) else tokens[input * len(tokens) // batch]
+
+
+Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None]]
+"""What returns the names of queries and keys, of each input, of a layer: by its name, its kind, and their numbers;
+None where there are none."""
 
 
 class Part(NamedTuple):
@@ -118,6 +139,7 @@ class Recorder:
     rows: Sequence[int] | None = None
     query_labels: Sequence[str] | None = None
     key_labels: Sequence[str] | None = None
+    tokens: Tokens | None = None
     parts: dict[str, Parts] = field(default_factory=dict)
 
     @property
@@ -192,6 +214,11 @@ class Recorder:
                 labels = (
                     [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
                 )
+            queries, keys = None, None
+            if self.tokens is not None and not parts.first:
+                queries, keys = self.tokens(name, parts.kind, parts.end, part.weights.shape[-1])
+            if queries is not None:
+                queries = [[each[step] for step in part.steps] for each in queries]
             parts.record = Record(
                 name=name,
                 weights=part.weights,
@@ -199,6 +226,8 @@ class Recorder:
                 query_labels=labels,
                 key_labels=self.key_labels,
                 kind=parts.kind,
+                query_tokens=queries,
+                key_tokens=keys,
             )
         return parts.record
 

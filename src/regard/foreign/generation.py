@@ -67,6 +67,7 @@ def _install(mixin: Any) -> None:
         if beams is not None:
             for keeper in keepers:
                 _follow(keeper, beams)
+                keeper.read.result(output.sequences)
         return output if asked or not hasattr(output, "sequences") else output.sequences
 
     generate.__wrapped__ = original  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.records import Kind, Part, Recorder, check_indices, short_name
+from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
 
 CLOSE = 1e-2
@@ -48,8 +49,8 @@ class Call:
 class Keeper:
     """What is to be recorded of one model, and where it goes."""
 
-    def __init__(self, recorder: Recorder, passes: Passes, layers: Collection[str] | None) -> None:
-        self.recorder, self.passes, self.layers = recorder, passes, layers
+    def __init__(self, recorder: Recorder, passes: Passes, layers: Collection[str] | None, read: Read) -> None:
+        self.recorder, self.passes, self.layers, self.read = recorder, passes, layers, read
         self.elsewhere: set[str] = set()
         """The modules whose calls of the kernel were seen."""
         self.cached: set[str] = set()

@@ -146,10 +146,10 @@ class Asker:
         for place, (layer, _) in self.returned.items():
             if place in found and layer not in keeper.elsewhere:
                 key, returned = found[place]
-                weights = _weights_of(returned, peer)
-                if weights is None or (weights.dim() > 4 and streams == 1):
+                whole = _weights_of(returned, peer)
+                if whole is None or (whole.dim() > 4 and streams == 1):
                     continue
-                weights = self.bands.unfolded(layer, weights)
+                weights = self.bands.unfolded(layer, whole)
                 for stream, each in _streams(layer, weights, streams if key.startswith("cross") else 1):
                     if stream != layer and hasattr(keeper.passes.cache, "get_seq_length"):
                         continue  # the place of their keys changes from step to step

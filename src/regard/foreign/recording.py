@@ -13,6 +13,7 @@
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from torch import nn
 
@@ -25,6 +26,7 @@ from regard.foreign.generation import following_generation
 from regard.foreign.interface import through_interface
 from regard.foreign.keeper import Keeper
 from regard.foreign.kernel import KernelCalls
+from regard.foreign.labels import Pieces, Read
 from regard.foreign.outputs import through_outputs
 from regard.foreign.passes import Passes
 from regard.foreign.places import at_places
@@ -38,6 +40,7 @@ def record(
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
     at: str | None = None,
+    tokenizer: Any = None,
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
@@ -45,10 +48,11 @@ def record(
 
     It fills as the model runs. A pass begins the records of its layers anew, or goes on with them where it takes
     the next steps of the same sequences, as generation with a cache does, in a beam too: then each row is that of
-    the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ...
-    `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few
-    rows of a long input cost a few rows. `at` names modules, with `*` for any part of a name, through which
-    weights pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record.
+    the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ... .
+    `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few rows of a long
+    input cost a few rows. `at` names modules, with `*` for any part of a name, through which weights pass that
+    nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a model of
+    Hugging Face's, every layer and input has those of its own tokens.
 
     Gradients flow as usual, and outputs differ from the unrecorded ones by no more than the fused kernel's
     rounding (1e-5 in float32). Weights of bfloat16 are of a softmax in float32. Warns where the model ran and
@@ -57,7 +61,9 @@ def record(
     """
     recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
     passes = Passes(model)
-    keeper = Keeper(recorder, passes, layers)
+    read = Read(None if tokenizer is None else Pieces(tokenizer))
+    recorder.tokens = None if tokenizer is None else read.of
+    keeper = Keeper(recorder, passes, layers, read)
     own = set(layers_of(model))
     with ExitStack() as stack:
         stack.enter_context(recording_layers(model, recorder, layers))
@@ -67,7 +73,7 @@ def record(
         _check(layers, passes, own | peers)
         stack.enter_context(through_outputs(model, keeper))
         # After what is returned has been looked at, a pass is over.
-        stack.enter_context(following_caches(model, passes))
+        stack.enter_context(following_caches(model, keeper))
         if at is not None:
             stack.enter_context(at_places(model, at, keeper))
         stack.enter_context(KernelCalls(keeper, own))
