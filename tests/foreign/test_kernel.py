@@ -191,8 +191,8 @@ def test_pytorchs_layers_beside_regards(generator: torch.Generator) -> None:
 class Straight(nn.Module):
     """A model that hands what it is given to the kernel."""
 
-    def forward(self, *tensors: Tensor, **options: Any) -> Tensor:
-        return F.scaled_dot_product_attention(*tensors, **options)
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        return F.scaled_dot_product_attention(query, key, value, **options)
 
 
 SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None]] = {

@@ -59,7 +59,7 @@ def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) ->
 
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None]]
-"""What returns the names of queries and keys, of each input, of a layer: by its name, its kind, and their numbers;
+"""What returns the names of queries and keys of a layer, of each input: by its name, its kind, and their numbers;
 None where there are none."""
 
 

@@ -24,6 +24,8 @@ class Passes:
         self.thread = threading.get_ident()
         self.model = model
         self.names = {id(module): name for name, module in model.named_modules()}
+        self._kept = list(model.modules())
+        """So that none that is put in later gets the place in memory of one that is gone."""
         self._strangers: set[int] = set()
         self.running: list[str] = []
         """The names of the modules that run, the outermost first."""
@@ -69,9 +71,12 @@ class Passes:
         """Return a module's name; one that is new may have been put in while the model ran."""
         if id(module) not in self.names and self.running and id(module) not in self._strangers:
             for name, each in self.model.named_modules():
-                self.names.setdefault(id(each), name)
+                if id(each) not in self.names:
+                    self.names[id(each)] = name
+                    self._kept.append(each)
             if id(module) not in self.names:
                 self._strangers.add(id(module))
+                self._kept.append(module)
         return self.names.get(id(module))
 
     def _end(self, module: nn.Module, _: Any, output: Any) -> None:

@@ -49,10 +49,10 @@ def record(
     It fills as the model runs. A pass begins the records of its layers anew, or goes on with them where it takes
     the next steps of the same sequences, as generation with a cache does, in a beam too: then each row is that of
     the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ... .
-    `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few rows of a long
-    input cost a few rows. `at` names modules, with `*` for any part of a name, through which weights pass that
-    nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a model of
-    Hugging Face's, every layer and input has those of its own tokens.
+    `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few rows
+    of a long input cost a few rows. `at` names modules, with `*` for any part of a name, through which weights
+    pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a
+    model of Hugging Face's, every layer and input has those of its own tokens.
 
     Gradients flow as usual, and outputs differ from the unrecorded ones by no more than the fused kernel's
     rounding (1e-5 in float32). Weights of bfloat16 are of a softmax in float32. Warns where the model ran and
