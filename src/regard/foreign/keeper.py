@@ -56,6 +56,11 @@ class Keeper:
         self.cached: set[str] = set()
         """The records made while a cache was there, so that more steps may come."""
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether not all weights of a call are wanted at once."""
+        return self.recorder.partial
+
     def wants(self, name: str) -> bool:
         """Say whether a call was asked for: by its own name, or by its layer's."""
         layer = name.split("#")[0]
