@@ -8,14 +8,15 @@ The record has the name of the module that made the call.
 """
 
 import inspect
+import sys
 import warnings
 from collections.abc import Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.records import Kind
@@ -26,6 +27,26 @@ LEAST_OF_HEADS = -50.0
 FORWARD = inspect.signature(F.multi_head_attention_forward)
 LEAST = -9000.0
 """What masks a score when added to it, or less: models take -inf, the least number, or -10000."""
+
+
+def may_call(model: nn.Module) -> bool:
+    """Say whether anything in a model may call PyTorch's attention, as far as its code shows.
+
+    Seeing every call of PyTorch's costs time: Hugging Face's models whose files name none of those functions, and
+    have none of PyTorch's layers, are spared.
+    """
+    kinds: set[Any] = {type(module) for module in model.modules()}
+    return any(map(_may_call, kinds))
+
+
+@cache
+def _may_call(kind: Any) -> bool:
+    if kind.__module__.startswith("torch.nn.modules.") and kind is not nn.MultiheadAttention:
+        return "transformer" in kind.__module__
+    if not kind.__module__.startswith("transformers."):
+        return True
+    source = inspect.getsource(sys.modules[kind.__module__])
+    return any(each.__name__ in source for each in ASKED) or "nn.MultiheadAttention" in source
 
 
 class KernelCalls(TorchFunctionMode):

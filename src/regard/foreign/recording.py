@@ -25,7 +25,7 @@ from regard.foreign.caches import following_caches
 from regard.foreign.generation import following_generation
 from regard.foreign.interface import through_interface
 from regard.foreign.keeper import Keeper
-from regard.foreign.kernel import KernelCalls
+from regard.foreign.kernel import KernelCalls, may_call
 from regard.foreign.labels import Pieces, Read
 from regard.foreign.outputs import through_outputs
 from regard.foreign.passes import Passes
@@ -64,25 +64,31 @@ def record(
     read = Read(None if tokenizer is None else Pieces(tokenizer))
     recorder.tokens = None if tokenizer is None else read.of
     keeper = Keeper(recorder, passes, layers, read)
+    with watching(model, keeper, at=at) as peers, recording_layers(model, recorder, layers):
+        check_layers(layers, passes, peers)
+        yield Records(recorder)
+    nothing_recorded(model, keeper, bool(recorder.parts))
+
+
+@contextmanager
+def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iterator[set[str]]:
+    """Let a keeper see all attention of a model but that of Regard's layers; yields layers known to attend."""
     own = set(layers_of(model))
     with ExitStack() as stack:
-        stack.enter_context(recording_layers(model, recorder, layers))
-        stack.enter_context(passes.watching())
+        stack.enter_context(keeper.passes.watching())
         stack.enter_context(following_generation(model, keeper))
         peers = stack.enter_context(through_interface(model, keeper))
-        _check(layers, passes, own | peers)
         stack.enter_context(through_outputs(model, keeper))
         # After what is returned has been looked at, a pass is over.
         stack.enter_context(following_caches(model, keeper))
         if at is not None:
             stack.enter_context(at_places(model, at, keeper))
-        stack.enter_context(KernelCalls(keeper, own))
-        yield Records(recorder)
-    if passes.ran and not recorder.parts:
-        warnings.warn(_nothing(model, layers), stacklevel=3)
+        if may_call(model):
+            stack.enter_context(KernelCalls(keeper, own))
+        yield own | peers
 
 
-def _check(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:
+def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:
     """Refuse names that are no modules', with near ones among those that attend."""
     known = {each for name in passes.names.values() for each in (name, short_name(name))}
     attending = likely | {name for name in known if "att" in name.lower()}
@@ -91,11 +97,16 @@ def _check(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> 
             raise unknown("layer", name, sorted(attending or known))
 
 
-def _nothing(model: nn.Module, layers: Collection[str] | None) -> str:
+def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: bool) -> None:
+    """Warn where a model ran, and nothing of it was recorded."""
+    if recorded or not keeper.passes.ran:
+        return
     name = type(model).__name__
-    if layers is not None:
-        return f"{name} ran, and {', '.join(layers)} did not attend: record without layers to see which do"
-    return (
-        f"{name} ran, and nothing was recorded: it calls no attention that is known; name the module through"
-        " which its weights pass, as in record(model, at='blocks.*.attn_drop')"
-    )
+    if keeper.layers is not None:
+        message = f"{', '.join(keeper.layers)} did not attend: record without layers to see which do"
+    else:
+        message = (
+            "nothing was recorded: it calls no attention that is known; name the module through which its weights"
+            " pass, as in record(model, at='blocks.*.attn_drop')"
+        )
+    warnings.warn(f"{name} ran, and {message}", stacklevel=4)
