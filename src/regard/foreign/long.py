@@ -59,7 +59,8 @@ class LongRecord:
         return largest_of_squares(self.squares, side // SQUARE)
 
     def rows(self, chosen: Sequence[int]) -> Tensor:
-        """Return the weights (B, H, rows, Tk) of some queries, worked out again; raises `InputError` for others."""
+        """Return the weights (B, H, rows, Tk) of some queries, worked out again; raises `InputError` for one
+        that is not there."""
         check_indices("rows", chosen, self.call.queries)
         with torch.no_grad():
             return self.call.rows(list(chosen))[0].detach()
@@ -126,8 +127,8 @@ def record_long(
 ) -> Iterator[LongRecords]:
     """Record a model over an input so long that all its weights have no place: yields `LongRecord` by layer name.
 
-    `largest`: how many weights of each row are kept. It sees what `record` sees of models that were not built here.
-    Raises `InputError` for a layer that the model has not, or fewer than one weight.
+    `largest`: how many weights of each row are kept. It sees what `record` sees of models that were not built
+    here. Raises `InputError` for a layer that the model has not, or fewer than one weight.
     """
     check_range("largest", largest, 1, 2**31)
     passes = Passes(model)
