@@ -32,8 +32,8 @@ LEAST = -9000.0
 def may_call(model: nn.Module) -> bool:
     """Say whether anything in a model may call PyTorch's attention, as far as its code shows.
 
-    Seeing every call of PyTorch's costs time: Hugging Face's models whose files name none of those functions, and
-    have none of PyTorch's layers, are spared.
+    Seeing every call of PyTorch's costs time: Regard's own models, and those of Hugging Face's whose files name
+    none of those functions, and have none of PyTorch's layers, are spared.
     """
     kinds: set[Any] = {type(module) for module in model.modules()}
     return any(map(_may_call, kinds))
@@ -43,6 +43,8 @@ def may_call(model: nn.Module) -> bool:
 def _may_call(kind: Any) -> bool:
     if kind.__module__.startswith("torch.nn.modules.") and kind is not nn.MultiheadAttention:
         return "transformer" in kind.__module__
+    if kind.__module__.startswith("regard."):
+        return False
     if not kind.__module__.startswith("transformers."):
         return True
     source = inspect.getsource(sys.modules[kind.__module__])
