@@ -21,7 +21,7 @@ HEADER = """# Models that are recorded
 {transformers}, PyTorch {torch}), made by `make models` and never downloaded. What it keeps is compared with what
 a copy of the model reports that works its attention out by itself (`attn_implementation="eager"`,
 `output_attentions=True`). {right} of {count} are right in every way; the rest is named below the table.
-Of models that always work attention out by hand, what they report is also what is recorded: there, the table shows
+Of models that always work attention out by hand, what they report is also what is recorded: there, the table says
 that it is asked for, named, masked and joined rightly.
 
 - *Layers*: records of one pass; *+n* are those of which the model itself reports nothing.
