@@ -60,6 +60,10 @@ class Inputs:
         )
         return found
 
+    def forget_values(self) -> None:
+        """Keep none of the values: weights need none, and of a long input they take their room."""
+        self.value = self.value[..., :0].clone()
+
     def some_see_nothing(self) -> bool:
         """Say whether some query has nothing to attend, as padding in a window has."""
         allowed = self.allowed

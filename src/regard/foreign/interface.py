@@ -171,6 +171,7 @@ def attend(
             rows = _known(weights, inputs.allowed)
         if inputs.some_see_nothing():  # of which the kernel makes something else
             output, _ = _as_before(inputs)
+    inputs.forget_values()
     for recording, name in asked:
         with torch.no_grad():
             crossing = id(module) in recording.crossing
