@@ -13,7 +13,7 @@ from regard.foreign.passes import Passes
 
 CLOSE = 1e-2
 """How far from one the sum of a row of weights may be, in half precision."""
-BLOCK = 256
+BLOCK = 64
 """Rows that are worked out at once, where not all weights are wanted: what it costs is their memory."""
 
 
