@@ -14,6 +14,7 @@
 #   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
 #                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
+#   make models     which architectures of Hugging Face's are recorded rightly: docs/models.md (a minute)
 #   make docs       the site of README, docs/ and the docstrings, with search: build/docs/index.html (a minute)
 #   make docs-pictures   the pictures of docs/looking.md, taken in Chromium
 #   make audit      known vulnerabilities in any version that constraints.txt pins, asked of PyPI
@@ -32,7 +33,7 @@ NPM := $(shell command -v npm)
 
 .PHONY: demo test test-all test-view lint lint-view lint-program format results results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
-	benchmark-explorer docs docs-pictures audit pins release try-wheel clean
+	benchmark-explorer models docs docs-pictures audit pins release try-wheel clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Regard needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -116,6 +117,9 @@ results-translation: .venv/peers
 benchmark-explorer: .venv/ready
 	$(BIN)/regard train signal2 --savepath .venv/explorer --overwrite
 	$(BIN)/python benchmarks/explorer.py signal2 --savepath .venv/explorer
+
+models: .venv/peers
+	$(BIN)/python benchmarks/models.py --out docs/models.md
 
 docs: .venv/docs
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --conf-dir docs/site --doctree-dir build/doctrees . build/docs

@@ -14,7 +14,7 @@ from regard.errors import InputError, MachineError, RegardError
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.attention import Record, Records, intervene, record
+    from regard.attention import Record, Records, intervene
     from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
     from regard.decoding import Candidate
     from regard.evaluation import Quality, Scored
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         head_importance,
     )
     from regard.exchange import export
+    from regard.foreign import record
     from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of
     from regard.memory import keep_memory
     from regard.runs import (
@@ -115,7 +116,7 @@ _HOMES = {
     "maps_of": "regard.inspection",
     "plot_positions": "regard.runs",
     "prune": "regard.runs",
-    "record": "regard.attention",
+    "record": "regard.foreign",
     "show": "regard.serving",
     "train": "regard.runs",
 }

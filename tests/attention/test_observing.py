@@ -121,7 +121,7 @@ def test_the_kernel_runs_once_beside_the_rows_that_are_asked_for(
     assert not called
 
 
-def test_recording_is_one_function_wherever_it_is_taken_from(model: nn.ModuleDict) -> None:
-    assert regard.record is record and regard.Records is Records
+def test_records_are_of_one_kind_whoever_makes_them(model: nn.ModuleDict) -> None:
+    assert regard.Records is Records
     with regard.record(model) as records:
         assert type(records) is Records

@@ -110,7 +110,7 @@ def test_labels_travel_with_the_records(inputs: tuple[Tensor, Tensor, Tensor]) -
 
 def test_a_layer_head_or_row_that_is_not_there_is_refused(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     model = Two()
-    with pytest.raises(InputError, match="layer 'third' is not in the model: choose first, second"):
+    with pytest.raises(InputError, match="layer 'third' is unknown: choose first, second"):
         with record(model, layers=["third"]):
             pass
     with pytest.raises(InputError, match="heads 3 is out of range: choose from 0 to 2"):

@@ -6,18 +6,18 @@
 
 Outside of `record` a layer takes the fused kernel. Inside, it works out its weights and hands them over; asked
 for some heads or rows only, it takes the fused kernel for the output and works out just those rows beside it. The
-model's signature never changes. Layers of PyTorch's own are recorded too: see `foreign`.
+model's signature never changes. `regard.record` is this, and also knows layers that are not Regard's: see
+`regard.foreign`.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from torch import nn
 
-from regard.attention.foreign import recording_foreign
 from regard.attention.observing import layers_of, observing, with_recorder
 from regard.attention.records import Recorder, Records, short_name
-from regard.errors import InputError
+from regard.errors import unknown
 
 
 @contextmanager
@@ -42,19 +42,21 @@ def record(
     """
     recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
     found = layers_of(model)
-    with ExitStack() as stack:
-        foreign = stack.enter_context(recording_foreign(model, recorder, layers, mixed=bool(found)))
-        known = [*found, *foreign]
-        for name in layers or ():
-            if name.split("#")[0] not in (*known, *map(short_name, found)):
-                raise InputError(f"layer {name!r} is not in the model: choose {', '.join(known) or 'none'}")
-        stack.enter_context(
-            observing(
-                {
-                    layer: with_recorder(layer.observer, recorder, name)
-                    for name, layer in found.items()
-                    if layers is None or name in layers or short_name(name) in layers
-                }
-            )
-        )
+    for name in layers or ():
+        if name not in (*found, *map(short_name, found)):
+            raise unknown("layer", name, map(short_name, found))
+    with recording_layers(model, recorder, layers):
         yield Records(recorder)
+
+
+@contextmanager
+def recording_layers(model: nn.Module, recorder: Recorder, layers: Collection[str] | None) -> Iterator[None]:
+    """Hand what Regard's own layers of a model do in the block over to a recorder."""
+    with observing(
+        {
+            layer: with_recorder(layer.observer, recorder, name)
+            for name, layer in layers_of(model).items()
+            if layers is None or name in layers or short_name(name) in layers
+        }
+    ):
+        yield

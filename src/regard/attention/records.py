@@ -4,15 +4,18 @@ A layer that takes step after step goes on with its record: the parts are kept a
 record is asked for, so that a long generation costs no more than its weights.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
+
+Kind = Literal["encoder", "decoder", "cross"]
+"""Who attends to whom: inputs to inputs, outputs to outputs, or outputs to inputs."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -32,9 +35,32 @@ class Record:
     """Names of the queries, of the rows that are here; None where there are none, or too few."""
     key_labels: Sequence[str] | None = None
     """Names of the keys."""
+    kind: Kind | None = None
+    """Who attends to whom, as the model has it; None where only the name tells."""
+    query_tokens: Sequence[Sequence[str]] | None = None
+    """Names of the queries of each input, where every input has its own."""
+    key_tokens: Sequence[Sequence[str]] | None = None
+    """Names of the keys of each input."""
+
+    def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+        """Return the names of the queries and of the keys of one input of the batch."""
+        return (
+            _of_input(self.query_tokens, input, len(self.weights)) or self.query_labels,
+            _of_input(self.key_tokens, input, len(self.weights)) or self.key_labels,
+        )
 
     def __repr__(self) -> str:
         return f"<Record: {self.name}, weights {tuple(self.weights.shape)}>"
+
+
+def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) -> Sequence[str] | None:
+    """Return one input's; there may be several hypotheses for each source."""
+    return None if not tokens or batch % len(tokens) else tokens[input * len(tokens) // batch]
+
+
+Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None]]
+"""What returns the names of queries and keys of a layer, of each input: by its name, its kind, and their numbers;
+None where there are none."""
 
 
 class Part(NamedTuple):
@@ -45,6 +71,8 @@ class Part(NamedTuple):
     mask: Tensor | None
     steps: Sequence[int]
     """(Tq), at which its queries stand."""
+    first_key: int = 0
+    """The step of its first key: of a window's, those before are gone."""
 
 
 @dataclass
@@ -56,6 +84,7 @@ class Parts:
     end: int
     whole: bool
     """Whether all steps from 0 are here, of one query each, so that the next one can be added."""
+    kind: Kind | None = None
     record: Record | None = None
     """Made of the parts when it was asked for."""
 
@@ -63,18 +92,24 @@ class Parts:
         """Whether a part, of one query of each sequence at `step`, comes next, for as many sequences."""
         return self.whole and self.end == step and self.found[-1].weights.shape[:2] == part.weights.shape[:2]
 
-    def add(self, part: Part) -> None:
-        """Go on with one more step."""
+    def add(self, part: Part, queries: int = 1) -> None:
+        """Go on with one more step, or with several at once."""
         self.found.append(part)
-        self.end, self.record = self.end + 1, None
+        self.end, self.record = self.end + queries, None
+
+    def forget(self, step: int) -> None:
+        """Forget what happened from a step on: it is taken back, and taken again."""
+        if step < self.end:
+            self.found = [_before(part, step) for part in self.found]
+            self.end, self.record = step, None
 
     def join(self) -> Part:
         """Make one part of all; of keys that came later, the earlier queries saw nothing."""
         if len(self.found) > 1:
-            keys = max(part.weights.shape[-1] for part in self.found)
+            keys = max(part.first_key + part.weights.shape[-1] for part in self.found)
             free = all(part.mask is None and part.weights.shape[-1] == keys for part in self.found)
-            weights = torch.cat([_widened(part.weights, keys) for part in self.found], dim=2)
-            mask = None if free else torch.cat([_widened(_mask(part), keys) for part in self.found], dim=2)
+            weights = torch.cat([_widened(part.weights, part, keys) for part in self.found], dim=2)
+            mask = None if free else torch.cat([_widened(_mask(part), part, keys) for part in self.found], dim=2)
             self.found = [Part(weights, mask, [step for part in self.found for step in part.steps])]
         return self.found[0]
 
@@ -85,8 +120,15 @@ def _mask(part: Part) -> Tensor:
     return part.mask.expand_as(part.weights)
 
 
-def _widened(rows: Tensor, keys: int) -> Tensor:
-    return F.pad(rows, (0, keys - rows.shape[-1]))
+def _widened(rows: Tensor, part: Part, keys: int) -> Tensor:
+    return F.pad(rows, (part.first_key, keys - rows.shape[-1] - part.first_key))
+
+
+def _before(part: Part, end: int) -> Part:
+    """Return the rows of a part that stand before a step."""
+    rows = [row for row, step in enumerate(part.steps) if step < end]
+    mask = part.mask if part.mask is None or part.mask.shape[-2] == 1 else part.mask[..., rows, :]
+    return part._replace(weights=part.weights[:, :, rows], mask=mask, steps=[part.steps[row] for row in rows])
 
 
 @dataclass(kw_only=True)
@@ -97,6 +139,7 @@ class Recorder:
     rows: Sequence[int] | None = None
     query_labels: Sequence[str] | None = None
     key_labels: Sequence[str] | None = None
+    tokens: Tokens | None = None
     parts: dict[str, Parts] = field(default_factory=dict)
 
     @property
@@ -145,6 +188,19 @@ class Recorder:
         first, count = step or 0, queries if step is None else 1
         self.parts[name] = Parts([part], first, first + count, whole=not first and count == queries)
 
+    def go_on(self, name: str, part: Part, *, queries: int, start: int, kind: Kind | None = None) -> None:
+        """Store what a layer did in a pass over `queries` steps from `start` on, after those before them.
+
+        A pass that starts at 0, or after steps that nobody saw, begins the layer's record anew.
+        """
+        part, before = part._replace(weights=part.weights.detach()), self.parts.get(name)
+        known = start and before is not None and before.first <= start <= before.end
+        if known and before and before.found[-1].weights.shape[:2] == part.weights.shape[:2]:
+            before.forget(start)
+            before.add(part, queries)
+            return
+        self.parts[name] = Parts([part], start, start + queries, whole=not start, kind=kind)
+
     def record_of(self, name: str) -> Record:
         """Return the record of a layer that has run.
 
@@ -158,18 +214,27 @@ class Recorder:
                 labels = (
                     [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
                 )
+            queries, keys = None, None
+            if self.tokens is not None and not parts.first:
+                queries, keys = self.tokens(name, parts.kind, parts.end, part.weights.shape[-1])
+            if queries is not None:
+                queries = [[each[step] for step in part.steps] for each in queries]
             parts.record = Record(
                 name=name,
                 weights=part.weights,
                 mask=part.mask,
                 query_labels=labels,
                 key_labels=self.key_labels,
+                kind=parts.kind,
+                query_tokens=queries,
+                key_tokens=keys,
             )
         return parts.record
 
     def _in_order(self, parts: Parts) -> Part:
         """Return all parts as one, with its rows in the order in which they were asked for."""
-        joined = weights, mask, steps = parts.join()
+        joined = parts.join()
+        weights, mask, steps = joined.weights, joined.mask, joined.steps
         if self.rows is None or list(steps) == list(self.rows):
             return joined
         check_indices("rows", self.rows, parts.end, first=parts.first)

@@ -103,12 +103,13 @@ def maps_of(records: Mapping[str, Record]) -> Maps:
 
 def _layer(name: str, record: Record, index: int) -> LayerMap:
     weights = record.weights[index].float().cpu().numpy()
+    queries, keys = record.labels_of(index)
     return LayerMap(
         name=name,
         title=name,
         weights=weights,
-        query_labels=_labels(record.query_labels, weights.shape[1]),
-        key_labels=_labels(record.key_labels, weights.shape[2]),
+        query_labels=_labels(queries, weights.shape[1]),
+        key_labels=_labels(keys, weights.shape[2]),
     )
 
 

@@ -44,7 +44,7 @@ def _words(labels: list[str]) -> list[list[int]]:
     words: list[list[int]] = []
     for index, label in enumerate(labels):
         punctuation = all(unicodedata.category(each)[0] == "P" for each in label.removeprefix(BLANK))
-        special = label.startswith("<") and label.endswith(">")
+        special = label[:1] + label[-1:] in ("<>", "[]")
         before = labels[index - 1] if index else ""
         # A word goes on after a blank of its own, and not after punctuation or a special symbol.
         alone = before != BLANK and (punctuation or special or not words or _ended(before))

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, record
+from regard.attention import MultiHeadAttention
 from regard.errors import InputError
+from regard.foreign import record
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -165,7 +166,9 @@ def test_layers_can_be_chosen_and_must_be_there() -> None:
     with record(model, layers=["layers.1.self_attn"]) as records:
         model(torch.randn(1, 3, 8))
     assert list(records) == ["layers.1.self_attn"]
-    with pytest.raises(InputError, match="layer 'layers.7.self_attn' is not in the model"):
+    with pytest.raises(
+        InputError, match="layer 'layers.7.self_attn' is unknown: .*did you mean layers.1.self_attn"
+    ):
         with record(model, layers=["layers.7.self_attn"]):
             pass
 
@@ -183,3 +186,113 @@ def test_pytorchs_layers_beside_regards(generator: torch.Generator) -> None:
         with record(model) as records:
             torch.testing.assert_close(model(states), plain, atol=1e-5, rtol=0)
     assert set(records) == {"0", "1.layers.0.self_attn"}
+
+
+class Straight(nn.Module):
+    """A model that hands what it is given to the kernel."""
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        return F.scaled_dot_product_attention(query, key, value, **options)
+
+
+SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None]] = {
+    "a mask of three dimensions": ((3, 5, 8), (3, 5, 8), (3, 5, 5)),
+    "a mask for all heads": ((2, 4, 5, 8), (2, 4, 5, 8), (4, 5, 5)),
+    "five dimensions": ((2, 3, 4, 5, 8), (2, 3, 4, 6, 8), (3, 1, 5, 6)),
+    "one batch of keys for two of queries": ((2, 4, 5, 8), (1, 4, 6, 8), None),
+    "one head of keys": ((2, 4, 5, 8), (2, 1, 6, 8), (5, 6)),
+    "one query for all": ((1, 4, 5, 8), (2, 4, 6, 8), None),
+}
+
+
+@pytest.mark.parametrize("limits", [{}, {"rows": [4, 0]}], ids=["all", "some"])
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_whatever_shapes_the_kernel_takes(
+    generator: torch.Generator, shapes: Any, limits: dict[str, Any]
+) -> None:
+    model = Straight()
+    query, key = (torch.randn(shape, generator=generator) for shape in shapes[:2])
+    mask = None if shapes[2] is None else torch.randn(shapes[2], generator=generator) > -0.5
+    plain = model(query, key, key, attn_mask=mask)
+    with record(model, **limits) as records:
+        assert torch.equal(model(query, key, key, attn_mask=mask), plain)
+    weights = records[""].weights
+    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    if limits:
+        plain = plain[..., [4, 0], :]
+    by_hand = weights.reshape(*lead, *weights.shape[-2:]) @ key
+    torch.testing.assert_close(by_hand, plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_jagged_tensors_are_left_alone_with_a_warning() -> None:
+    lengths = [torch.randn(length, 2, 8) for length in (3, 5)]
+    states = torch.nested.nested_tensor(lengths, layout=torch.jagged).transpose(1, 2)
+    model = Straight()
+    plain = model(states, states, states)
+    with pytest.warns(UserWarning) as said, record(model) as records:
+        found = model(states, states, states)
+    assert str(said[0].message).startswith("attention of '' is over jagged tensors, which are not recorded: ")
+    assert not records
+    torch.testing.assert_close(found.values(), plain.values())
+
+
+def test_the_function_of_pytorchs_layers_called_directly(generator: torch.Generator) -> None:
+    """With a bias as one more key, and one of zeros: both are free."""
+    layer = nn.MultiheadAttention(6, 3, add_bias_kv=True, add_zero_attn=True, batch_first=True)
+
+    class Direct(nn.Module):
+        def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+            assert layer.bias_k is not None and layer.bias_v is not None
+            first = states.transpose(0, 1)
+            settings = (6, 3, layer.in_proj_weight, layer.in_proj_bias, layer.bias_k, layer.bias_v, True, 0.0)
+            output, weights = F.multi_head_attention_forward(
+                first, first, first, *settings, layer.out_proj.weight, layer.out_proj.bias,
+                attn_mask=mask, need_weights=False,
+            )  # fmt: skip
+            assert weights is None
+            return output.transpose(0, 1)
+
+    states, mask = torch.randn(2, 4, 6, generator=generator), torch.ones(4, 4, dtype=torch.bool).triu(1)
+    plain, weights = layer(states, states, states, attn_mask=mask, average_attn_weights=False)
+    with record(Direct()) as records:
+        pass
+    direct = Direct()
+    with record(direct) as records:
+        torch.testing.assert_close(direct(states, mask), plain, atol=1e-6, rtol=0)
+    torch.testing.assert_close(records[""].weights, weights, atol=1e-6, rtol=0)
+    found = records[""].mask
+    assert found is not None and found.shape[-1] == 6 and found[..., 4:].all()
+    assert torch.equal(found.expand_as(weights)[0, 0, :, :4], ~mask)
+
+
+def test_a_repetition_can_be_chosen_by_its_number() -> None:
+    model = Foreign()
+    states = torch.randn(1, 1, 3, 4)
+    with record(model, layers=["inner#1"]) as records:
+        model(states, states)
+    assert list(records) == ["inner#1"]
+    layer = nn.MultiheadAttention(6, 3)
+    with record(nn.ModuleList([layer])[0], layers=[""]) as records:
+        layer(*[torch.randn(3, 6)] * 3)
+    assert list(records) == [""]
+
+
+def test_a_pass_after_another_begins_anew_and_one_inside_goes_on() -> None:
+    layer = nn.MultiheadAttention(6, 3)
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, states: Tensor, again: int) -> None:
+            for _ in range(again):
+                self.layer(states, states, states)
+
+    model = Twice()
+    with record(model) as records:
+        model(torch.randn(3, 6), 3)
+        assert list(records) == ["layer", "layer#1", "layer#2"]
+        model(torch.randn(4, 6), 1)
+        assert list(records) == ["layer"] and records["layer"].weights.shape == (1, 3, 4, 4)

@@ -1,0 +1,6 @@
+"""Models that were not built here, as subjects: PyTorch's layers, Hugging Face's models, anybody's own."""
+
+from regard.foreign.long import LongRecord, LongRecords, record_long
+from regard.foreign.recording import record
+
+__all__ = ["LongRecord", "LongRecords", "record", "record_long"]

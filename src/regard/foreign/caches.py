@@ -1,0 +1,64 @@
+"""Sequences that go on: a Hugging Face model keeps in a cache what it has read, and gets it with the next."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.foreign.interface import is_peer
+from regard.foreign.keeper import Keeper
+from regard.foreign.labels import Read
+from regard.foreign.passes import Passes
+
+
+@contextmanager
+def following_caches(model: nn.Module, keeper: Keeper) -> Iterator[None]:
+    """Note at which step each pass of the models of Hugging Face's stands, and what they read."""
+    follower = Follower(keeper.passes, keeper.read)
+    hooks = []
+    for peer in filter(is_peer, model.modules()):
+        hooks.append(peer.register_forward_pre_hook(follower.begin, with_kwargs=True))
+        hooks.append(peer.register_forward_hook(follower.end, always_call=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class Follower:
+    """Looks at what the models are given. A copy of it follows nothing."""
+
+    def __init__(self, passes: Passes | None = None, read: Read | None = None) -> None:
+        self.passes, self.read, self.depth = passes, read, 0
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Follower, ()
+
+    def begin(self, peer: nn.Module, args: Any, options: dict[str, Any]) -> None:
+        """Note at which step a pass begins, and of which tokens."""
+        if self.passes is None or self.read is None or not self.passes.here:
+            return
+        given = dict(zip(inspect.signature(peer.forward).parameters, args, strict=False)) | options
+        self.depth += 1
+        if self.depth == 1:
+            cache = given.get("past_key_values")
+            self.passes.begin_sequence(_length(cache), cache)
+        tokens = given.get("input_ids")
+        if isinstance(tokens, Tensor) and tokens.dim() == 2:
+            name = self.passes.names.get(id(peer), "")
+            self.read.given(name, tokens, given.get("attention_mask"), self.passes.start)
+
+    def end(self, *_: Any) -> None:
+        """Note that it is over."""
+        if self.passes is None or not self.passes.here:
+            return
+        self.depth -= 1
+        if not self.depth:
+            self.passes.end_sequence()
+
+
+def _length(cache: Any) -> int:
+    return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0

@@ -1,0 +1,151 @@
+"""What one call of Hugging Face's interface for attention was given, and its weights row by row."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.records import Kind
+from regard.foreign.keeper import Call, Rows, rows_of
+from regard.foreign.kernel import allowed_by, self_attention
+from regard.foreign.passes import Passes
+
+PEERS = "transformers.modeling_utils"
+Output = tuple[Tensor, Tensor | None]
+
+
+def eager_of(kind: type) -> Any:
+    """Return the eager function of a class of layers, found once."""
+    if kind not in _EAGER:
+        _EAGER[kind] = _findeager_of(kind)
+    return _EAGER[kind]
+
+
+_EAGER: dict[type, Any] = {}
+
+
+def _findeager_of(kind: type) -> Any:
+    """Return the eager function that stands beside the code of a layer; None for what asks no interface."""
+    for base in kind.__mro__:
+        for function in vars(base).values():
+            if inspect.isfunction(function) and base.__module__ != PEERS:
+                function = inspect.unwrap(function)
+                if "ALL_ATTENTION_FUNCTIONS" in function.__code__.co_names:
+                    return function.__globals__.get("eager_attention_forward")
+    return None
+
+
+class Inputs:
+    """What one call of the interface was given."""
+
+    def __init__(
+        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, options: Any
+    ) -> None:
+        if mask is None and options.get("is_causal") and query.shape[2] > 1:
+            mask = _causal(query, key)
+        self.module, self.query, self.key, self.value, self.mask = module, query, key, value, mask
+        self.options = options
+
+    @property
+    def allowed(self) -> Tensor | None:
+        """What may be attended, True = yes; not kept, for it is as large as all weights of a head."""
+        return None if self.mask is None else allowed_by(self.mask)[..., : self.key.shape[2]]
+
+    def eager(self) -> Output:
+        """Attend as the model's own function does."""
+        found: Output = eager_of(type(self.module))(
+            self.module, self.query, self.key, self.value, _bias(self.mask, self.query), **self.options
+        )
+        return found
+
+    def forget_values(self) -> None:
+        """Keep none of the values: weights need none, and of a long input they take their room."""
+        self.value = self.value[..., :0].clone()
+
+    def some_see_nothing(self) -> bool:
+        """Say whether some query has nothing to attend, as padding in a window has."""
+        allowed = self.allowed
+        return allowed is not None and not bool(allowed.any(-1).all())
+
+    def fused(self) -> Output:
+        """Attend with the fused kernel. A query that sees nothing gets nothing, as from a boolean mask."""
+        from transformers import AttentionInterface
+
+        mask, allowed = self.mask, self.allowed
+        options = self.options if mask is not None else self.options | {"is_causal": False}
+        if mask is not None and allowed is not None and mask.dtype != torch.bool:
+            if _only_causal(mask, allowed):  # the kernel is quicker without the matrix
+                mask, options = None, self.options | {"is_causal": True}
+            else:
+                mask = mask.masked_fill(~allowed, float("-inf"))
+        kernel: Any = AttentionInterface._global_mapping["sdpa"]
+        found: Output = kernel(self.module, self.query, self.key, self.value, mask, **options)
+        return found
+
+    def weights(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+        """Return the weights of some queries, of a softmax in float32 or better, and their mask."""
+        queries, numbers = self.query.shape[2], _numbers(self.query)
+
+        def some(value: Any) -> Any:
+            if not isinstance(value, Tensor) or not value.is_floating_point():
+                return value
+            return numbers(rows_of(value, chosen) if value.dim() == 4 and value.shape[2] == queries else value)
+
+        query, mask = numbers(self.query[:, :, chosen]), self.mask
+        bias = None if mask is None else rows_of(mask if mask.dtype == torch.bool else numbers(mask), chosen)
+        options = {name: some(value) for name, value in self.options.items()} | {"dropout": 0.0}
+        _, weights = eager_of(type(self.module))(
+            self.module, query, numbers(self.key), numbers(self.value), _bias(bias, query), **options
+        )
+        assert weights is not None
+        return weights, None if mask is None else allowed_by(rows_of(mask, chosen))[..., : weights.shape[3]]
+
+    def call(self, rows: Rows, crossing: bool, passes: Passes) -> Call:
+        """Describe the call for a keeper; `crossing`: whether it reads from another sequence."""
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        first = 0
+        if not crossing and _slides(self.module, passes.cache):
+            first = max(passes.start + queries - keys, 0)
+        return Call(queries=queries, rows=rows, kind=self._kind(crossing), first_key=first)
+
+    def _kind(self, crossing: bool) -> Kind:
+        if crossing:
+            return "cross"
+        if getattr(self.module, "is_causal", False) or getattr(self.module, "is_decoder", False):
+            return "decoder"
+        return self_attention(self.allowed, self.query.shape[2])
+
+
+def _slides(module: nn.Module, cache: Any) -> bool:
+    """Say whether a layer's cache forgets what lies before its window."""
+    layers = getattr(getattr(cache, "self_attention_cache", cache), "layers", ())
+    index = getattr(module, "layer_idx", None)
+    return index is not None and index < len(layers) and bool(getattr(layers[index], "is_sliding", False))
+
+
+def _numbers(query: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return what makes numbers of half precision into float32."""
+    exact = query.dtype in (torch.bfloat16, torch.float16)
+    return lambda values: values.float() if exact and values.is_floating_point() else values
+
+
+def _bias(mask: Tensor | None, query: Tensor) -> Tensor | None:
+    """Return what the eager function adds to the scores."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+
+
+def _only_causal(mask: Tensor, allowed: Tensor) -> bool:
+    """Say whether a mask forbids the future and does nothing else."""
+    if mask.shape[1] > 1 or mask.shape[-2] != mask.shape[-1] or mask.shape[-1] < 2:
+        return False
+    future = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
+    return bool((allowed == future).all() and ((mask == 0) == allowed).all())
+
+
+def _causal(query: Tensor, key: Tensor) -> Tensor:
+    ones = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+    return ones.tril(key.shape[2] - query.shape[2])[None, None]

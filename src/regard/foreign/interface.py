@@ -1,0 +1,198 @@
+"""Models of Hugging Face's, through the interface that they offer for attention of one's own.
+
+While such a model is recorded, its configs name one function of ours, which asks the model's own
+`eager_attention_forward` for the weights: so caps, sinks, biases and grouped heads are right without our
+knowing of them. A layer that nobody asked for goes on with what it had. Afterwards every config names what it
+named before.
+"""
+
+import inspect
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.foreign.inputs import PEERS, Inputs, Output, eager_of
+from regard.foreign.keeper import Keeper, Rows, rows_of
+
+NAME = "regard"
+"""What the configs call our function."""
+CONFIGS_KEY = "_attn_implementation_internal"
+SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
+"""What layers call that which another sequence is read from."""
+
+
+def is_peer(module: nn.Module) -> bool:
+    """Say whether a module is a model of Hugging Face's; transformers is not imported for that."""
+    peers = sys.modules.get(PEERS)
+    return peers is not None and isinstance(module, peers.PreTrainedModel)
+
+
+def asks_interface(module: nn.Module) -> bool:
+    """Say whether a module lets the interface choose what computes its attention."""
+    return eager_of(type(module)) is not None
+
+
+class _Switched:
+    """A config that names our function, as long as anybody records one of its models."""
+
+    def __init__(self, config: Any) -> None:
+        self.config, self.before, self.count = config, getattr(config, CONFIGS_KEY), 0
+
+
+_switched: dict[int, _Switched] = {}
+_lock = threading.Lock()
+_local = threading.local()
+
+
+@contextmanager
+def through_interface(model: nn.Module, keeper: Keeper) -> Iterator[set[str]]:
+    """Record in the block those layers of a model that ask the interface; yields their names."""
+    layers = {name: module for name, module in model.named_modules() if asks_interface(module)}
+    if not layers:
+        yield set()
+        return
+    _register()
+    configs = _configs(model)
+    _switch(configs)
+    recording = _Recording(keeper, {id(module): name for name, module in layers.items()})
+    hooks = [
+        module.register_forward_pre_hook(ReadsFrom(recording), with_kwargs=True) for module in layers.values()
+    ]
+    here = _here()
+    here.append(recording)
+    try:
+        yield set(layers)
+    finally:
+        here.remove(recording)
+        for hook in hooks:
+            hook.remove()
+        _switch_back(configs)
+
+
+def _configs(model: nn.Module) -> list[Any]:
+    """Return the configs of all models of Hugging Face's in which a layer asks the interface."""
+    found: dict[int, Any] = {}
+    for peer in filter(is_peer, model.modules()):
+        if any(map(asks_interface, peer.modules())):
+            for module in peer.modules():
+                config = getattr(module, "config", None)
+                if hasattr(config, CONFIGS_KEY):
+                    found[id(config)] = config
+    return list(found.values())
+
+
+def _switch(configs: Sequence[Any]) -> None:
+    with _lock:
+        for config in configs:
+            each = _switched.setdefault(id(config), _Switched(config))
+            each.count += 1
+            setattr(config, CONFIGS_KEY, NAME)
+
+
+def _switch_back(configs: Sequence[Any]) -> None:
+    with _lock:
+        for config in configs:
+            each = _switched[id(config)]
+            each.count -= 1
+            if not each.count:
+                setattr(config, CONFIGS_KEY, each.before)
+                del _switched[id(config)]
+
+
+def _register() -> None:
+    """Tell transformers of our function; what masks it gets are those of the eager one."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, eager_mask)
+
+
+def _here() -> "list[_Recording]":
+    """Return who records in this thread."""
+    if not hasattr(_local, "recordings"):
+        _local.recordings = []
+    found: list[_Recording] = _local.recordings
+    return found
+
+
+class _Recording:
+    """One recording of one model."""
+
+    def __init__(self, keeper: Keeper, names: dict[int, str]) -> None:
+        self.keeper, self.names = keeper, names
+        self.crossing: set[int] = set()
+        """The layers that read from another sequence."""
+
+
+class ReadsFrom:
+    """Notes of a layer that is about to run whether it reads from another sequence. A copy of it does nothing."""
+
+    def __init__(self, recording: _Recording | None = None) -> None:
+        self.recording = recording
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return ReadsFrom, ()
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """Look at what the layer is given."""
+        if self.recording is None or not self.recording.keeper.passes.here:
+            return
+        parameters = inspect.signature(module.forward).parameters
+        given = dict(zip(parameters, args, strict=False)) | kwargs
+        self.recording.crossing.discard(id(module))
+        if any(given.get(each) is not None for each in SOURCES):
+            self.recording.crossing.add(id(module))
+
+
+def attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> Output:
+    """Attend as the model's own eager function does, and hand its weights over to whoever asked for them."""
+    inputs = Inputs(module, query, key, value, attention_mask, options)
+    asked = []
+    for recording in _here():
+        layer = recording.names.get(id(module))
+        name = None if layer is None else recording.keeper.next(layer)
+        if name is not None:
+            asked.append((recording, name))
+    exact = query.dtype in (torch.bfloat16, torch.float16)
+    rows: Rows = inputs.weights
+    if not asked or exact or all(recording.keeper.by_rows for recording, _ in asked):
+        output, weights = _as_before(inputs)
+    else:
+        output, weights = inputs.eager()
+        if weights is not None:
+            rows = _known(weights, inputs.allowed)
+        if inputs.some_see_nothing():  # of which the kernel makes something else
+            output, _ = _as_before(inputs)
+    inputs.forget_values()
+    for recording, name in asked:
+        with torch.no_grad():
+            crossing = id(module) in recording.crossing
+            recording.keeper.keep(name, inputs.call(rows, crossing, recording.keeper.passes))
+    return output, weights
+
+
+def _as_before(inputs: Inputs) -> Output:
+    """Attend with what the model had before: the fused kernel, or else its own function."""
+    switched = _switched.get(id(getattr(inputs.module, "config", None)))
+    if switched is None or switched.before != "sdpa":
+        return inputs.eager()
+    watched = [recording.keeper.passes for recording in _here()]
+    for passes in watched:
+        passes.seen_elsewhere = True
+    try:
+        return inputs.fused()
+    finally:
+        for passes in watched:
+            passes.seen_elsewhere = False
+
+
+def _known(weights: Tensor, allowed: Tensor | None) -> Rows:
+    return lambda chosen: (weights[:, :, chosen], allowed if allowed is None else rows_of(allowed, chosen))

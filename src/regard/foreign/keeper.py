@@ -1,0 +1,106 @@
+"""The keeper decides which calls of attention are recorded, and hands over what was asked for of each."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.records import Kind, Part, Recorder, check_indices, short_name
+from regard.foreign.labels import Read
+from regard.foreign.passes import Passes
+
+CLOSE = 1e-2
+"""How far from one the sum of a row of weights may be, in half precision."""
+BLOCK = 64
+"""Rows that are worked out at once, where not all weights are wanted: what it costs is their memory."""
+
+
+Rows = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
+
+
+def rows_of(mask: Tensor, chosen: Sequence[int] | slice) -> Tensor:
+    """Take rows of what can be broadcast to weights (B, H, Tq, Tk)."""
+    return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., chosen, :]
+
+
+def are_weights(each: Any) -> bool:
+    """Say whether something is a tensor of rows that sum to one, or to nothing."""
+    if not isinstance(each, Tensor) or each.dim() < 2 or not each.is_floating_point() or not each.numel():
+        return False
+    sums = each.detach().float().sum(-1)
+    good = ((sums - 1).abs() < CLOSE) | (sums == 0)
+    return bool(good.all() and (each >= 0).all() and (sums != 0).any())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of attention, whose weights can be worked out row by row."""
+
+    queries: int
+    rows: Rows
+    """Returns the weights (B, H, Tq, Tk) of some queries, and their mask, True = may attend, which can be
+    broadcast to them."""
+    kind: Kind | None = None
+    first_key: int = 0
+
+
+class Keeper:
+    """What is to be recorded of one model, and where it goes."""
+
+    def __init__(self, recorder: Recorder, passes: Passes, layers: Collection[str] | None, read: Read) -> None:
+        self.recorder, self.passes, self.layers, self.read = recorder, passes, layers, read
+        self.elsewhere: set[str] = set()
+        """The modules whose calls of the kernel were seen."""
+        self.cached: set[str] = set()
+        """The records made while a cache was there, so that more steps may come."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether not all weights of a call are wanted at once."""
+        return self.recorder.partial
+
+    def wants(self, name: str) -> bool:
+        """Say whether a call was asked for: by its own name, or by its layer's."""
+        layer = name.split("#")[0]
+        names = (name, layer, short_name(name), short_name(layer))
+        return self.layers is None or any(each in self.layers for each in names)
+
+    def next(self, name: str) -> str | None:
+        """Count a call of a layer, and return its name; None where nobody wants it."""
+        numbered = self.passes.number(name)
+        if numbered == name:  # repetitions of an earlier pass are gone
+            for each in [each for each in self.recorder.parts if each.startswith(f"{name}#")]:
+                if not self.passes.start:
+                    del self.recorder.parts[each]
+        return numbered if self.wants(numbered) else None
+
+    def keep(self, name: str, call: Call) -> None:
+        """Record a call: of the heads and rows asked for, block by block, or of all at once."""
+        start, end = self.passes.start, self.passes.start + call.queries
+        rows = self.recorder.rows
+        if rows is None:
+            places: Sequence[int] = range(call.queries)
+        else:
+            if self.passes.cache is None:  # otherwise more rows may come
+                check_indices("rows", rows, end)
+            places = [row - start for row in rows if start <= row < end]
+        weights, mask = self._worked_out(call, places)
+        if self.passes.cache is not None:
+            self.cached.add(name)
+        part = Part(weights, mask, [start + place for place in places], call.first_key)
+        self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
+
+    def _worked_out(self, call: Call, places: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        if not self.recorder.partial:
+            return call.rows(slice(None))
+        blocks = [places[at : at + BLOCK] for at in range(0, len(places), BLOCK)] or [[]]
+        found = [self._selected(*call.rows(list(block))) for block in blocks]
+        weights = torch.cat([weights for weights, _ in found], dim=2)
+        masks = [mask for _, mask in found if mask is not None]
+        return weights, torch.cat(masks, dim=2) if masks else None
+
+    def _selected(self, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        mask = mask if mask is None else self.recorder.select_heads(mask.expand_as(weights))
+        return self.recorder.select_heads(weights), mask

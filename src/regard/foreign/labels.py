@@ -1,0 +1,138 @@
+"""Labels: the tokens of what a model was given, of every layer and input its own.
+
+Which tokens a layer reads is seen from what the model around it was given, not from its name. Whatever marks the
+pieces of words in a tokenizer's vocabulary (`▁`, `Ġ` of bytes, `##`, `</w>`), a label that begins a word begins
+with `▁`.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+BLANK = "▁"
+BYTES, CONTINUED, ENDED = "Ġ", "##", "</w>"
+PAD = "<pad>"
+
+
+class Pieces:
+    """The vocabulary of a tokenizer: of transformers (`convert_ids_to_tokens`) or tokenizers (`id_to_token`)."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    @cached_property
+    def mark(self) -> str:
+        """What marks pieces, by how many entries have it; empty where none does."""
+        counts = dict.fromkeys((BLANK, BYTES, CONTINUED, ENDED), 0)
+        for token in self.tokenizer.get_vocab():
+            for mark in (BLANK, BYTES, CONTINUED):
+                counts[mark] += token.startswith(mark)
+            counts[ENDED] += token.endswith(ENDED)
+        best = max(counts, key=lambda mark: counts[mark])
+        return best if counts[best] else ""
+
+    @cached_property
+    def special(self) -> set[str]:
+        """The tokens that are no text."""
+        found = getattr(self.tokenizer, "all_special_tokens", None)
+        return set(found or ())
+
+    def labels(self, ids: list[int], there: list[bool] | None = None) -> list[str]:
+        """Return a label for each token; `there`: False for padding."""
+        labels: list[str] = []
+        begins = True
+        for index, token in enumerate(self._tokens(ids)):
+            if there is not None and index < len(there) and not there[index]:
+                labels.append(PAD)
+            elif token in self.special:
+                labels.append(token if token[0] + token[-1] in ("<>", "[]") else f"<{token}>")
+                begins = True
+            else:
+                labels.append(self._label(token, begins))
+                begins = token.endswith(ENDED) if self.mark == ENDED else False
+        return labels
+
+    def _tokens(self, ids: list[int]) -> list[str]:
+        if hasattr(self.tokenizer, "convert_ids_to_tokens"):
+            return [str(token) for token in self.tokenizer.convert_ids_to_tokens(ids)]
+        return [str(self.tokenizer.id_to_token(each)) for each in ids]
+
+    def _label(self, token: str, begins: bool) -> str:
+        """Return a piece's label; `begins`: whether it begins a word unless its mark says otherwise."""
+        if self.mark == CONTINUED:
+            return token.removeprefix(CONTINUED) if token.startswith(CONTINUED) else BLANK + token
+        if self.mark == ENDED:
+            return (BLANK if begins else "") + token.removesuffix(ENDED)
+        if self.mark == BYTES:
+            text = _text_of_bytes(token)
+            return BLANK + text.lstrip(" ") if begins or text.startswith(" ") else text
+        return BLANK + token if self.mark and begins and not token.startswith(BLANK) else token
+
+
+def _text_of_bytes(token: str) -> str:
+    """Return the text of a token of bytes, each of which the vocabulary writes as a printable character."""
+    found = bytes(_BYTE[each] for each in token if each in _BYTE)
+    return found.decode("utf-8", errors="replace").replace("\n", "\\n")
+
+
+def _printable() -> dict[str, int]:
+    """Return the byte behind each character, as GPT-2 (Radford et al. 2019) maps them."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in shown]
+    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+_BYTE = _printable()
+
+
+class Read:
+    """What each model inside was given, by its name: tokens (B, T), and which of them are there."""
+
+    def __init__(self, pieces: Pieces | None) -> None:
+        self.pieces = pieces
+        self.tokens: dict[str, Tensor] = {}
+        self.there: dict[str, Tensor] = {}
+        self.going_on: set[str] = set()
+        """Those that were given the tokens of some sequences one after the other."""
+
+    def given(self, name: str, tokens: Tensor, there: Tensor | None, start: int) -> None:
+        """Note what a model is given: from step `start` on, after what it was given before."""
+        before = self.tokens.get(name)
+        if start and before is not None and len(before) == len(tokens):
+            tokens = tokens if tokens.shape[1] > start else torch.cat([before[:, :start], tokens], dim=1)
+            self.going_on.add(name)
+        elif not start:
+            self.going_on.discard(name)
+        self.tokens[name] = tokens.detach()
+        self.there.pop(name, None)
+        if there is not None and there.dim() == 2:
+            self.there[name] = there
+
+    def result(self, sequences: Tensor) -> None:
+        """Note what came out of a beam, in the place of its hypotheses."""
+        for name in self.going_on:
+            self.tokens[name] = sequences
+            self.there.pop(name, None)
+
+    def of(
+        self, layer: str, kind: str | None, queries: int, keys: int
+    ) -> tuple[list[list[str]] | None, list[list[str]] | None]:
+        """Return the labels of a layer's queries and keys, of each input; None where lengths differ."""
+        around = [name for name in self.tokens if not name or layer.startswith(f"{name}.")]
+        around.sort(key=len, reverse=True)
+        others = [name for name in self.tokens if name not in around]
+        readers = [*others, *around] if kind == "cross" else around
+        return self._labels(around, queries), self._labels(readers, keys)
+
+    def _labels(self, names: list[str], count: int) -> list[list[str]] | None:
+        pieces = self.pieces
+        fits = (name for name in names if count <= self.tokens[name].shape[1] <= count + (name in self.going_on))
+        name = next(fits, None)
+        if name is None or pieces is None:
+            return None
+        there = self.there.get(name)
+        rows = self.tokens[name].tolist()
+        masks = [None] * len(rows) if there is None or there.shape[1] < count else (there != 0).tolist()
+        return [pieces.labels(row[:count], mask) for row, mask in zip(rows, masks, strict=True)]

@@ -1,0 +1,139 @@
+"""Long inputs: of every layer what can be shown and asked without ever holding a row of weights for every step.
+
+    with record_long(model, largest=16) as records:
+        model(tokens)                                   # 8,192 of them
+    records["layers.0.self_attn"].largest               # values and keys, (B, H, Tq, 16)
+    records["layers.0.self_attn"].maxima(64)            # (B, H, Tq / 64, Tk / 64), for a picture
+    records["layers.0.self_attn"].rows([4095])          # (B, H, 1, Tk), worked out again
+
+Weights are worked out in blocks of rows beside the fused kernel, and only this is kept of them: the largest few
+of each row, the largest of each square of steps, and the queries and keys, from which any row comes again.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.records import Kind, Recorder, check_indices, short_name
+from regard.errors import InputError, check_range
+from regard.foreign.keeper import BLOCK, Call, Keeper
+from regard.foreign.labels import Read
+from regard.foreign.passes import Passes
+from regard.foreign.recording import check_layers, nothing_recorded, watching
+
+SQUARE = 16
+"""Steps along the side of the smallest square of which the largest weight is kept."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LongRecord:
+    """What one attention layer did for one long input."""
+
+    name: str
+    kind: Kind | None
+    values: Tensor
+    """(B, H, Tq, k), the largest weights of each row, the largest first; exact."""
+    keys: Tensor
+    """(B, H, Tq, k), the steps of the keys that have them."""
+    squares: Tensor
+    """(B, H, Tq / 16, Tk / 16), the largest weight in each square of 16 by 16 steps."""
+    call: Call
+
+    def __repr__(self) -> str:
+        batch, heads, queries, _ = self.values.shape
+        return f"<LongRecord: {self.name}, {batch} inputs, {heads} heads, {queries} queries>"
+
+    def maxima(self, side: int) -> Tensor:
+        """Return the largest weight of each square of `side` steps: (B, H, Tq / side, Tk / side).
+
+        Raises `InputError` for a side that is no multiple of 16.
+        """
+        if side < SQUARE or side % SQUARE:
+            raise InputError(
+                f"side {side} is no multiple of {SQUARE}: choose {SQUARE}, {2 * SQUARE}, {4 * SQUARE}, ..."
+            )
+        return largest_of_squares(self.squares, side // SQUARE)
+
+    def rows(self, chosen: Sequence[int]) -> Tensor:
+        """Return the weights (B, H, rows, Tk) of some queries, worked out again; raises `InputError` for one
+        that is not there."""
+        check_indices("rows", chosen, self.call.queries)
+        with torch.no_grad():
+            return self.call.rows(list(chosen))[0].detach()
+
+
+def largest_of_squares(weights: Tensor, side: int) -> Tensor:
+    """Return the largest of each square of (B, H, Tq, Tk); the last ones may be smaller."""
+    return F.max_pool2d(weights.float(), side, ceil_mode=True)
+
+
+class _LongKeeper(Keeper):
+    """Keeps of a call what a `LongRecord` has."""
+
+    def __init__(self, passes: Passes, layers: Collection[str] | None, largest: int) -> None:
+        super().__init__(Recorder(), passes, layers, Read(None))
+        self.largest = largest
+        self.records: dict[str, LongRecord] = {}
+
+    @property
+    def by_rows(self) -> bool:
+        return True
+
+    def keep(self, name: str, call: Call) -> None:
+        """Work a call out in blocks of rows; one that goes on with a cache begins its record anew."""
+        values, keys, squares = [], [], []
+        for start in range(0, call.queries, BLOCK):
+            weights, _ = call.rows(slice(start, min(start + BLOCK, call.queries)))
+            found = weights.detach().topk(min(self.largest, weights.shape[-1]), dim=-1)
+            values.append(found.values)
+            keys.append(found.indices.int() + call.first_key)
+            squares.append(largest_of_squares(weights.detach(), SQUARE))
+        self.records[name] = LongRecord(
+            name=name,
+            kind=call.kind,
+            values=torch.cat(values, 2),
+            keys=torch.cat(keys, 2),
+            squares=torch.cat(squares, 2),
+            call=call,
+        )
+
+
+class LongRecords(Mapping[str, LongRecord]):
+    """What the layers did, by name; `.layers` may be left out of it. It fills as the model runs."""
+
+    def __init__(self, kept: dict[str, LongRecord]) -> None:
+        self._kept = kept
+
+    def __getitem__(self, name: str) -> LongRecord:
+        for each, found in self._kept.items():
+            if name in (each, short_name(each)):
+                return found
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+@contextmanager
+def record_long(
+    model: nn.Module, *, largest: int = 16, layers: Collection[str] | None = None
+) -> Iterator[LongRecords]:
+    """Record a model over an input so long that all its weights have no place: yields `LongRecord` by layer name.
+
+    `largest`: how many weights of each row are kept. It sees what `record` sees of models that were not built
+    here. Raises `InputError` for a layer that the model has not, or fewer than one weight.
+    """
+    check_range("largest", largest, 1, 2**31)
+    passes = Passes(model)
+    keeper = _LongKeeper(passes, layers, largest)
+    with watching(model, keeper) as peers:
+        check_layers(layers, passes, peers)
+        yield LongRecords(keeper.records)
+    nothing_recorded(model, keeper, bool(keeper.records))

@@ -1,0 +1,111 @@
+"""Passes: which module of a model runs, how often its attention was asked, and at which step of a sequence it
+stands.
+
+A layer that is asked again in the same pass has a number: `attention`, `attention#1`, ... The next pass of the
+whole model begins anew, unless it goes on with sequences that a cache holds.
+
+Only what the thread does that records is seen: another one may run the same model at the same time.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+
+class Passes:
+    """What runs now, of one model and in one thread."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.thread = threading.get_ident()
+        self.model = model
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self._kept = list(model.modules())
+        """So that none that is put in later gets the place in memory of one that is gone."""
+        self._strangers: set[int] = set()
+        self.running: list[str] = []
+        """The names of the modules that run, the outermost first."""
+        self.ran = False
+        """Whether any has run."""
+        self.start = 0
+        """The step at which the first query of this pass stands."""
+        self.cache: Any = None
+        """What holds the steps before it, and is to hold these."""
+        self.seen_elsewhere = False
+        """Whether what runs now tells of its attention itself, and its calls of the kernel are not looked at."""
+        self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
+        """Who is told what each module returns."""
+        self._calls: Counter[str] = Counter()
+        self._before_sequence: Counter[str] = Counter()
+        self._new = False
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread that records."""
+        return threading.get_ident() == self.thread
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Follow what runs. Nothing is put into the modules: a copy of the model is followed by nobody."""
+        before = register_module_forward_pre_hook(self._begin)
+        after = register_module_forward_hook(self._end, always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+
+    def _begin(self, module: nn.Module, _: Any) -> None:
+        name = self._name(module) if self.here else None
+        if name is None:
+            return
+        if not self.running:
+            self._new = self.ran = True
+        self.running.append(name)
+
+    def _name(self, module: nn.Module) -> str | None:
+        """Return a module's name; one that is new may have been put in while the model ran."""
+        if id(module) not in self.names and self.running and id(module) not in self._strangers:
+            for name, each in self.model.named_modules():
+                if id(each) not in self.names:
+                    self.names[id(each)] = name
+                    self._kept.append(each)
+            if id(module) not in self.names:
+                self._strangers.add(id(module))
+                self._kept.append(module)
+        return self.names.get(id(module))
+
+    def _end(self, module: nn.Module, _: Any, output: Any) -> None:
+        if id(module) in self.names and self.here:
+            name = self.running.pop()
+            for listener in self.listeners:
+                listener(name, module, output)
+
+    def begin_sequence(self, start: int, cache: Any) -> None:
+        """Say that the pass now running is over the steps of some sequences from `start` on."""
+        self.start, self.cache = start, cache
+        if start:
+            self._calls, self._new = Counter(self._before_sequence), False
+        else:
+            self._renew()
+            self._before_sequence = Counter(self._calls)
+
+    def end_sequence(self) -> None:
+        """Say that it is over."""
+        self.start, self.cache = 0, None
+
+    def number(self, name: str) -> str:
+        """Return how this call of a module's attention is named, and count it."""
+        self._renew()
+        earlier = self._calls[name]
+        self._calls[name] += 1
+        return f"{name}#{earlier}" if earlier else name
+
+    def _renew(self) -> None:
+        if self._new:
+            self._calls.clear()
+            self._new = False

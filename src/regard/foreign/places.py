@@ -1,0 +1,84 @@
+"""Named places: modules through which weights pass that nothing else sees, such as the dropout after a softmax.
+
+Whatever goes in or comes out as rows that sum to one, over the keys, is recorded; what goes in first, because
+dropout changes what comes out.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.records import short_name
+from regard.errors import unknown
+from regard.foreign.keeper import Call, Keeper, are_weights
+from regard.foreign.kernel import self_attention
+
+
+@contextmanager
+def at_places(model: nn.Module, at: str, keeper: Keeper) -> Iterator[None]:
+    """Record in the block what passes the modules whose names match `at`; raises `InputError` where none does."""
+    names = [name for name, _ in model.named_modules()]
+    found = {name for name in names if fnmatchcase(name, at) or fnmatchcase(short_name(name), at)}
+    if not found:
+        raise unknown("place", at, names)
+    place = Passing(keeper, at)
+    hooks = [
+        module.register_forward_hook(place.pass_by, with_kwargs=True)
+        for name, module in model.named_modules()
+        if name in found
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class Passing:
+    """Looks at what passes. A copy of it sees nothing."""
+
+    def __init__(self, keeper: Keeper | None = None, at: str = "") -> None:
+        self.keeper, self.at = keeper, at
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Passing, ()
+
+    def pass_by(self, module: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
+        """Record the first tensor of weights."""
+        keeper = self.keeper
+        if keeper is None or not keeper.passes.here:
+            return
+        layer = keeper.passes.names.get(id(module), "")
+        name = keeper.next(layer)
+        if name is None:
+            return
+        outputs = output if isinstance(output, tuple | list) else [output]
+        weights = next(filter(are_weights, [*args, *given.values(), *outputs]), None)
+        if weights is None:
+            warnings.warn(
+                f"at {self.at!r}: nothing of rows that sum to one passes {layer!r}: name the softmax, or the"
+                " module right after it",
+                stacklevel=4,
+            )
+            return
+        keeper.keep(name, _call(weights.detach()))
+
+
+def _call(weights: Tensor) -> Call:
+    lead = weights.shape[:-2]
+    if len(lead) < 2:
+        weights = weights.reshape(-1, 1, *weights.shape[-2:])
+    elif len(lead) > 2:
+        weights = weights.reshape(-1, *weights.shape[-3:])
+    seen = (weights != 0).any(1, keepdim=True)
+    mask = None if torch.all(seen) else seen
+    return Call(
+        queries=weights.shape[2],
+        rows=lambda chosen: (weights[:, :, chosen], mask if mask is None else mask[:, :, chosen]),
+        kind=self_attention(mask, weights.shape[2]) if weights.shape[2] == weights.shape[3] else None,
+    )

@@ -1,0 +1,112 @@
+"""Recording of any model: layers of Regard's, of PyTorch's, and whatever else attends inside.
+
+    with regard.record(model) as records:
+        model(inputs)
+
+- Regard's own layers hand over what they do: see `regard.attention`.
+- Calls of PyTorch's fused kernel, and its layers, are seen wherever they are made: see `kernel`.
+- Models of Hugging Face's are asked through their interface for attention (`interface`), or those that know none,
+  through what they return (`outputs`).
+- Whatever else is a tensor of rows that sum to one, and passes a named place: see `places`.
+"""
+
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import nn
+
+from regard.attention import Records, layers_of, short_name
+from regard.attention.recording import recording_layers
+from regard.attention.records import Recorder
+from regard.errors import unknown
+from regard.foreign.caches import following_caches
+from regard.foreign.generation import following_generation
+from regard.foreign.interface import through_interface
+from regard.foreign.keeper import Keeper
+from regard.foreign.kernel import KernelCalls, may_call
+from regard.foreign.labels import Pieces, Read
+from regard.foreign.outputs import through_outputs
+from regard.foreign.passes import Passes
+from regard.foreign.places import at_places
+
+
+@contextmanager
+def record(
+    model: nn.Module,
+    *,
+    layers: Collection[str] | None = None,
+    heads: Sequence[int] | None = None,
+    rows: Sequence[int] | None = None,
+    at: str | None = None,
+    tokenizer: Any = None,
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+) -> Iterator[Records]:
+    """Record the attention of a model, whoever wrote it: yields a mapping from layer name to `Record`.
+
+    It fills as the model runs. A pass begins the records of its layers anew, or goes on with them where it takes
+    the next steps of the same sequences, as generation with a cache does, in a beam too: then each row is that of
+    the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ... .
+    `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few rows
+    of a long input cost a few rows. `at` names modules, with `*` for any part of a name, through which weights
+    pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a
+    model of Hugging Face's, every layer and input has those of its own tokens.
+
+    Gradients flow as usual, and outputs differ from the unrecorded ones by no more than the fused kernel's
+    rounding (1e-5 in float32). Weights of bfloat16 are of a softmax in float32. Warns where the model ran and
+    nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
+    that the model has not, and, as it runs, for a head or row out of range.
+    """
+    recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
+    passes = Passes(model)
+    read = Read(None if tokenizer is None else Pieces(tokenizer))
+    recorder.tokens = None if tokenizer is None else read.of
+    keeper = Keeper(recorder, passes, layers, read)
+    with watching(model, keeper, at=at) as peers, recording_layers(model, recorder, layers):
+        check_layers(layers, passes, peers)
+        yield Records(recorder)
+    nothing_recorded(model, keeper, bool(recorder.parts))
+
+
+@contextmanager
+def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iterator[set[str]]:
+    """Let a keeper see all attention of a model but that of Regard's layers; yields layers known to attend."""
+    own = set(layers_of(model))
+    with ExitStack() as stack:
+        stack.enter_context(keeper.passes.watching())
+        stack.enter_context(following_generation(model, keeper))
+        peers = stack.enter_context(through_interface(model, keeper))
+        stack.enter_context(through_outputs(model, keeper))
+        # After what is returned has been looked at, a pass is over.
+        stack.enter_context(following_caches(model, keeper))
+        if at is not None:
+            stack.enter_context(at_places(model, at, keeper))
+        if may_call(model):
+            stack.enter_context(KernelCalls(keeper, own))
+        yield own | peers
+
+
+def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:
+    """Refuse names that are no modules', with near ones among those that attend."""
+    known = {each for name in passes.names.values() for each in (name, short_name(name))}
+    attending = likely | {name for name in known if "att" in name.lower()}
+    for name in layers or ():
+        if name.split("#")[0] not in known:
+            raise unknown("layer", name, sorted(attending or known))
+
+
+def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: bool) -> None:
+    """Warn where a model ran, and nothing of it was recorded."""
+    if recorded or not keeper.passes.ran:
+        return
+    name = type(model).__name__
+    if keeper.layers is not None:
+        message = f"{', '.join(keeper.layers)} did not attend: record without layers to see which do"
+    else:
+        message = (
+            "nothing was recorded: it calls no attention that is known; name the module through which its weights"
+            " pass, as in record(model, at='blocks.*.attn_drop')"
+        )
+    warnings.warn(f"{name} ran, and {message}", stacklevel=4)

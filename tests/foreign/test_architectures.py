@@ -1,0 +1,38 @@
+"""Every architecture of the table is recorded rightly; what cannot be, says so."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "benchmarks" / "small_models.py"
+QUICK = ["albert", "gemma2", "gptj", "t5", "longformer", "clip", "mamba"]
+"""Through the interface, by hand, with caps, biases, bands, two towers; and one without attention."""
+
+
+def names() -> list[str]:
+    """The names in the table, read without importing transformers."""
+    tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
+    calls = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Architecture"
+    ]
+    single = [str(call.args[0].value) for call in calls if isinstance(call.args[0], ast.Constant)]
+    loops = [node.generators[0].iter for node in ast.walk(tree) if isinstance(node, ast.ListComp)]
+    return single + [name for loop in loops for name in ast.literal_eval(loop)]
+
+
+def test_there_are_enough_architectures() -> None:
+    assert len(set(names())) == len(names()) >= 90
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in sorted(names())]
+)
+def test_an_architecture_is_recorded_rightly(small: Any, name: str) -> None:
+    from model_checks import examine
+
+    row = examine(small.known[name])
+    assert row.right, {check: found for check, found in row.found.items() if found not in ("yes", "-")}
+    assert row.layers or row.architecture.excuse

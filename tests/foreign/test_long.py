@@ -1,0 +1,94 @@
+"""Long inputs: what is kept of them is what the whole weights have."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from regard.errors import InputError
+from regard.foreign import keeper, record, record_long
+from regard.foreign import long as long_inputs
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_inputs, "BLOCK", 32)
+
+
+def compare(long: Any, whole: Any) -> None:
+    assert list(long) == list(whole)
+    for name, each in long.items():
+        weights = whole[name].weights
+        values = weights.topk(5, dim=-1).values
+        torch.testing.assert_close(each.values, values, atol=1e-6, rtol=0)
+        torch.testing.assert_close(weights.gather(-1, each.keys.long()), values, atol=1e-6, rtol=0)
+        for side in (16, 48):
+            expected = torch.stack(
+                [
+                    torch.stack([square.amax((-2, -1)) for square in row.split(side, dim=-1)], -1)
+                    for row in weights.split(side, dim=-2)
+                ],
+                -2,
+            )
+            torch.testing.assert_close(each.maxima(side), expected, atol=1e-6, rtol=0)
+        torch.testing.assert_close(each.rows([69, 3]), weights[:, :, [69, 3]], atol=1e-6, rtol=0)
+
+
+def test_of_pytorchs_kernel(generator: torch.Generator) -> None:
+    class Own(nn.Module):
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(states, states, states, is_causal=True)
+
+    model, states = Own(), torch.randn(2, 3, 70, 4, generator=generator)
+    with record(model) as whole:
+        plain = model(states)
+    with record_long(model, largest=5) as long:
+        assert torch.equal(model(states), plain)
+    compare(long, whole)
+    with pytest.raises(InputError, match="side 24 is no multiple of 16: choose 16, 32, 64"):
+        long[""].maxima(24)
+    with pytest.raises(InputError, match="rows 70 is out of range: choose from 0 to 69"):
+        long[""].rows([70])
+    with pytest.raises(InputError, match="largest 0 is out of range"):
+        with record_long(model, largest=0):
+            pass
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["llama", "gemma2", "gptj"])
+def test_of_hugging_face(small: Any, name: str) -> None:
+    model = small.build(small.known[name])
+    given = {"input_ids": torch.arange(140).view(2, 70) % 57 + 3}
+    with torch.no_grad():
+        with record(model) as whole:
+            plain = model(**given)[0]
+        with record_long(model, largest=5) as long:
+            found = model(**given)[0]
+    torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
+    compare(long, whole)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_more_than_a_block_of_rows_is_worked_out_at_once(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.foreign import inputs
+
+    asked: list[int] = []
+    weights = inputs.Inputs.weights
+
+    def count(self: Any, chosen: Any) -> Any:
+        found = weights(self, chosen)
+        asked.append(found[0].shape[2])
+        return found
+
+    monkeypatch.setattr(inputs.Inputs, "weights", count)
+    monkeypatch.setattr(keeper, "BLOCK", 8)
+    model = small.build(small.known["llama"])
+    given = {"input_ids": torch.arange(70).view(1, 70) % 57 + 3}
+    with torch.no_grad(), record_long(model):
+        model(**given)
+    assert asked == [32, 32, 6] * 2
+    asked.clear()
+    with torch.no_grad(), record(model, heads=[1]):
+        model(**given)
+    assert max(asked) == 8 and sum(asked) == 140
