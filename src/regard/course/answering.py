@@ -98,6 +98,8 @@ def ask(exercise: Exercise, thing: Any, case: Case, flavour: Flavour, reading: R
     torch = torch_of()
     if torch is not None:
         torch.manual_seed(0)
+    if case.plain and isinstance(thing, type):
+        return {"skipped": True}
     try:
         if exercise.watch is not None:
             return _told(exercise.watch(thing, case), {}, [])
@@ -126,7 +128,7 @@ def _asked(exercise: Exercise, thing: Any, case: Case, flavour: Flavour, reading
     found = called(function, arguments)
     outputs = taken(found, len(exercise.outputs))
     notes = _notes(exercise, copied, wanted, arguments)
-    again = taken(called(function, {name: given(value, flavour) for name, value in wanted.items()}), 1)
+    again = taken(called(function, {name: given(value, flavour) for name, value in wanted.items()}), len(outputs))
     if again[0].shape == outputs[0].shape and not np.allclose(again[0], outputs[0], equal_nan=True):
         notes.append((True, AGAIN))
     slopes = _slopes(exercise, case, found, arguments, function, copied) if leaf else {}

@@ -5,6 +5,7 @@ It writes what happens, one line of JSON after the other, into a file: its stand
 
 import faulthandler
 import importlib.util
+import inspect
 import json
 import os
 import resource
@@ -24,6 +25,7 @@ LOADING = 20.0
 STARTING = {"os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec", "subprocess.Popen"}
 """What Python calls the ways to start a process."""
 SEED = 0
+PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -76,15 +78,29 @@ def meant(names: Mapping[str, Any], exercise: Exercise | None) -> dict[str, str]
     own = {name: each for name, each in names.items() if callable(each) and not name.startswith("_")}
     found: dict[str, str] = {}
     for each in EXERCISES if exercise is None else (exercise,):
-        exact = [name for name in own if name == each.name]
-        others = [name for name in own if each.answers_to(name)]
-        if exact or others:
-            found[each.name] = (exact or others)[0]
+        called = [name for name in own if each.answers_to(name)]
+        fitting = [name for name in called if name == each.name or fits(own[name], each)]
+        for name in sorted(fitting, key=lambda name: name != each.name)[:1]:
+            found[each.name] = name
     if exercise is not None and not found:
-        home = [n for n, each in own.items() if getattr(each, "__module__", None) == names.get("__name__")]
-        if len(home) == 1:
-            found[exercise.name] = home[0]
+        home = [name for name, each in own.items() if getattr(each, "__module__", None) == names.get("__name__")]
+        called = [name for name in home if exercise.answers_to(name)] or home
+        if len(called) == 1:
+            found[exercise.name] = called[0]
     return found
+
+
+def fits(thing: Any, exercise: Exercise) -> bool:
+    """Whether a function takes what an exercise gives, or a class is built of what it has."""
+    try:
+        own = [each for each in inspect.signature(thing).parameters.values() if each.kind in PLACES]
+    except (TypeError, ValueError):
+        return True
+    needed = sum(each.default is each.empty for each in own)
+    if isinstance(thing, type):
+        return needed <= len(exercise.builds)
+    wanted = inspect.signature(exercise.reference).parameters.values()
+    return needed <= len(wanted) and sum(each.default is each.empty for each in wanted) <= len(own)
 
 
 def work(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], tell: Tell) -> None:

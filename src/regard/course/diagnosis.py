@@ -15,11 +15,13 @@ import numpy as np
 from regard.course.catalogue import MISTAKES, Workings
 from regard.course.exercises import EXERCISES, Case, Exercise
 from regard.course.exercises.exercise import as_outputs
-from regard.course.likeness import Outputs, agree
+from regard.course.likeness import Outputs, agree, alike
 
 Mistake = type[Workings]
 Answers = Sequence[Outputs | None]
 """What was answered to each case; None where nothing was."""
+FEW = 12
+"""Numbers that an example shows all of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,20 +43,26 @@ def work_out(workings: Mistake, exercise: Exercise, case: Case) -> Outputs | Non
             return None
 
 
-def explains(workings: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers) -> bool:
-    """Whether these workings answer every case as it was answered, and fail where nothing was."""
-    agreed = 0
+def explains(
+    workings: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strictly: bool = True
+) -> bool:
+    """Whether these workings answer every case as it was answered, and fail where nothing was.
+
+    Not `strictly`: where only one of them fails, that says nothing (shapes that do not fit stop one library and not
+    another), as long as a wrong answer agrees somewhere.
+    """
+    telling = False
     for case, given in zip(cases, answers, strict=True):
         if not case.telling:
             continue
         found = work_out(workings, exercise, case)
-        if (given is None) != (found is None):
+        if strictly and (given is None) != (found is None):
             return False
         if given is not None and found is not None:
             if not agree(case, given, found):
                 return False
-            agreed += 1
-    return agreed > 0
+            telling = telling or strictly or _differs(workings, exercise, case)
+    return telling
 
 
 @functools.cache
@@ -91,6 +99,8 @@ def diagnose(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> lis
     """
     usual = usual_mistakes(exercise.name)
     alone = [[each] for each in usual if explains(each, exercise, cases, answers)]
+    if not alone and None in answers:
+        alone = [[each] for each in usual if explains(each, exercise, cases, answers, strictly=False)]
     if alone:
         return alone
     found: list[list[Mistake]] = []
@@ -118,23 +128,52 @@ def _likely(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tupl
 
 
 def example_of(mistakes: Sequence[Mistake], exercise: Exercise) -> Example | None:
-    """Return the first and smallest input on which these mistakes show, of this exercise or of a part of it."""
+    """Return the first small input on which these mistakes show, of this exercise or of a part of it.
+
+    Where none is small enough to be written down, it is one number of a larger one.
+    """
     workings = mistakes[0] if len(mistakes) == 1 else both(mistakes[0], mistakes[1])
     assert workings is not None, "two mistakes of one step are no pair"
     last = next(place for place, each in enumerate(EXERCISES) if each.name == exercise.name)
-    for each in EXERCISES[: last + 1]:
-        for case in reversed(each.cases(0)):
-            if case.name == "by hand" and _differs(workings, each, case):
-                right, wrong = work_out(Workings, each, case), work_out(workings, each, case)
-                return Example(
-                    exercise=each.name,
-                    inputs=", ".join(
-                        f"{name} = {shown(value)}" for name, value in case.arguments.items() if value is not None
-                    ),
-                    right=shown(right),
-                    wrong="no answer" if wrong is None else shown(wrong),
-                )
+    parts = EXERCISES[: last + 1]
+    small = [(each, case) for each in parts for case in each.cases(0) if case.name == "by hand"]
+    large = [(exercise, case) for case in exercise.cases(0) if case.telling]
+    for each, case in [*small, *large]:
+        if not _differs(workings, each, case):
+            continue
+        right, wrong = work_out(Workings, each, case), work_out(workings, each, case)
+        assert right is not None, "right workings answer everything"
+        if (each, case) in small:
+            return Example(
+                exercise=each.name,
+                inputs=", ".join(f"{name} = {shown(value)}" for name, value in _written(case)),
+                right=shown(tuple(right)),
+                wrong="no answer" if wrong is None else shown(tuple(wrong)),
+            )
+        if wrong is not None:
+            return _one_number(each, case, right, wrong)
     return None
+
+
+def _written(case: Case) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in case.arguments.items() if value is not None]
+
+
+def _one_number(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> Example:
+    """Return the output, or the number of it, in which an answer is furthest from the right one."""
+    place = next(n for n, (one, other) in enumerate(zip(wrong, right, strict=True)) if not alike(one, other, case.counts))
+    one, other = wrong[place], right[place]
+    name = exercise.outputs[place]
+    if one.shape != other.shape or one.size <= FEW:
+        several = one.size > FEW or other.size > FEW
+        words = [f"{name} of shape {each.shape}" if several else f"{name} {shown(each)}" for each in (one, other)]
+    else:
+        apart = np.nan_to_num(np.abs(one - other), nan=np.inf, posinf=np.inf)
+        if case.counts is not None:
+            apart = np.where(case.counts[..., None], apart, 0)
+        where = np.unravel_index(int(np.argmax(apart)), apart.shape)
+        words = [f"{name}{[int(each) for each in where]} = {each[where]:.4g}" for each in (one, other)]
+    return Example(exercise=exercise.name, inputs=f"the input {case.name!r}", right=words[1], wrong=words[0])
 
 
 def shown(value: Any) -> str:

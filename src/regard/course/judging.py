@@ -32,6 +32,9 @@ def judge(
     """
     if any(answer.get("begun") is False for answer in readings[0]):
         return ExerciseReport(exercise=exercise.name, title=exercise.title, object=called, state="not begun")
+    asked = [place for place, answer in enumerate(readings[0]) if not answer.get("skipped")]
+    cases = [cases[place] for place in asked]
+    readings = [[answers[place] for place in asked] for answers in readings]
     right = [exercise.expected(case) for case in cases]
     chosen, explained = readings[0], list[list[Mistake]]()
     for answers in readings:

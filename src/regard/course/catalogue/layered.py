@@ -51,7 +51,7 @@ class AttentionOverHeads(Workings):
         if query.ndim < 4:
             return super().attend(query, key, value, mask, heads)
         query, key, value = (np.swapaxes(each, 1, 2) for each in (query, key, value))
-        context, weights = super().attend(query, key, value, None, heads)
+        context, weights = super().attend(query, key, value, mask, heads)
         return np.swapaxes(context, 1, 2), weights
 
 

@@ -284,7 +284,7 @@ class AllMaskedUniform(Workings):
     companion = True
 
     def settle(self, weights: Array, hidden: Array) -> Array:
-        return np.where(np.isneginf(hidden).all(-1, keepdims=True), 1 / hidden.shape[-1], weights)
+        return np.where(np.isneginf(hidden) & np.isnan(weights), self.softmax(np.zeros_like(hidden)), weights)
 
 
 class KeysAsValues(Workings):
@@ -335,4 +335,5 @@ class HardAttention(Workings):
     paper = EQUATION_1
 
     def softmax(self, scores: Array) -> Array:
-        return np.eye(scores.shape[-1])[scores.argmax(-1)]
+        best = np.eye(scores.shape[-1])[scores.argmax(-1)]
+        return np.where(np.isneginf(scores).all(-1, keepdims=True), np.nan, best)

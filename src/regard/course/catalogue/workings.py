@@ -41,8 +41,8 @@ class Weighing:
         return np.asarray(raised / raised.sum(-1, keepdims=True))
 
     def settle(self, weights: Array, hidden: Array) -> Array:
-        """Return weights with zeros in rows that may attend to nothing."""
-        return np.where(np.isneginf(hidden).all(-1, keepdims=True), 0.0, weights)
+        """Return weights with zeros where all that a softmax ran over was hidden, which made it 0 / 0."""
+        return np.where(np.isneginf(hidden) & np.isnan(weights), 0.0, weights)
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
         """Return weights of scores."""

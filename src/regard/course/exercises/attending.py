@@ -16,13 +16,16 @@ def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
 
 
 def masks(seed: int, batch: int, queries: int, keys: int) -> Array:
-    """Return a mask (B, Tq, Tk) in which every query may see something, and most not all."""
+    """Return a mask (B, Tq, Tk) in which every query sees some keys, and every key is seen by two queries or more.
+
+    A single query sees everything.
+    """
     generator = np.random.default_rng(seed + 1)
-    mask: Array = generator.random((batch, queries, keys)) < 0.6
-    rows, columns = np.indices((batch, queries))
-    mask[rows, columns, (rows + columns) % keys] = True
-    mask[:, 0, 0] &= keys < 2  # at no size does everything see everything
-    mask[:, 0, -1] = True
+    mask: Array = generator.random((batch, queries, keys)) < 0.4
+    for key in range(keys):
+        mask[:, key % queries, key] = mask[:, (key + 2) % queries, key] = True
+    for query in range(queries):
+        mask[:, query, (2 * query + 1) % keys] = True
     return mask
 
 
@@ -55,7 +58,7 @@ def _softmax(seed: int) -> list[Case]:
     mask = blind.arguments["mask"].copy()
     mask[0, 1], mask[1, 3] = False, False
     nothing = {"scores": blind.arguments["scores"], "mask": mask}
-    small = {"scores": np.array([[[1.0, 2.0], [0.0, 3.0]]]), "mask": np.array([[[True, True], [True, False]]])}
+    small = {"scores": np.array([[[1.0, 2.0], [2.0, 3.0]]]), "mask": np.array([[[True, True], [True, False]]])}
     return [
         case("a mask", 2, 5, 7),
         case("as many keys as queries", 3, 5, 5),

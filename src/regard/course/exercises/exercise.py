@@ -34,6 +34,8 @@ class Case:
     """Arguments by which gradients are compared."""
     telling: bool = True
     """Whether the catalogue's mistakes are tried on it too."""
+    plain: bool = False
+    """Whether only functions are asked: in these sizes nothing tells where in a module a weight belongs."""
 
     def directions(self) -> dict[str, Any]:
         """Return in which direction each argument of `slopes` is nudged."""

@@ -32,7 +32,7 @@ def _bahdanau(seed: int) -> list[Case]:
     return [
         case("prime sizes", 3, 5, 2, 7, 11, 13, masked=False),
         case("a mask", 3, 5, 2, 7, 11, 13),
-        case("one width for all", 2, 7, 5, 5, 5, 5),
+        case("one width for all", 2, 7, 5, 5, 5, 5, plain=True),
         case("one source step", 2, 1, 3, 5, 7, 2),
         case("one of the batch alone", 1, 5, 2, 7, 11, 13),
         case("gradients", 2, 5, 3, 5, 7, 2, slopes=("previous", "state", "memory")),
@@ -56,7 +56,7 @@ def _luong(seed: int) -> list[Case]:
     return [
         case("prime sizes", 3, 5, 2, 7, 11, masked=False),
         case("a mask", 3, 5, 2, 7, 11),
-        case("one width for all", 2, 7, 5, 5, 5),
+        case("one width for all", 2, 7, 5, 5, 5, plain=True),
         case("one source step", 2, 1, 3, 5, 7),
         case("one of the batch alone", 1, 5, 2, 7, 11),
         case("gradients", 2, 5, 3, 5, 7, slopes=("previous", "state", "memory")),
