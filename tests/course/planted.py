@@ -42,7 +42,10 @@ WEIGHING: list[Plant] = [
         "scale after softmax",
         [
             ("scores = score(query, key)", "scores = query @ key.mT"),
-            ("    return torch.einsum(", "    weights = weights / query.size(-1) ** 0.5\n    return torch.einsum("),
+            (
+                "    return torch.einsum(",
+                "    weights = weights / query.size(-1) ** 0.5\n    return torch.einsum(",
+            ),
         ],
     ),
     ("weighing_numpy", "masked_softmax", "softmax over queries", [("axis=-1", "axis=1")]),
@@ -175,7 +178,10 @@ HEADS: list[Plant] = [
             "attention over heads",
             [(", heads, d).transpose(1, 2)", ", heads, d)"), ("(att @ v).transpose(1, 2)", "(att @ v)")],
         ),
-        ("no input projections", [("(query @ w_q)", "query"), ("(key @ w_k)", "key"), ("(value @ w_v)", "value")]),
+        (
+            "no input projections",
+            [("(query @ w_q)", "query"), ("(key @ w_k)", "key"), ("(value @ w_v)", "value")],
+        ),
         ("keys by query weights", [("(key @ w_k)", "(key @ w_q)")]),
         ("values by key weights", [("(value @ w_v)", "(value @ w_k)")]),
         ("values not projected", [("(value @ w_v)", "value")]),
@@ -209,14 +215,29 @@ HEADS += [
         "query and key weights swapped",
         [("query @ w_q", "query @ w_k"), ("= key @ w_k", "= key @ w_q")],
     ),
-    ("heads_packed", "multi_head_attention", "no output projection", [("self.out_proj((weights @ v)", "((weights @ v)")]),
+    (
+        "heads_packed",
+        "multi_head_attention",
+        "no output projection",
+        [("self.out_proj((weights @ v)", "((weights @ v)")],
+    ),
     ("heads_separate", "multi_head_attention", "no scale", [(" * self.key.out_features**-0.5", "")]),
-    ("heads_raw", "multi_head_attention", "keys as values", [("joined = torch.einsum(", "v = k\n        joined = torch.einsum(")]),
+    (
+        "heads_raw",
+        "multi_head_attention",
+        "keys as values",
+        [("joined = torch.einsum(", "v = k\n        joined = torch.einsum(")],
+    ),
 ]
 LAYERS: list[Plant] = [
     ("feeding_function", "feed_forward", "no activation", [("    hidden[hidden < 0] = 0\n", "")]),
     ("feeding_function", "feed_forward", "tanh", [("hidden[hidden < 0] = 0", "hidden = np.tanh(hidden)")]),
-    ("feeding_function", "feed_forward", "sigmoid", [("hidden[hidden < 0] = 0", "hidden = 1 / (1 + np.exp(-hidden))")]),
+    (
+        "feeding_function",
+        "feed_forward",
+        "sigmoid",
+        [("hidden[hidden < 0] = 0", "hidden = 1 / (1 + np.exp(-hidden))")],
+    ),
     ("feeding_module", "feed_forward", "gelu", [("nn.ReLU()", "nn.GELU()")]),
     (
         "feeding_function",
@@ -308,7 +329,8 @@ DECODER += [
         [
             (
                 "    cross = heads_of(",
-                "    if memory_mask is not None:\n        memory_mask = memory_mask & np.tri(*memory_mask.shape[1:], dtype=bool)\n"
+                "    if memory_mask is not None:\n"
+                "        memory_mask = memory_mask & np.tri(*memory_mask.shape[1:], dtype=bool)\n"
                 "    cross = heads_of(",
             )
         ],
@@ -325,7 +347,10 @@ WHOLE: list[Plant] = [
         ("no positions", [("* d**0.5 + pe", "* d**0.5")]),
         ("no source positions", [(SOURCE, 'h = p["source"][source] * p["source"].shape[1] ** 0.5')]),
         ("no target positions", [(TARGET, 'x = p["target"][target] * p["target"].shape[1] ** 0.5')]),
-        ("causal encoder", [('."), heads, real)\n    x', '."), heads, real & np.tri(source.shape[1], dtype=bool))\n    x')]),
+        (
+            "causal encoder",
+            [('."), heads, real)\n    x', '."), heads, real & np.tri(source.shape[1], dtype=bool))\n    x')],
+        ),
         (
             "layer by layer",
             [
@@ -346,7 +371,10 @@ WHOLE: list[Plant] = [
         ("shifted inside", [(TARGET, 'x = embed(np.pad(target, ((0, 0), (1, 0)))[:, :-1], p["target"])')]),
         ("tied output", [('x @ p["w_out"] + p["b_out"]', 'x @ p["target"].T')]),
         ("no output bias", [(' + p["b_out"]', "")]),
-        ("halves", [("np.stack([np.sin(angle), np.cos(angle)], axis=2)", "np.hstack([np.sin(angle), np.cos(angle)])")]),
+        (
+            "halves",
+            [("np.stack([np.sin(angle), np.cos(angle)], axis=2)", "np.hstack([np.sin(angle), np.cos(angle)])")],
+        ),
         ("no residual around feed forward", [("norm(x + f, ", "norm(f, ")]),
     ]
 ]
@@ -432,7 +460,8 @@ STEPS: list[Plant] = [
             [
                 (
                     "    energy = torch.tanh(state",
-                    "    asks = cell(torch.cat([previous, memory.mean(1)], 1), state)\n    energy = torch.tanh(asks",
+                    "    asks = cell(torch.cat([previous, memory.mean(1)], 1), state)\n"
+                    "    energy = torch.tanh(asks",
                 )
             ],
         ),
@@ -460,7 +489,10 @@ STEPS += [
 LOSSES: list[Plant] = [
     ("learning_by_hand", "label_smoothed_loss", name, edits)
     for name, edits in [
-        ("spread over others", [("smoothing / V", "smoothing / (V - 1)"), ("] += 1 - smoothing", "] = 1 - smoothing")]),
+        (
+            "spread over others",
+            [("smoothing / V", "smoothing / (V - 1)"), ("] += 1 - smoothing", "] = 1 - smoothing")],
+        ),
         (
             "spread without padding",
             [

@@ -11,7 +11,9 @@ from tests.course.learning import LEARNERS, checked, names_of
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS.glob("*.py"))}
 ANSWERS = [(file, exercise) for file, source in FILES.items() for exercise in meant(names_of(source), None)]
 QUICK = [
-    (file, exercise) for file, exercise in ANSWERS if exercise not in ("train_copy", "transformer", "decoder_layer")
+    (file, exercise)
+    for file, exercise in ANSWERS
+    if exercise not in ("train_copy", "transformer", "decoder_layer")
 ]
 
 

@@ -29,7 +29,9 @@ def test_a_mistake_is_named(file: str, exercise: str, mistake: str, edits: list[
     assert all(each.example is not None for each in report.diagnoses)
 
 
-@pytest.mark.parametrize(("file", "exercise", "mistakes", "edits"), PAIRS, ids=[" and ".join(each[2]) for each in PAIRS])
+@pytest.mark.parametrize(
+    ("file", "exercise", "mistakes", "edits"), PAIRS, ids=[" and ".join(each[2]) for each in PAIRS]
+)
 def test_two_mistakes_are_named(file: str, exercise: str, mistakes: list[str], edits: list[Edit]) -> None:
     report = checked(planted(file, edits), exercise)
     assert report.state == "wrong"

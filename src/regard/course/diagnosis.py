@@ -25,7 +25,7 @@ FEW = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class SmallExample:
     """A small input on which a mistake makes a difference."""
 
     exercise: str
@@ -48,8 +48,8 @@ def explains(
 ) -> bool:
     """Whether these workings answer every case as it was answered, and fail where nothing was.
 
-    Not `strictly`: where only one of them fails, that says nothing (shapes that do not fit stop one library and not
-    another), as long as a wrong answer agrees somewhere.
+    Not `strictly`: where only one of them fails, that says nothing (shapes that do not fit stop one library and
+    not another), as long as a wrong answer agrees somewhere.
     """
     telling = False
     for case, given in zip(cases, answers, strict=True):
@@ -127,7 +127,7 @@ def _likely(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tupl
     return [case for case, _ in paired], [answer for _, answer in paired]
 
 
-def example_of(mistakes: Sequence[Mistake], exercise: Exercise) -> Example | None:
+def example_of(mistakes: Sequence[Mistake], exercise: Exercise) -> SmallExample | None:
     """Return the first small input on which these mistakes show, of this exercise or of a part of it.
 
     Where none is small enough to be written down, it is one number of a larger one.
@@ -144,7 +144,7 @@ def example_of(mistakes: Sequence[Mistake], exercise: Exercise) -> Example | Non
         right, wrong = work_out(Workings, each, case), work_out(workings, each, case)
         assert right is not None, "right workings answer everything"
         if (each, case) in small:
-            return Example(
+            return SmallExample(
                 exercise=each.name,
                 inputs=", ".join(f"{name} = {shown(value)}" for name, value in _written(case)),
                 right=shown(tuple(right)),
@@ -159,9 +159,11 @@ def _written(case: Case) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in case.arguments.items() if value is not None]
 
 
-def _one_number(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> Example:
+def _one_number(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
     """Return the output, or the number of it, in which an answer is furthest from the right one."""
-    place = next(n for n, (one, other) in enumerate(zip(wrong, right, strict=True)) if not alike(one, other, case.counts))
+    place = next(
+        n for n, (one, other) in enumerate(zip(wrong, right, strict=True)) if not alike(one, other, case.counts)
+    )
     one, other = wrong[place], right[place]
     name = exercise.outputs[place]
     if one.shape != other.shape or one.size <= FEW:
@@ -173,7 +175,7 @@ def _one_number(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) 
             apart = np.where(case.counts[..., None], apart, 0)
         where = np.unravel_index(int(np.argmax(apart)), apart.shape)
         words = [f"{name}{[int(each) for each in where]} = {each[where]:.4g}" for each in (one, other)]
-    return Example(exercise=exercise.name, inputs=f"the input {case.name!r}", right=words[1], wrong=words[0])
+    return SmallExample(exercise=exercise.name, inputs=f"the input {case.name!r}", right=words[1], wrong=words[0])
 
 
 def shown(value: Any) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.course.exercises.exercise import Array
-from regard.course.exercises.learning import END, PADDING, SIZE, START, words
+from regard.course.exercises.spelling import END, PADDING, SIZE, START, words
 
 Training = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
 WIDTH = 32

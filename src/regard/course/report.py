@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from regard.course.diagnosis import Example
+from regard.course.diagnosis import SmallExample
 from regard.result import Result
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
@@ -46,7 +46,7 @@ class Diagnosis:
     """One explanation of wrong answers: one mistake, or two together."""
 
     findings: list[Finding]
-    example: Example | None
+    example: SmallExample | None
     """A small input on which it shows."""
 
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from regard.course.child import LOADING, MEMORY, run_in_fork
 from regard.errors import MachineError
@@ -24,7 +24,7 @@ FLOOD = 1 << 20
 """Bytes that may be printed."""
 PATIENCE = 6
 """How many times the limit may pass without a word, before a process is ended that holds up its own limit."""
-SIGNALS = {
+SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "crashed (segmentation fault)",
     signal.SIGABRT: "crashed (aborted)",
     signal.SIGBUS: "crashed (bus error)",
@@ -32,6 +32,35 @@ SIGNALS = {
     signal.SIGILL: "crashed (illegal instruction)",
     signal.SIGKILL: "was ended by the system, as where memory is short",
 }
+
+
+class Process(Protocol):
+    """A process that was started."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return how it ended, below 0 by a signal, or None where it runs."""
+        ...
+
+
+class Forked:
+    """A fork of this process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ended: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it ended, below 0 by a signal, or None where it runs."""
+        if self.ended is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.ended = os.waitstatus_to_exitcode(status) if pid else None
+        return self.ended
+
+
+Start = Callable[[dict[str, Any], Path, int], Process]
+"""Starts a process for a job, in a folder for its files, that prints into a pipe."""
 
 
 @dataclass
@@ -51,7 +80,7 @@ class Told:
 def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memory: int = MEMORY) -> Told:
     """Run a learner's file in a fresh Python, and return what it told."""
 
-    def start(job: dict[str, Any], folder: Path, stdout: int) -> int:
+    def start(job: dict[str, Any], folder: Path, stdout: int) -> Process:
         description = folder / "job.json"
         description.write_text(json.dumps({**job, "file": str(path.resolve())}), encoding="utf-8")
         home = Path(__file__).parents[2]
@@ -62,14 +91,14 @@ def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memo
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        return subprocess.Popen(  # its end is waited for by its number
+        return subprocess.Popen(
             [sys.executable, "-P", "-c", "from regard.course.child import main; main()", str(description)],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stdout,
             start_new_session=True,
             env=environment,
-        ).pid
+        )
 
     return _run_all(start, str(path.resolve().parent), exercise, seconds, memory)
 
@@ -77,19 +106,19 @@ def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memo
 def run_object(names: Mapping[str, Any], folder: Path, exercise: str | None, *, seconds: float = SECONDS) -> Told:
     """Run a learner's objects, which only this process has, in a fork of it."""
 
-    def start(job: dict[str, Any], _: Path, stdout: int) -> int:
+    def start(job: dict[str, Any], _: Path, stdout: int) -> Process:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # threads of this process are not needed in the fork
             pid = os.fork()
         if not pid:
             run_in_fork(job, names, stdout)
-        return pid
+        return Forked(pid)
 
     return _run_all(start, str(folder), exercise, seconds, MEMORY)
 
 
 def _run_all(
-    start: Callable[[dict[str, Any], Path, int], int],
+    start: Start,
     home: str,
     exercise: str | None,
     seconds: float,
@@ -118,7 +147,7 @@ def _run_all(
 
 
 def _run_once(
-    start: Callable[[dict[str, Any], Path, int], int],
+    start: Start,
     job: dict[str, Any],
     folder: Path,
     told: Told,
@@ -127,23 +156,23 @@ def _run_once(
     """Run one process to its end; return why it was ended, where it was."""
     reading, writing = os.pipe()
     try:
-        pid = start(job, folder, writing)
+        process = start(job, folder, writing)
     except OSError as error:
         raise MachineError(f"no process can be started for your code: {error.strerror}; try again") from error
     finally:
         os.close(writing)
     try:
-        return _attend(pid, reading, Path(job["answers"]), told, seconds)
+        return _attend(process, reading, Path(job["answers"]), told, seconds)
     finally:
         for ending in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                ending(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+                ending(process.pid, signal.SIGKILL)
+        while process.poll() is None:
+            time.sleep(0.01)
         os.close(reading)
 
 
-def _attend(pid: int, reading: int, answers: Path, told: Told, seconds: float) -> str:
+def _attend(process: Process, reading: int, answers: Path, told: Told, seconds: float) -> str:
     """Read what a process prints until it ends or has to be ended; return why."""
     printed, size, heard = 0, -1, time.monotonic()
     while True:
@@ -156,21 +185,13 @@ def _attend(pid: int, reading: int, answers: Path, told: Told, seconds: float) -
                 return f"prints without end: more than {FLOOD >> 20} MB"
             if text:
                 continue
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return _how(status)
+        ended = process.poll()
+        if ended is not None:
+            return SIGNALS.get(-ended, f"was ended by signal {-ended}") if ended < 0 else ""
         if answers.stat().st_size != size:
             size, heard = answers.stat().st_size, time.monotonic()
         if time.monotonic() - heard > PATIENCE * seconds + 2 * LOADING:
             return f"did not end within {seconds:.0f} seconds, and holds up its own limit: an endless loop?"
-
-
-def _how(status: int) -> str:
-    """Return how a process ended, where that was no end of its own."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return SIGNALS.get(signal.Signals(number), f"was ended by signal {number}")
-    return ""
 
 
 def _read(path: Path, told: Told) -> str:

@@ -34,9 +34,7 @@ def decoder_layer(states, memory, p, heads, memory_mask=None):
     x = states
     own = heads_of(x, x, p["w_q"], p["w_k"], p["w_v"], p["w_o"], heads, causal)
     x = norm(x + own, p["gain_1"], p["shift_1"])
-    cross = heads_of(
-        x, memory, p["cross_q"], p["cross_k"], p["cross_v"], p["cross_o"], heads, memory_mask
-    )
+    cross = heads_of(x, memory, p["cross_q"], p["cross_k"], p["cross_v"], p["cross_o"], heads, memory_mask)
     x = norm(x + cross, p["gain_2"], p["shift_2"])
     f = np.maximum(x @ p["w_1"] + p["b_1"], 0) @ p["w_2"] + p["b_2"]
     return norm(x + f, p["gain_3"], p["shift_3"])

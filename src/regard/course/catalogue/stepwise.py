@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.catalogue.workings import PADDING, Array, Mask, Transformer
+from regard.course.catalogue.workings import PADDING, Array, Mask, WholeModel
 
 Hypothesis = tuple[float, list[int]]
 
 
-class Recurrent(Transformer):
+class Recurrent(WholeModel):
     """One step of a decoder that attends."""
 
     def bend(self, states: Array) -> Array:

@@ -204,7 +204,7 @@ class Layers(Weighing, Waves):
         return self.sublayer(second, "inner", lambda x: self.inner(x, p), p, 3)
 
 
-class Transformer(Layers):
+class WholeModel(Layers):
     """The whole model of figure 1."""
 
     def scaled(self, vectors: Array) -> Array:

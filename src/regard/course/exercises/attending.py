@@ -7,8 +7,6 @@ import numpy as np
 from regard.course.exercises.exercise import Array, Case, Exercise
 from regard.course.loops import weighing
 
-TOKEN = "Q, K: queries and keys; B batch, Tq and Tk their times, D width."
-
 
 def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
     generator = np.random.default_rng(seed)
@@ -16,7 +14,7 @@ def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
 
 
 def masks(seed: int, batch: int, queries: int, keys: int) -> Array:
-    """Return a mask (B, Tq, Tk) in which every query sees some keys, and every key is seen by two queries or more.
+    """Return a mask (B, Tq, Tk) in which every query sees some keys, and every key is seen by two queries.
 
     A single query sees everything.
     """
