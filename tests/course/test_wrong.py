@@ -26,7 +26,7 @@ def test_a_mistake_is_named(file: str, exercise: str, mistake: str, edits: list[
     found = named(report)
     assert [mistake] in found, f"{found}; {report.cases}"
     assert len(found) <= 3  # of which none can be told apart
-    assert all(each.example is not None for each in report.diagnoses)
+    assert all(each.example for diagnosis in report.diagnoses for each in diagnosis.findings)
 
 
 @pytest.mark.parametrize(

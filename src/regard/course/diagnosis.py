@@ -5,7 +5,7 @@ alone explains it, with pairs of them.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -127,36 +127,44 @@ def _likely(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tupl
     return [case for case, _ in paired], [answer for _, answer in paired]
 
 
-def example_of(mistakes: Sequence[Mistake], exercise: Exercise) -> SmallExample | None:
-    """Return the first small input on which these mistakes show, of this exercise or of a part of it.
+def example_of(workings: Mistake, exercise: Exercise) -> SmallExample | None:
+    """Return the first small input on which a mistake shows, of this exercise or of a part of it.
 
     Where none is small enough to be written down, it is one number of a larger one.
     """
-    workings = mistakes[0] if len(mistakes) == 1 else both(mistakes[0], mistakes[1])
-    assert workings is not None, "two mistakes of one step are no pair"
     last = next(place for place, each in enumerate(EXERCISES) if each.name == exercise.name)
     parts = EXERCISES[: last + 1]
-    small = [(each, case) for each in parts for case in each.cases(0) if case.name == "by hand"]
-    large = [(exercise, case) for case in exercise.cases(0) if case.telling]
-    for each, case in [*small, *large]:
+    small = [(each, case, True) for each in parts for case in _small(each)]
+    large = [(exercise, case, False) for case in exercise.cases(0) if case.telling]
+    for each, case, whole in [*small, *large]:
         if not _differs(workings, each, case):
             continue
         right, wrong = work_out(Workings, each, case), work_out(workings, each, case)
         assert right is not None, "right workings answer everything"
-        if (each, case) in small:
+        if whole:
             return SmallExample(
                 exercise=each.name,
                 inputs=", ".join(f"{name} = {shown(value)}" for name, value in _written(case)),
-                right=shown(tuple(right)),
-                wrong="no answer" if wrong is None else shown(tuple(wrong)),
+                right=_labelled(each, right),
+                wrong="no answer" if wrong is None else _labelled(each, wrong),
             )
         if wrong is not None:
             return _one_number(each, case, right, wrong)
     return None
 
 
+def _small(exercise: Exercise) -> list[Case]:
+    return [*(case for case in exercise.cases(0) if case.name == "by hand"), *exercise.small()]
+
+
 def _written(case: Case) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in case.arguments.items() if value is not None]
+
+
+def _labelled(exercise: Exercise, outputs: Outputs) -> str:
+    if len(outputs) == 1:
+        return shown(outputs[0])
+    return ", ".join(f"{name} {shown(each)}" for name, each in zip(exercise.outputs, outputs, strict=True))
 
 
 def _one_number(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
@@ -180,6 +188,8 @@ def _one_number(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) 
 
 def shown(value: Any) -> str:
     """Return a value as one short line."""
+    if isinstance(value, Mapping):
+        return "1 on every diagonal, biases 0.5, gains 2, shifts 1"
     if isinstance(value, tuple):
         return ", ".join(shown(each) for each in value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":

@@ -138,10 +138,11 @@ def explanation(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
             did=" ".join((each.__doc__ or "").split()),
             instead=each.instead,
             paper=each.paper,
+            example=example_of(each, exercise),
         )
         for each in mistakes
     ]
-    return Diagnosis(findings=findings, example=example_of(mistakes, exercise))
+    return Diagnosis(findings=findings)
 
 
 def plain_words(name: str) -> str:

@@ -39,6 +39,8 @@ class Finding:
     """What to do."""
     paper: str
     """The line that it departs from."""
+    example: SmallExample | None
+    """A small input on which it shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,6 @@ class Diagnosis:
     """One explanation of wrong answers: one mistake, or two together."""
 
     findings: list[Finding]
-    example: SmallExample | None
-    """A small input on which it shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,14 +136,14 @@ def _cases(cases: list[CaseReport]) -> RenderableType:
 
 def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
     parts: list[RenderableType] = []
-    for place, each in enumerate(diagnosis.findings):
-        said = "Two mistakes together. " if len(diagnosis.findings) > 1 and not place else ""
-        parts.append(Text(f"→ {said}{each.did}", style="bold"))
-        parts.append(Text(each.instead))
-        parts.append(Text(each.paper, style="dim"))
-    if diagnosis.example is not None:
-        example = diagnosis.example
-        parts.append(Text(f"In small, {example.exercise} of {example.inputs}"))
-        parts.append(Text(f"  so:      {example.wrong}"))
-        parts.append(Text(f"  should:  {example.right}"))
-    return Padding(Group(*parts), (0, 0, 0, 2))
+    if len(diagnosis.findings) > 1:
+        parts.append(Text("  Two mistakes together:"))
+    for each in diagnosis.findings:
+        parts.append(Padding(Text(f"→ {each.did}", style="bold"), (0, 0, 0, 2)))
+        lines = [Text(each.instead), Text(each.paper, style="dim")]
+        if each.example is not None:
+            lines.append(Text(f"{each.example.exercise}, {each.example.inputs}:"))
+            lines.append(Text(f"  so      {each.example.wrong}"))
+            lines.append(Text(f"  should  {each.example.right}"))
+        parts.append(Padding(Group(*lines), (0, 0, 0, 4)))
+    return Group(*parts)

@@ -75,8 +75,8 @@ class Exercise:
     """Sizes that such a class is built with, in order."""
     watch: Callable[[Any, Case], tuple[Any, ...]] | None = None
     """How to call the learner's function, where that takes more than its arguments."""
-    needs_torch: bool = False
-    """Whether only PyTorch can do it."""
+    small: Callable[[], list[Case]] = list
+    """Inputs that are small enough to be worked out by hand, beside the cases called so, to show mistakes on."""
 
     def answers_to(self, name: str) -> bool:
         """Whether this exercise is meant by `name`."""
@@ -148,6 +148,9 @@ class TanhCell:
         self.matrix: Any = matrix
         self.tanh: Any = np.tanh
         self.join: Any = np.concatenate
+
+    def __str__(self) -> str:
+        return "tanh of the sum of all"  # as it is where a cell is shown: a matrix of ones
 
     def __call__(self, entering: Any, state: Any) -> Any:
         """Return the next state (B, D) of an input (B, any) and a state (B, D)."""

@@ -63,6 +63,27 @@ def _luong(seed: int) -> list[Case]:
     ]
 
 
+def _small_bahdanau() -> list[Case]:
+    known = {"previous": [[1.0]], "state": [[-0.5]], "memory": [[[0.5], [-1.0]]]}
+    arguments: dict[str, Any] = {name: np.array(value) for name, value in known.items()}
+    arguments |= {"cell": TanhCell(np.ones((3, 1))), "w": np.eye(1), "u": np.eye(1), "v": np.array([2.0])}
+    return [Case(name="by hand", arguments=arguments)]
+
+
+def _small_luong() -> list[Case]:
+    known = {
+        "previous": [[1.0]],
+        "state": [[-0.5]],
+        "memory": [[[0.5], [-1.0]]],
+        "w_a": [[2.0]],
+        "w_c": [[1.0], [0.5]],
+    }
+    arguments: dict[str, Any] = {name: np.array(value) for name, value in known.items()}
+    cell = {"cell": TanhCell(np.ones((2, 1)))}
+    order = ("previous", "state", "memory", "cell", "w_a", "w_c")
+    return [Case(name="by hand", arguments={name: (arguments | cell)[name] for name in order})]
+
+
 BAHDANAU = '''"""Exercise: one step of a decoder with attention (Bahdanau et al. 2015, appendix A.1.2 and A.2.2).
 
 Write it with NumPy or with PyTorch, then: regard check THIS_FILE.py
@@ -113,6 +134,7 @@ EXERCISES = (
         stub=BAHDANAU,
         reference=stepping.bahdanau_step,
         cases=_bahdanau,
+        small=_small_bahdanau,
         outputs=("state", "weights"),
         names=("bahdanau", "bahdanau_attention", "additive_attention"),
         held=("w", "u", "v"),
@@ -124,6 +146,7 @@ EXERCISES = (
         stub=LUONG,
         reference=stepping.luong_step,
         cases=_luong,
+        small=_small_luong,
         outputs=("output", "state", "weights"),
         names=("luong", "luong_attention"),
         held=("w_a", "w_c"),

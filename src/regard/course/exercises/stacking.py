@@ -185,6 +185,41 @@ def _transformer(seed: int) -> list[Case]:
     ]
 
 
+def _plain(names: Sequence[str], width: int) -> dict[str, Array]:
+    """Return parameters that one can work with by hand."""
+    found = {}
+    for name in names:
+        kind = name.partition("_")[0]
+        if kind in ("b", "gain", "shift"):
+            found[name] = np.full(width, {"b": 0.5, "gain": 2.0, "shift": 1.0}[kind])
+        else:
+            found[name] = np.eye(width)
+    return found
+
+
+STATES = np.array([[[1.0, 0.0, 3.0, 0.0], [0.0, 2.0, 0.0, 1.0]]])
+MEMORY = np.array([[[0.0, 0.0, 2.0, 1.0], [3.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]])
+
+
+def _small_encoder() -> list[Case]:
+    arguments = {"states": STATES, "parameters": _plain(ENCODER, 4), "heads": 2, "mask": None}
+    return [Case(name="by hand", arguments=arguments)]
+
+
+def _small_decoder() -> list[Case]:
+    arguments = {"states": STATES, "memory": MEMORY, "parameters": _plain(DECODER, 4), "heads": 2}
+    return [Case(name="by hand", arguments={**arguments, "memory_mask": np.array([[[True, True, False]] * 2])})]
+
+
+def _small_transformer() -> list[Case]:
+    p = {"source": np.eye(3, 4), "target": np.eye(3, 4)}
+    p |= {f"encoder.0.{name}": value for name, value in _plain(ENCODER, 4).items()}
+    p |= {f"decoder.0.{name}": value for name, value in _plain(DECODER, 4).items()}
+    p |= {"w_out": np.eye(4, 3), "b_out": np.full(3, 0.5)}
+    arguments = {"source": np.array([[1, 2, 0]]), "target": np.array([[2, 1]]), "parameters": p, "heads": 2}
+    return [Case(name="by hand", arguments={**arguments, "layers": 1})]
+
+
 HEAD = '''"""Exercise: {title} (Vaswani et al. 2017, {where}).
 
 Write it with NumPy or with PyTorch, then: regard check THIS_FILE.py
@@ -302,6 +337,7 @@ EXERCISES = (
         stub=ENCODING,
         reference=layers.encoder_layer,
         cases=_encoder,
+        small=_small_encoder,
         outputs=("states",),
         names=("transformer_encoder_layer", "encoder_block"),
         held=("parameters", "heads"),
@@ -313,6 +349,7 @@ EXERCISES = (
         stub=DECODING,
         reference=layers.decoder_layer,
         cases=_decoder,
+        small=_small_decoder,
         outputs=("states",),
         names=("transformer_decoder_layer", "decoder_block"),
         held=("parameters", "heads"),
@@ -324,6 +361,7 @@ EXERCISES = (
         stub=WHOLE,
         reference=layers.transformer,
         cases=_transformer,
+        small=_small_transformer,
         outputs=("logits",),
         names=("transformer_model",),
         held=("parameters", "heads", "layers"),
