@@ -30,6 +30,8 @@ CALLED = {
         "dim",
         "embed_dim",
         "n_embd",
+        "num_hiddens",
+        "size",
         "model_dim",
         "hidden",
         "hidden_size",
@@ -84,7 +86,7 @@ def _readings(exercise: Exercise, thing: Any, case: Case) -> list[Reading]:
     if not isinstance(thing, type) or not weights_of(exercise, case):
         return [Reading()]
     try:
-        parameters = parameters_of(built(exercise, thing, case))
+        parameters = parameters_of(shaped(exercise, thing, case))
     except Exception:
         return [Reading()]
     letters = any(name.split(".")[-1] == "w_q" for name in weights_of(exercise, case))
@@ -118,7 +120,7 @@ def _asked(exercise: Exercise, thing: Any, case: Case, flavour: Flavour, reading
     leaf = bool(case.slopes) and flavour == "torch"
     function, copied = thing, Copied()
     if isinstance(thing, type):
-        function = built(exercise, thing, case)
+        function = shaped(exercise, thing, case)
         weights = weights_of(exercise, case)
         if weights:
             size, heads = case.sizes["width"], case.sizes.get("heads", 1)
@@ -171,6 +173,17 @@ def built(exercise: Exercise, thing: type, case: Case) -> Any:
     made = thing(**chosen)
     if hasattr(made, "eval"):
         made.eval()
+    return made
+
+
+def shaped(exercise: Exercise, thing: type, case: Case) -> Any:
+    """Return an instance whose parameters have shapes, which lazy layers only learn from an input."""
+    made, torch = built(exercise, thing, case), torch_of()
+    if torch is not None and isinstance(made, torch.nn.Module):
+        lazy = torch.nn.parameter.UninitializedTensorMixin
+        if any(isinstance(each, lazy) for each in made.parameters()):
+            inputs = _without(case.arguments, exercise.held)
+            called(made, {name: given(value, "torch") for name, value in inputs.items()})
     return made
 
 

@@ -10,7 +10,7 @@ from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.course.judging import judge
 from regard.course.report import PRINTS, CheckReport, ExerciseReport
 from regard.course.sandbox import SECONDS, Told, run_file, run_object
-from regard.errors import InputError
+from regard.errors import InputError, MachineError
 from regard.files import cannot_write
 
 
@@ -20,15 +20,18 @@ def check(object: str | Path | Callable[..., Any], exercise: str | None = None) 
     `exercise`: which exercise it is an answer to; None: told by the names in the file, or by the object's name.
     The code runs in a process of its own, with limits of time and memory. Its answers are compared with plain
     loops in 64 bits on many inputs, and where they are wrong, with those of usual mistakes.
-    Raises `InputError` where there is no such file or exercise, or nothing that answers one.
+    Raises `InputError` where there is no such file or exercise, or nothing that answers one, and `MachineError`
+    where the system cannot limit a process.
     """
+    if os.name != "posix":
+        raise MachineError(
+            "code cannot be checked on this system, whose processes have no limits: use Linux or macOS"
+        )
     known = None if exercise is None else find_exercise(exercise)
     if isinstance(object, str | Path):
         return check_file(Path(object), known)
     name = getattr(object, "__name__", type(object).__name__)
     known = known or _exercise_of(name)
-    if not hasattr(os, "fork"):
-        raise InputError("an object cannot be checked on this system: write it to a file, and check that")
     told = run_object({known.name: object}, _folder_of(object), known.name)
     return _report(name, told, {known.name: name})
 

@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -52,6 +51,8 @@ def confine(memory: int) -> None:
     if status.exists():
         (line,) = [each for each in status.read_text().splitlines() if each.startswith("VmData")]
         there = int(line.split()[1]) << 10
+    import resource  # which Windows has not, where no code is run
+
     resource.setrlimit(resource.RLIMIT_DATA, (there + memory, there + memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

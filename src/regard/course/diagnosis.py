@@ -67,10 +67,14 @@ def explains(
 
 @functools.cache
 def usual_mistakes(name: str) -> list[Mistake]:
-    """Return the mistakes that make a difference in an exercise."""
+    """Return the mistakes that give wrong answers in an exercise, not only none."""
     exercise = next(each for each in EXERCISES if each.name == name)
     cases = [each for each in exercise.cases(0) if each.telling]
-    return [each for each in MISTAKES if any(_differs(each, exercise, case) for case in cases)]
+    return [
+        each
+        for each in MISTAKES
+        if any(_differs(each, exercise, case) and work_out(each, exercise, case) is not None for case in cases)
+    ]
 
 
 def _differs(mistake: Mistake, exercise: Exercise, case: Case) -> bool:

@@ -187,7 +187,7 @@ def _transformer(seed: int) -> list[Case]:
 
 def _plain(names: Sequence[str], width: int) -> dict[str, Array]:
     """Return parameters that one can work with by hand."""
-    found = {}
+    found: dict[str, Array] = {}
     for name in names:
         kind = name.partition("_")[0]
         if kind in ("b", "gain", "shift"):
@@ -212,7 +212,7 @@ def _small_decoder() -> list[Case]:
 
 
 def _small_transformer() -> list[Case]:
-    p = {"source": np.eye(3, 4), "target": np.eye(3, 4)}
+    p: dict[str, Array] = {"source": np.eye(3, 4), "target": np.eye(3, 4)}
     p |= {f"encoder.0.{name}": value for name, value in _plain(ENCODER, 4).items()}
     p |= {f"decoder.0.{name}": value for name, value in _plain(DECODER, 4).items()}
     p |= {"w_out": np.eye(4, 3), "b_out": np.full(3, 0.5)}
@@ -316,7 +316,7 @@ EXERCISES = (
         reference=layers.multi_head_attention,
         cases=_multi_head,
         outputs=("context",),
-        names=("multi_head", "multihead_attention", "MHA", "mha"),
+        names=("multi_head", "multihead_attention", "multi_headed_attention", "MHA"),
         held=(*ATTENTION, "heads"),
         builds=("width", "heads"),
     ),
@@ -327,7 +327,14 @@ EXERCISES = (
         reference=layers.feed_forward,
         cases=_feed_forward,
         outputs=("states",),
-        names=("ffn", "mlp", "position_wise_feed_forward", "feed_forward_network", "pointwise_feed_forward"),
+        names=(
+            "ffn",
+            "mlp",
+            "position_wise_feed_forward",
+            "position_wise_ffn",
+            "feed_forward_network",
+            "pointwise_feed_forward",
+        ),
         held=FEED_FORWARD,
         builds=("width", "inner"),
     ),
