@@ -161,6 +161,20 @@ def test_an_object_is_checked_in_a_fork() -> None:
     assert repr(report) == "<CheckReport: attention: attention wrong>"
 
 
+def test_of_a_module_that_was_made_its_class_is_checked() -> None:
+    class FeedForward(torch.nn.Module):
+        def __init__(self, width: int, inner: int) -> None:
+            super().__init__()
+            self.one, self.two = torch.nn.Linear(width, inner), torch.nn.Linear(inner, width)
+
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.two(self.one(states))
+            return found
+
+    (report,) = regard.check(FeedForward(2, 3)).exercises
+    assert [each.name for each in report.diagnoses[0].findings] == ["no activation"]
+
+
 def test_a_name_that_says_nothing_needs_the_exercise() -> None:
     def mine(length: int, width: int) -> list[list[float]]:
         return [[0.0] * width] * length

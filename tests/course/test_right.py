@@ -10,11 +10,8 @@ from tests.course.learning import LEARNERS, checked, names_of
 
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS.glob("*.py"))}
 ANSWERS = [(file, exercise) for file, source in FILES.items() for exercise in meant(names_of(source), None)]
-QUICK = [
-    (file, exercise)
-    for file, exercise in ANSWERS
-    if exercise not in ("train_copy", "transformer", "decoder_layer")
-]
+LARGE = [(file, exercise) for file, exercise in ANSWERS if exercise in ("transformer", "decoder_layer")]
+QUICK = [each for each in ANSWERS if each not in LARGE and each[1] != "train_copy"]
 
 
 @pytest.mark.parametrize(("file", "exercise"), ANSWERS, ids=lambda each: str(each))
@@ -30,6 +27,20 @@ def test_what_is_right_passes(file: str, exercise: str) -> None:
 def test_what_is_right_is_never_blamed(file: str, exercise: str, seed: int) -> None:
     report = checked(FILES[file], exercise, seed)
     assert report.state == "right", report
+
+
+@pytest.mark.parametrize(("file", "exercise"), LARGE, ids=lambda each: str(each))
+@settings(max_examples=3)
+@given(seed=st.integers(1, 10**6))
+def test_what_is_right_and_large_is_never_blamed(file: str, exercise: str, seed: int) -> None:
+    report = checked(FILES[file], exercise, seed)
+    assert report.state == "right", report
+
+
+def test_sizes_differ_from_seed_to_seed() -> None:
+    (attention,) = [each for each in EXERCISES if each.name == "attention"]
+    shapes = {attention.cases(seed)[0].arguments["query"].shape for seed in range(20)}
+    assert len(shapes) > 5
 
 
 def test_every_exercise_is_answered_in_two_styles_or_more_and_the_heart_of_it_in_five() -> None:

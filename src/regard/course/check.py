@@ -30,7 +30,9 @@ def check(object: str | Path | Callable[..., Any], exercise: str | None = None) 
     known = None if exercise is None else find_exercise(exercise)
     if isinstance(object, str | Path):
         return check_file(Path(object), known)
-    name = getattr(object, "__name__", type(object).__name__)
+    if not hasattr(object, "__name__"):
+        object = type(object)  # a module that was made already: its class is checked
+    name = object.__name__
     known = known or _exercise_of(name)
     told = run_object({known.name: object}, _folder_of(object), known.name)
     return _report(name, told, {known.name: name})

@@ -95,18 +95,21 @@ def _steps(mistake: Mistake) -> list[str]:
     return [name for name in vars(mistake) if not name.startswith("__") and name not in words]
 
 
-def diagnose(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
-    """Return every set of one or two mistakes that explains the answers; empty where none does.
-
-    Pairs are only tried where no mistake explains them alone. Of a pair, a mistake that makes no difference in
-    this exercise by itself is not named.
-    """
+def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
+    """Return every mistake that explains the answers by itself."""
     usual = usual_mistakes(exercise.name)
     alone = [[each] for each in usual if explains(each, exercise, cases, answers)]
     if not alone and None in answers:
         alone = [[each] for each in usual if explains(each, exercise, cases, answers, strictly=False)]
-    if alone:
-        return alone
+    return alone
+
+
+def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
+    """Return every pair of mistakes that explains the answers together.
+
+    A mistake that makes no difference in this exercise by itself is not named.
+    """
+    usual = usual_mistakes(exercise.name)
     found: list[list[Mistake]] = []
     companions = [each for each in MISTAKES if each.companion and each not in usual]
     order = _likely(exercise, cases, answers)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.diagnosis import Mistake, diagnose, example_of
+from regard.course.diagnosis import Mistake, diagnose_one, diagnose_two, example_of
 from regard.course.exercises import Case, Exercise
 from regard.course.exercises.exercise import Array
 from regard.course.likeness import Outputs, alike, same_slope
@@ -36,16 +36,7 @@ def judge(
     cases = [cases[place] for place in asked]
     readings = [[answers[place] for place in asked] for answers in readings]
     right = [exercise.expected(case) for case in cases]
-    chosen, explained = readings[0], list[list[Mistake]]()
-    for answers in readings:
-        judged = [_judge(exercise, *each) for each in zip(cases, answers, right, strict=True)]
-        if all(each.verdict in ("right", "not compared") for each in judged):
-            chosen, explained = answers, []
-            break
-        if not explained:
-            found = diagnose(exercise, cases, [_outputs(each) for each in answers])
-            if found or answers is readings[0]:
-                chosen, explained = answers, found
+    chosen, explained = _chosen(exercise, cases, readings, right)
     judged = [_judge(exercise, *each) for each in zip(cases, chosen, right, strict=True)]
     wrong = any(each.verdict in ("wrong", "failed") for each in judged)
     notes = _notes(chosen)
@@ -60,6 +51,21 @@ def judge(
         notes=[words for serious, words in notes if faulty or serious or "in place" in words],
         lines=next((list(each["lines"]) for each in chosen if each.get("lines")), []),
     )
+
+
+def _chosen(
+    exercise: Exercise, cases: Sequence[Case], readings: Sequence[Sequence[Answer]], right: Sequence[Outputs]
+) -> tuple[Sequence[Answer], list[list[Mistake]]]:
+    """Return the reading that is right, or one that mistakes explain, or else the first; and the mistakes."""
+    for answers in readings:
+        judged = [_judge(exercise, *each) for each in zip(cases, answers, right, strict=True)]
+        if all(each.verdict not in ("wrong", "failed") for each in judged):
+            return answers, []
+    for answers in readings:
+        found = diagnose_one(exercise, cases, [_outputs(each) for each in answers])
+        if found:
+            return answers, found
+    return readings[0], diagnose_two(exercise, cases, [_outputs(each) for each in readings[0]])
 
 
 def _notes(answers: Sequence[Answer]) -> list[tuple[bool, str]]:

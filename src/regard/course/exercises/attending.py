@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.exercise import Array, Case, Exercise
+from regard.course.exercises.exercise import Array, Case, Exercise, varied
 from regard.course.loops import weighing
 
 
@@ -29,6 +29,7 @@ def masks(seed: int, batch: int, queries: int, keys: int) -> Array:
 
 def _score(seed: int) -> list[Case]:
     def case(name: str, b: int, tq: int, tk: int, d: int, **more: Any) -> Case:
+        b, tq, tk, d = varied(seed, b, tq, tk, d)
         query, key = _draw(seed + b + tk, (b, tq, d), (b, tk, d))
         return Case(name=name, arguments={"query": query, "key": key}, **more)
 
@@ -49,18 +50,22 @@ def _score(seed: int) -> list[Case]:
 
 def _softmax(seed: int) -> list[Case]:
     def case(name: str, b: int, tq: int, tk: int, scale: float = 2.0, **more: Any) -> Case:
+        b, tq, tk = varied(seed, b, tq, tk)
         (scores,) = _draw(seed + b + tk, (b, tq, tk))
         return Case(name=name, arguments={"scores": scores * scale, "mask": masks(seed, b, tq, tk)}, **more)
 
     whole, blind = case("", 2, 3, 5), case("", 2, 5, 5)
     mask = blind.arguments["mask"].copy()
-    mask[0, 1], mask[1, 3] = False, False
+    mask[0, 1], mask[1, -1] = False, False
     nothing = {"scores": blind.arguments["scores"], "mask": mask}
     small = {"scores": np.array([[[1.0, 2.0], [2.0, 3.0]]]), "mask": np.array([[[True, True], [True, False]]])}
     return [
         case("a mask", 2, 5, 7),
         case("as many keys as queries", 3, 5, 5),
-        Case(name="nothing masked", arguments={**whole.arguments, "mask": np.ones((2, 3, 5), bool)}),
+        Case(
+            name="nothing masked",
+            arguments={**whole.arguments, "mask": np.ones(whole.arguments["mask"].shape, bool)},
+        ),
         case("one step", 2, 1, 5),
         case("one of the batch alone", 1, 5, 7),
         case("large scores", 2, 3, 5, scale=2_000.0),
@@ -72,6 +77,7 @@ def _softmax(seed: int) -> list[Case]:
 
 def _attention(seed: int) -> list[Case]:
     def case(name: str, b: int, tq: int, tk: int, d: int, dv: int, masked: bool = True, **more: Any) -> Case:
+        b, tq, tk, d, dv = varied(seed, b, tq, tk, d, dv)
         query, key, value = _draw(seed + b + tk, (b, tq, d), (b, tk, d), (b, tk, dv))
         mask = masks(seed, b, tq, tk) if masked else None
         return Case(name=name, arguments={"query": query, "key": key, "value": value, "mask": mask}, **more)
@@ -102,6 +108,7 @@ def _attention(seed: int) -> list[Case]:
 
 def _positions(seed: int) -> list[Case]:
     def case(name: str, length: int, width: int) -> Case:
+        (length,) = varied(seed, length)
         return Case(name=name, arguments={"length": length, "width": width}, sizes={"width": width})
 
     more = 2 * (3 + seed % 5)
@@ -117,6 +124,7 @@ def _positions(seed: int) -> list[Case]:
 
 def _concatenated(seed: int) -> list[Case]:
     def case(name: str, b: int, t: int, d: int, width: int, **more: Any) -> Case:
+        b, t, d = varied(seed, b, t, d)
         (states,) = _draw(seed + b + t, (b, t, d))
         return Case(name=name, arguments={"states": states, "width": width}, sizes={"width": width}, **more)
 

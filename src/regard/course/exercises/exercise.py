@@ -13,6 +13,16 @@ NUDGE = 1e-5
 """By how much inputs are moved to measure a slope."""
 
 
+PRIMES = (2, 3, 5, 7)
+"""Sizes that change places from seed to seed: what was alike stays alike, what was different different."""
+
+
+def varied(seed: int, *sizes: int) -> list[int]:
+    """Return sizes for a seed: for 0 as they stand, else with the primes among them in other places."""
+    places = np.random.default_rng(seed).permutation(PRIMES).tolist() if seed else PRIMES
+    return [int(dict(zip(PRIMES, places, strict=True)).get(size, size)) for size in sizes]
+
+
 def plain_name(name: str) -> str:
     """Return a name without what its writer chose: capitals and underscores."""
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.exercise import Array, Case, Exercise
+from regard.course.exercises.exercise import Array, Case, Exercise, varied
 from regard.course.exercises.spelling import PADDING, SIZE, words
 from regard.course.loops import stepping
 
@@ -47,6 +47,7 @@ def _training(seed: int) -> list[Case]:
 
 def _loss(seed: int) -> list[Case]:
     def case(name: str, n: int, size: int, smoothing: float, padded: bool = True, **more: Any) -> Case:
+        n, size = varied(seed, n, size)
         generator = np.random.default_rng(seed + n)
         target = generator.integers(1, size, n)
         if padded:

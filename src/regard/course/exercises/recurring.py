@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.exercise import Array, Case, Exercise, TanhCell
+from regard.course.exercises.exercise import Array, Case, Exercise, TanhCell, varied
 from regard.course.loops import stepping
 
 
@@ -16,6 +16,7 @@ def _seen(generator: np.random.Generator, batch: int, time: int) -> Array:
 
 def _bahdanau(seed: int) -> list[Case]:
     def case(name: str, b: int, t: int, e: int, d: int, m: int, a: int, masked: bool = True, **more: Any) -> Case:
+        b, t, e, d, m, a = varied(seed, b, t, e, d, m, a)
         generator = np.random.default_rng(seed + b + t)
         arguments: dict[str, Any] = {
             "previous": generator.normal(size=(b, e)),
@@ -41,6 +42,7 @@ def _bahdanau(seed: int) -> list[Case]:
 
 def _luong(seed: int) -> list[Case]:
     def case(name: str, b: int, t: int, e: int, d: int, m: int, masked: bool = True, **more: Any) -> Case:
+        b, t, e, d, m = varied(seed, b, t, e, d, m)
         generator = np.random.default_rng(seed + b + t)
         arguments: dict[str, Any] = {
             "previous": generator.normal(size=(b, e)),

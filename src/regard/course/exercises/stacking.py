@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from regard.course.exercises.attending import masks
-from regard.course.exercises.exercise import Array, Case, Exercise
+from regard.course.exercises.exercise import Array, Case, Exercise, varied
 from regard.course.loops import layers
 
 HEADS, WIDTH, INNER, STACK = 3, 15, 11, 2
@@ -32,7 +32,7 @@ def drawn(generator: np.random.Generator, names: Sequence[str], width: int, inne
     return found
 
 
-def _sizes(width: int = WIDTH, heads: int = HEADS, inner: int = INNER) -> dict[str, int]:
+def _sizes(width: int, heads: int, inner: int = INNER) -> dict[str, int]:
     return {"width": width, "heads": heads, "inner": inner}
 
 
@@ -40,6 +40,8 @@ def _multi_head(seed: int) -> list[Case]:
     def case(
         name: str, b: int, tq: int, tk: int, heads: int, width: int, masked: bool = True, **more: Any
     ) -> Case:
+        b, tq, tk, heads, size = varied(seed, b, tq, tk, heads, width // heads)
+        width = heads * size
         generator = np.random.default_rng(seed + b + tk)
         arguments: dict[str, Any] = {
             "query": generator.normal(size=(b, tq, width)),
@@ -83,6 +85,7 @@ def _multi_head(seed: int) -> list[Case]:
 
 def _feed_forward(seed: int) -> list[Case]:
     def case(name: str, b: int, t: int, width: int, inner: int, **more: Any) -> Case:
+        b, t, width, inner = varied(seed, b, t, width, inner)
         generator = np.random.default_rng(seed + b + t)
         states = generator.normal(size=(b, t, width))
         arguments = {"states": states, **drawn(generator, FEED_FORWARD, width, inner)}
@@ -116,14 +119,15 @@ def _padded(seed: int, batch: int, rows: int, length: int) -> Array:
 
 def _encoder(seed: int) -> list[Case]:
     def case(name: str, b: int, t: int, masked: bool = True, **more: Any) -> Case:
+        b, t, heads, size = varied(seed, b, t, HEADS, WIDTH // HEADS)
         generator = np.random.default_rng(seed + b + t)
         arguments: dict[str, Any] = {
-            "states": generator.normal(0.3, 1, size=(b, t, WIDTH)),
-            "parameters": drawn(generator, ENCODER, WIDTH, INNER),
-            "heads": HEADS,
+            "states": generator.normal(0.3, 1, size=(b, t, heads * size)),
+            "parameters": drawn(generator, ENCODER, heads * size, INNER),
+            "heads": heads,
             "mask": _padded(seed, b, t, t) if masked else None,
         }
-        return Case(name=name, arguments=arguments, sizes=_sizes(), **more)
+        return Case(name=name, arguments=arguments, sizes=_sizes(heads * size, heads), **more)
 
     return [
         case("prime sizes", 2, 5, masked=False),
@@ -136,15 +140,16 @@ def _encoder(seed: int) -> list[Case]:
 
 def _decoder(seed: int) -> list[Case]:
     def case(name: str, b: int, t: int, ts: int, masked: bool = True, **more: Any) -> Case:
+        b, t, ts, heads, size = varied(seed, b, t, ts, HEADS, WIDTH // HEADS)
         generator = np.random.default_rng(seed + b + t)
         arguments: dict[str, Any] = {
-            "states": generator.normal(0.3, 1, size=(b, t, WIDTH)),
-            "memory": generator.normal(size=(b, ts, WIDTH)),
-            "parameters": drawn(generator, DECODER, WIDTH, INNER),
-            "heads": HEADS,
+            "states": generator.normal(0.3, 1, size=(b, t, heads * size)),
+            "memory": generator.normal(size=(b, ts, heads * size)),
+            "parameters": drawn(generator, DECODER, heads * size, INNER),
+            "heads": heads,
             "memory_mask": _padded(seed, b, t, ts) if masked else None,
         }
-        return Case(name=name, arguments=arguments, sizes=_sizes(), **more)
+        return Case(name=name, arguments=arguments, sizes=_sizes(heads * size, heads), **more)
 
     return [
         case("more source than target", 2, 5, 7, masked=False),
@@ -158,6 +163,7 @@ def _decoder(seed: int) -> list[Case]:
 
 def _transformer(seed: int) -> list[Case]:
     def case(name: str, b: int, ts: int, tt: int, stack: int = STACK, **more: Any) -> Case:
+        b, ts, tt = varied(seed, b, ts, tt)
         generator = np.random.default_rng(seed + b + tt)
         source = generator.integers(1, SOURCE_SIZE, (b, ts)) * _padded(seed, b, 1, ts)[:, 0]
         target = generator.integers(1, TARGET_SIZE, (b, tt)) * _padded(seed + 1, b, 1, tt)[:, 0]
