@@ -46,6 +46,7 @@ CONTENTS = {
 :caption: Pages
 
 docs/looking
+docs/check
 docs/recurrent
 docs/translation
 docs/attention

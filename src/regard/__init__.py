@@ -16,6 +16,7 @@ from regard.version import __version__
 if TYPE_CHECKING:
     from regard.attention import Record, Records, intervene
     from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.decoding import Candidate
     from regard.evaluation import Quality, Scored
     from regard.examination import (
@@ -66,13 +67,18 @@ _HOMES = {
     "AnyRun": "regard.runs",
     "AttentionMap": "regard.inspection",
     "Candidate": "regard.decoding",
+    "CaseReport": "regard.course",
+    "CheckReport": "regard.course",
     "Comparison": "regard.comparison",
     "Contrast": "regard.comparison",
+    "Diagnosis": "regard.course",
     "Estimate": "regard.examination",
     "Examination": "regard.examination",
     "Explanation": "regard.examination",
     "Example": "regard.tasks",
+    "ExerciseReport": "regard.course",
     "Figures": "regard.runs",
+    "Finding": "regard.course",
     "HeadFindings": "regard.examination",
     "HeadImportance": "regard.examination",
     "HeadRole": "regard.examination",
@@ -101,6 +107,7 @@ _HOMES = {
     "TranslationRun": "regard.runs",
     "Trial": "regard.inspection",
     "Variant": "regard.comparison",
+    "check": "regard.course",
     "compare": "regard.comparison",
     "examine": "regard.examination",
     "explain": "regard.examination",
@@ -129,13 +136,18 @@ __all__ = [
     "AnyRun",
     "AttentionMap",
     "Candidate",
+    "CaseReport",
+    "CheckReport",
     "Comparison",
     "Contrast",
+    "Diagnosis",
     "Estimate",
     "Examination",
     "Example",
+    "ExerciseReport",
     "Explanation",
     "Figures",
+    "Finding",
     "HeadFindings",
     "HeadImportance",
     "HeadRole",
@@ -168,6 +180,7 @@ __all__ = [
     "Trial",
     "Variant",
     "__version__",
+    "check",
     "compare",
     "examine",
     "explain",

@@ -1,0 +1,11 @@
+"""The course: exercises, and the checker of a learner's own code.
+
+`exercises/` asks, `loops/` answers in plain loops, `catalogue/` answers as learners do when they go wrong. A
+learner's code runs in a process of its own (`sandbox.py`, `child.py`, `answering.py`); what it answers is judged
+here (`judging.py`, `diagnosis.py`).
+"""
+
+from regard.course.check import check, write_stubs
+from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
+
+__all__ = ["CaseReport", "CheckReport", "Diagnosis", "ExerciseReport", "Finding", "check", "write_stubs"]

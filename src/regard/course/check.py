@@ -1,0 +1,120 @@
+"""Checking a learner's own code: `regard check FILE.py` and `regard.check(object)`."""
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from regard.course.exercises import EXERCISES, Exercise, find_exercise
+from regard.course.judging import judge
+from regard.course.report import PRINTS, CheckReport, ExerciseReport
+from regard.course.sandbox import SECONDS, Told, run_file, run_object
+from regard.errors import InputError, MachineError
+from regard.files import cannot_write
+
+
+def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
+    """Check a learner's own code: a Python file, or a function or class.
+
+    `exercise`: which exercise it is an answer to; None: told by the names in the file, or by the object's name.
+    The code runs in a process of its own, with limits of time and memory. Its answers are compared with plain
+    loops in 64 bits on many inputs, and where they are wrong, with those of usual mistakes.
+    Raises `InputError` where there is no such file or exercise, or nothing that answers one, and `MachineError`
+    where the system cannot limit a process.
+    """
+    if os.name != "posix":
+        raise MachineError(
+            "code cannot be checked on this system, whose processes have no limits: use Linux or macOS"
+        )
+    known = None if exercise is None else find_exercise(exercise)
+    if isinstance(object, str | Path):
+        return check_file(Path(object), known)
+    if not hasattr(object, "__name__"):
+        object = type(object)  # a module that was made already: its class is checked
+    name = object.__name__
+    known = known or _exercise_of(name)
+    told = run_object({known.name: object}, _folder_of(object), known.name)
+    return _report(name, told, {known.name: name})
+
+
+def check_file(path: Path, exercise: Exercise | None = None, *, seconds: float = SECONDS) -> CheckReport:
+    """Check the answers in a file, each exercise's within so many seconds of the processor."""
+    if not path.is_file():
+        raise InputError(f"file {str(path)!r} is not there: give the path of a Python file")
+    if path.suffix != ".py":
+        raise InputError(f"file {path.name!r} is no Python file: its name has to end in .py")
+    told = run_file(path, exercise.name if exercise else None, seconds=seconds)
+    if told.found == {}:
+        wanted = exercise.name if exercise else ", ".join(each.name for each in EXERCISES)
+        there = ", ".join(told.names) or "nothing"
+        raise InputError(
+            f"{path.name} has no answer to an exercise: it defines {there}; call yours one of {wanted}"
+        )
+    return _report(path.name, told, told.found or {})
+
+
+def _exercise_of(name: str) -> Exercise:
+    for each in EXERCISES:
+        if each.answers_to(name):
+            return each
+    choices = ", ".join(each.name for each in EXERCISES)
+    raise InputError(
+        f"object {name!r} is called like no exercise: say which it is by exercise=, one of {choices}"
+    )
+
+
+def _folder_of(object: Any) -> Path:
+    try:
+        return Path(inspect.getfile(object)).parent
+    except (TypeError, OSError):
+        return Path.cwd()
+
+
+def _report(name: str, told: Told, found: dict[str, str]) -> CheckReport:
+    """Return what is to be said of what a process told."""
+    prints = told.prints.strip()
+    if len(prints) > PRINTS:
+        prints = f"{prints[:PRINTS]} ... (and {len(prints) - PRINTS:,} characters more)"
+    reports = []
+    if "" in told.troubles:
+        words, lines = told.troubles[""]
+        reports.append(
+            ExerciseReport(exercise=name, title=name, object="", state="stopped", trouble=words, lines=lines)
+        )
+    for exercise, called in found.items():
+        reports.append(_exercise_report(find_exercise(exercise), called, told))
+    return CheckReport(name=name, exercises=reports, prints=prints)
+
+
+def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseReport:
+    if exercise.name in told.troubles or not told.answers.get(exercise.name):
+        words, lines = told.troubles.get(exercise.name, ("was not reached", []))
+        return ExerciseReport(
+            exercise=exercise.name,
+            title=exercise.title,
+            object=called,
+            state="stopped",
+            trouble=words,
+            lines=lines,
+        )
+    return judge(exercise, called, exercise.cases(0), told.answers[exercise.name])
+
+
+def write_stubs(folder: Path) -> list[Path]:
+    """Write what a learner starts from, one file for each exercise; raises `InputError` where one is there
+    already.
+    """
+    paths = {folder / f"{number:02d}_{each.name}.py": each.stub for number, each in enumerate(EXERCISES, 1)}
+    for path in paths:
+        if path.exists():
+            raise InputError(
+                f"file {str(path)!r} is there already: choose another folder, your work is not overwritten"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, stub in paths.items():
+            path.write_text(stub, encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return list(paths)

@@ -1,0 +1,156 @@
+"""From answers to a report: what is right, what is wrong, and which usual mistake it is."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from regard.course.diagnosis import Mistake, diagnose_one, diagnose_two, example_of
+from regard.course.exercises import Case, Exercise
+from regard.course.exercises.exercise import Array
+from regard.course.likeness import Outputs, alike, same_slope
+from regard.course.report import CaseReport, Diagnosis, ExerciseReport, Finding
+
+DETACHED = (
+    "no gradient comes to {names}: is something cut off (.detach(), .data, .item(), .numpy(), torch.tensor(...), "
+    "torch.no_grad())?"
+)
+NOT_A_NUMBER = (
+    "the gradient of {names} is NaN: a NaN that is overwritten later is gone from the answer, but not"
+    " from the gradient. "
+    "Keep it from arising: no row of nothing but -inf before a softmax"
+)
+Answer = Mapping[str, Any]
+
+
+def judge(
+    exercise: Exercise, called: str, cases: Sequence[Case], readings: Sequence[Sequence[Answer]]
+) -> ExerciseReport:
+    """Return the report on what was answered to all cases, in one or more readings of the learner's
+    parameters.
+    """
+    if any(answer.get("begun") is False for answer in readings[0]):
+        return ExerciseReport(exercise=exercise.name, title=exercise.title, object=called, state="not begun")
+    asked = [place for place, answer in enumerate(readings[0]) if not answer.get("skipped")]
+    cases = [cases[place] for place in asked]
+    readings = [[answers[place] for place in asked] for answers in readings]
+    right = [exercise.expected(case) for case in cases]
+    chosen, explained = _chosen(exercise, cases, readings, right)
+    judged = [_judge(exercise, *each) for each in zip(cases, chosen, right, strict=True)]
+    wrong = any(each.verdict in ("wrong", "failed") for each in judged)
+    notes = _notes(chosen)
+    faulty = wrong or any(serious for serious, _ in notes)
+    return ExerciseReport(
+        exercise=exercise.name,
+        title=exercise.title,
+        object=called,
+        state="wrong" if faulty else "right",
+        cases=judged,
+        diagnoses=[explanation(each, exercise) for each in explained] if wrong else [],
+        notes=[words for serious, words in notes if faulty or serious or "in place" in words],
+        lines=next((list(each["lines"]) for each in chosen if each.get("lines")), []),
+    )
+
+
+def _chosen(
+    exercise: Exercise, cases: Sequence[Case], readings: Sequence[Sequence[Answer]], right: Sequence[Outputs]
+) -> tuple[Sequence[Answer], list[list[Mistake]]]:
+    """Return the reading that is right, or one that mistakes explain, or else the first; and the mistakes."""
+    for answers in readings:
+        judged = [_judge(exercise, *each) for each in zip(cases, answers, right, strict=True)]
+        if all(each.verdict not in ("wrong", "failed") for each in judged):
+            return answers, []
+    for answers in readings:
+        found = diagnose_one(exercise, cases, [_outputs(each) for each in answers])
+        if found:
+            return answers, found
+    return readings[0], diagnose_two(exercise, cases, [_outputs(each) for each in readings[0]])
+
+
+def _notes(answers: Sequence[Answer]) -> list[tuple[bool, str]]:
+    every = [(bool(serious), words) for answer in answers for serious, words in answer.get("notes", [])]
+    return list(dict.fromkeys(every))
+
+
+def _outputs(answer: Answer) -> Outputs | None:
+    if "outputs" not in answer:
+        return None
+    return [np.array(each["data"], float).reshape(each["shape"]) for each in answer["outputs"]]
+
+
+def _judge(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> CaseReport:
+    """Return how one case went."""
+    given = _outputs(answer)
+    if given is None:
+        return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
+    several = len(exercise.outputs) > 1
+    for name, one, other in zip(exercise.outputs, given, right, strict=False):
+        if not alike(one, other, case.counts):
+            words = difference(one, other, case.counts)
+            return CaseReport(name=case.name, verdict="wrong", words=f"{name}: {words}" if several else words)
+    return _judge_slopes(exercise, case, answer)
+
+
+def _judge_slopes(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
+    if not case.slopes:
+        return CaseReport(name=case.name, verdict="right")
+    slopes = answer.get("slopes") or {}
+    if not slopes:
+        words = "NumPy has no gradients" if case.name == "gradients" else ""
+        return CaseReport(name=case.name, verdict="not compared" if words else "right", words=words)
+    known = exercise.slopes(case)
+    cut = [name for name in known if slopes.get(name) is None]
+    broken = [name for name in known if slopes.get(name) is not None and not np.isfinite(slopes[name])]
+    other = [name for name in known if name not in cut + broken and not same_slope(slopes[name], known[name])]
+    if cut:
+        words = DETACHED.format(names=", ".join(cut))
+    elif broken:
+        words = NOT_A_NUMBER.format(names=", ".join(broken))
+    elif other:
+        words = f"the gradient of {other[0]} is {slopes[other[0]]:.4g}, and should be {known[other[0]]:.4g}: " + (
+            "is a part of the way detached?"
+        )
+    else:
+        return CaseReport(name=case.name, verdict="right")
+    return CaseReport(name=case.name, verdict="wrong", words=words)
+
+
+def difference(given: Array, right: Array, counts: Array | None) -> str:
+    """Return in a few words how an answer differs from the right one."""
+    if given.shape != right.shape:
+        return f"shape {_shape(given)}, should be {_shape(right)}"
+    if np.isnan(given).any() and not np.isnan(right).any():
+        return f"{int(np.isnan(given).sum())} of {given.size} numbers are NaN"
+    apart = np.abs(given - right)
+    if counts is not None:
+        apart = np.where(counts.reshape(counts.shape + (1,) * (apart.ndim - counts.ndim)), apart, 0)
+    place = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    if given.size > 1 and given.ndim == 1 and np.array_equal(right, np.round(right)):
+        return f"{given.astype(int).tolist()}, should be {right.astype(int).tolist()}"
+    where = f" at [{', '.join(str(int(each)) for each in place)}]" if given.ndim else ""
+    return f"{given[place]:.4g}{where}, should be {right[place]:.4g}"
+
+
+def _shape(array: Array) -> str:
+    return f"({', '.join(map(str, array.shape))})"
+
+
+def explanation(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
+    """Return mistakes in words, with a small input on which they show."""
+    findings = [
+        Finding(
+            name=plain_words(each.__name__),
+            did=" ".join((each.__doc__ or "").split()),
+            instead=each.instead,
+            paper=each.paper,
+            example=example_of(each, exercise),
+        )
+        for each in mistakes
+    ]
+    return Diagnosis(findings=findings)
+
+
+def plain_words(name: str) -> str:
+    """Return the name of a class as words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

@@ -1,0 +1,16 @@
+import numpy as np
+
+
+def positional_encoding(length, width):
+    pe = np.zeros((length, width))
+    pos = np.arange(length)[:, None]
+    div = np.exp(np.arange(0, width, 2) * -(np.log(10000.0) / width))
+    pe[:, 0::2] = np.sin(pos * div)
+    pe[:, 1::2] = np.cos(pos * div)
+    return pe
+
+
+def concatenate_positions(states, width):
+    pe = positional_encoding(states.shape[1], width)
+    pe = np.repeat(pe[None], states.shape[0], axis=0)
+    return np.concatenate((states, pe), axis=2)

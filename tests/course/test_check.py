@@ -1,0 +1,252 @@
+"""`regard.check` and `regard check`: what becomes of a learner's file, however it behaves."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.course.check import check_file
+from regard.course.exercises import EXERCISES
+from regard.errors import InputError
+from tests.course.learning import LEARNERS
+
+RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
+Command = Callable[..., tuple[int, str, str]]
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_right_file_passes(tmp_path: Path, command: Command) -> None:
+    status, out, err = command("check", written(tmp_path, "import numpy as np\n" + RIGHT))
+    assert status == 0, err
+    assert "score: right" in out and "✗" not in out
+
+
+def test_a_wrong_file_is_told_what_is_wrong(tmp_path: Path, command: Command) -> None:
+    path = written(tmp_path, "import numpy as np\n" + RIGHT.replace(" / q.shape[-1] ** 0.5", ""))
+    status, out, _ = command("check", path, "--json", tmp_path / "report.json")
+    assert status == 1
+    assert "The scores are not divided by √d_k." in out
+    assert "Vaswani et al. 2017, equation 1" in out
+    assert "so      [[2., 0.]," in out and "should  [[1.414, 0.]," in out, out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["right"] is False
+    assert report["exercises"][0]["diagnoses"][0]["findings"][0]["name"] == "no scale"
+
+
+def test_stubs_are_written_and_are_not_begun(tmp_path: Path, command: Command) -> None:
+    status, out, err = command("check", "--stubs", tmp_path / "stubs")
+    assert status == 0, err
+    paths = sorted((tmp_path / "stubs").iterdir())
+    assert len(paths) == len(EXERCISES) == 16 and "Wrote 16 stubs" in out
+    together = "".join(path.read_text(encoding="utf-8") for path in paths)
+    report = regard.check(written(tmp_path, together))
+    assert [each.state for each in report.exercises] == ["not begun"] * 16
+    assert not report.right
+    status, _, err = command("check", "--stubs", tmp_path / "stubs")
+    assert status == 2 and "is there already" in err
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("while True:\n        pass", "did not end within 2 seconds"),
+        ("import time\n    time.sleep(1000)", "did not end within 2 seconds"),
+        ("import ctypes\n    ctypes.string_at(0)", "crashed (segmentation fault)"),
+        ("import os\n    os.abort()", "crashed (aborted)"),
+        ("import sys\n    sys.exit()", "calls sys.exit"),
+        ("import os\n    os._exit(0)", "ended its own process"),
+        ("while True:\n        print('again' * 100)", "prints without end"),
+        ("import os\n    os.fork()", "starts a process (os.fork)"),
+        ("import subprocess\n    subprocess.run(['true'])", "starts a process (subprocess.Popen)"),
+        ("return input()", "reads standard input"),
+        ("import numpy\n    return numpy.ones(10**10)", "asks for more than 3 GB of memory"),
+        ("many = [0]\n    while True:\n        many = many + many", "asks for more than 3 GB of memory"),
+    ],
+    ids=[
+        "loop",
+        "sleep",
+        "segfault",
+        "abort",
+        "sys.exit",
+        "os._exit",
+        "flood",
+        "fork",
+        "subprocess",
+        "input",
+        "array",
+        "list",
+    ],
+)
+def test_whatever_code_does_is_one_line_and_the_next_exercise_is_checked(
+    tmp_path: Path, code: str, words: str
+) -> None:
+    attention = f"def attention(query, key, value, mask=None):\n    {code}\n"
+    greedy = (LEARNERS / "searching_lists.py").read_text(encoding="utf-8")
+    report = check_file(written(tmp_path, attention + greedy), seconds=2)
+    first, second, _ = report.exercises
+    assert first.state == "stopped" and words in first.trouble, first
+    assert "\n" not in first.trouble
+    assert second.exercise == "greedy_search" and second.state == "right"
+    assert words in str(report)
+
+
+def test_a_loop_that_swallows_everything_is_ended_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.course.sandbox.PATIENCE", 1)
+    monkeypatch.setattr("regard.course.sandbox.LOADING", 2)
+    code = "while True:\n        try:\n            while True:\n                pass\n"
+    code += "        except BaseException:\n            pass"
+    report = check_file(written(tmp_path, f"def score(query, key):\n    {code}\n"), seconds=1)
+    assert "holds up its own limit" in report.exercises[0].trouble
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def score(:\n", "cannot be read: invalid syntax (line 1)"),
+        ("import sys\nsys.exit(3)\n", "calls sys.exit"),
+        ("import nothing_of_this_name\n", "cannot be loaded: No module named 'nothing_of_this_name'"),
+        ("1 / 0\n", "cannot be run: ZeroDivisionError"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+    (report,) = regard.check(written(tmp_path, text)).exercises
+    assert report.state == "stopped" and words in report.trouble
+
+
+def test_an_error_shows_the_learners_own_lines_only(tmp_path: Path) -> None:
+    text = "import torch\n\ndef score(query, key):\n    return helper(query, key)\n\n"
+    text += "def helper(query, key):\n    return torch.matmul(query, key)\n"
+    (report,) = regard.check(written(tmp_path, text)).exercises
+    assert report.lines == [
+        "line 4, in score: return helper(query, key)",
+        "line 7, in helper: return torch.matmul(query, key)",
+    ]
+    assert report.cases[0].verdict == "failed" and report.cases[0].words.startswith("RuntimeError: ")
+
+
+def test_prints_are_shown_and_cut(tmp_path: Path) -> None:
+    text = "import numpy as np\nprint('hello')\nprint('x' * 5000)\n" + RIGHT
+    report = regard.check(written(tmp_path, text))
+    assert report.right and report.prints.startswith("hello\nxxx") and "characters more)" in report.prints
+    assert len(report.prints) < 2_100
+
+
+def test_an_object_is_checked_in_a_fork() -> None:
+    home = os.getpid()
+    seen = []
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None):
+        seen.append(1)
+        assert os.getpid() != home
+        weights = (query @ key.transpose(1, 2)).softmax(-1)
+        return weights @ value, weights
+
+    report = regard.check(attention)
+    assert seen == [] and report.exercises[0].state == "wrong"
+    found = [each.name for each in report.exercises[0].diagnoses[0].findings]
+    assert found == ["no scale", "mask ignored"]
+    assert repr(report) == "<CheckReport: attention: attention wrong>"
+
+
+def test_of_a_module_that_was_made_its_class_is_checked() -> None:
+    class FeedForward(torch.nn.Module):
+        def __init__(self, width: int, inner: int) -> None:
+            super().__init__()
+            self.one, self.two = torch.nn.Linear(width, inner), torch.nn.Linear(inner, width)
+
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.two(self.one(states))
+            return found
+
+    (report,) = regard.check(FeedForward(2, 3)).exercises
+    assert [each.name for each in report.diagnoses[0].findings] == ["no activation"]
+
+
+def test_a_name_that_says_nothing_needs_the_exercise() -> None:
+    def mine(length: int, width: int) -> list[list[float]]:
+        return [[0.0] * width] * length
+
+    with pytest.raises(InputError, match="object 'mine' is called like no exercise"):
+        regard.check(mine)
+    report = regard.check(mine, "sinusoidal-positions")
+    assert report.exercises[0].state == "wrong" and report.exercises[0].diagnoses == []
+
+
+def test_what_cannot_be_asked_for_is_refused_in_one_line(tmp_path: Path, command: Command) -> None:
+    path = written(tmp_path, "def something(a):\n    return a\n\ndef other(a):\n    return a\n")
+    for argv, words in (
+        ((tmp_path / "nothing.py",), "is not there"),
+        ((tmp_path,), "is not there"),
+        ((path,), "has no answer to an exercise: it defines something, other; call yours one of score"),
+        ((path, "atention"), "did you mean attention"),
+        ((), "nothing follows: name a file"),
+    ):
+        status, _, err = command("check", *argv)
+        assert status == 2 and words in err and err.count("\n") == 1, err
+
+
+def test_a_file_needs_no_name_where_the_exercise_is_given(tmp_path: Path) -> None:
+    report = regard.check(written(tmp_path, "import numpy\n" + RIGHT.replace("score", "s")), "score")
+    assert report.right and report.exercises[0].object == "s"
+
+
+def test_notes_on_what_is_no_wrong_number(tmp_path: Path) -> None:
+    text = (LEARNERS / "heads_separate.py").read_text(encoding="utf-8").replace("nn.ModuleList", "list")
+    (report,) = regard.check(written(tmp_path, text)).exercises
+    assert report.state == "wrong" and "plain list of modules" in report.notes[0]
+    text = (LEARNERS / "heads_function.py").read_text(encoding="utf-8")
+    always = text.replace("torch.softmax(att, -1)", "torch.dropout(torch.softmax(att, -1), 0.5, True)")
+    (report,) = regard.check(written(tmp_path, always)).exercises
+    assert report.state == "wrong" and any("dropout" in note for note in report.notes)
+    text = "import torch\n\ndef masked_softmax(scores, mask):\n    scores[~mask] = -1e9\n"
+    (report,) = regard.check(written(tmp_path, text + "    return scores.softmax(-1) * mask\n")).exercises
+    assert any("scores is changed in place" in note for note in report.notes)
+
+
+MASKED = "weights = masked_softmax(scores, mask)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (MASKED, f"{MASKED}.detach()", "no gradient comes to query, key"),
+        ("scores = score(query, key)\n", "scores = score(query.data, key)\n", "no gradient comes to query:"),
+        (
+            MASKED,
+            "weights = (scores + torch.log(mask.float())).softmax(-1)\n"
+            "        weights = torch.where(weights.isnan(), 0.0, weights)",
+            "is NaN",
+        ),
+        (
+            MASKED,
+            "scores = scores.detach() / 2 + scores / 2\n        " + MASKED,
+            "is a part of the way detached?",
+        ),
+    ],
+    ids=["detached", "data", "NaN", "part"],
+)
+def test_gradients_that_are_cut_or_broken_are_told(tmp_path: Path, old: str, new: str, words: str) -> None:
+    text = (LEARNERS / "weighing_einsum.py").read_text(encoding="utf-8")
+    assert old in text
+    (report,) = regard.check(written(tmp_path, text.replace(old, new)), "attention").exercises
+    assert report.state == "wrong" and any(words in each.words for each in report.cases), report.cases
+
+
+def test_checking_numpy_does_not_load_pytorch(tmp_path: Path) -> None:
+    path = written(tmp_path, "import numpy as np\n" + RIGHT)
+    code = f"import sys, regard; assert regard.check({str(path)!r}).right; assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,50 @@
+"""Right implementations in many styles pass, and none is ever blamed, whatever the sizes and numbers."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.course.child import meant
+from regard.course.exercises import EXERCISES
+from tests.course.learning import LEARNERS, checked, names_of
+
+FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS.glob("*.py"))}
+ANSWERS = [(file, exercise) for file, source in FILES.items() for exercise in meant(names_of(source), None)]
+LARGE = [(file, exercise) for file, exercise in ANSWERS if exercise in ("transformer", "decoder_layer")]
+QUICK = [each for each in ANSWERS if each not in LARGE and each[1] != "train_copy"]
+
+
+@pytest.mark.parametrize(("file", "exercise"), ANSWERS, ids=lambda each: str(each))
+def test_what_is_right_passes(file: str, exercise: str) -> None:
+    report = checked(FILES[file], exercise)
+    assert report.state == "right", report
+    assert report.diagnoses == []
+
+
+@pytest.mark.parametrize(("file", "exercise"), QUICK, ids=lambda each: str(each))
+@settings(max_examples=8)
+@given(seed=st.integers(1, 10**6))
+def test_what_is_right_is_never_blamed(file: str, exercise: str, seed: int) -> None:
+    report = checked(FILES[file], exercise, seed)
+    assert report.state == "right", report
+
+
+@pytest.mark.parametrize(("file", "exercise"), LARGE, ids=lambda each: str(each))
+@settings(max_examples=3)
+@given(seed=st.integers(1, 10**6))
+def test_what_is_right_and_large_is_never_blamed(file: str, exercise: str, seed: int) -> None:
+    report = checked(FILES[file], exercise, seed)
+    assert report.state == "right", report
+
+
+def test_sizes_differ_from_seed_to_seed() -> None:
+    (attention,) = [each for each in EXERCISES if each.name == "attention"]
+    shapes = {attention.cases(seed)[0].arguments["query"].shape for seed in range(20)}
+    assert len(shapes) > 5
+
+
+def test_every_exercise_is_answered_in_two_styles_or_more_and_the_heart_of_it_in_five() -> None:
+    counts = {each.name: sum(exercise == each.name for _, exercise in ANSWERS) for each in EXERCISES}
+    assert min(counts.values()) >= 2, counts
+    assert counts["multi_head_attention"] >= 5
+    assert len(FILES) >= 20

@@ -1,0 +1,44 @@
+"""Every usual mistake is named when it is planted in a learner's file, and so are two of them together."""
+
+import pytest
+
+from regard.course.catalogue import MISTAKES
+from regard.course.judging import plain_words
+from tests.course.learning import LEARNERS, checked, named
+from tests.course.planted import PAIRS, PLANTS, Edit
+
+
+def planted(file: str, edits: list[Edit]) -> str:
+    """Return a learner's file with edits, each of which finds its place."""
+    source = (LEARNERS / f"{file}.py").read_text(encoding="utf-8")
+    for old, new in edits:
+        assert old in source, f"{file} has no {old!r}"
+        source = source.replace(old, new)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("file", "exercise", "mistake", "edits"), PLANTS, ids=[f"{each[1]}-{each[2]}-{each[0]}" for each in PLANTS]
+)
+def test_a_mistake_is_named(file: str, exercise: str, mistake: str, edits: list[Edit]) -> None:
+    report = checked(planted(file, edits), exercise)
+    assert report.state == "wrong"
+    found = named(report)
+    assert [mistake] in found, f"{found}; {report.cases}"
+    assert len(found) <= 3  # of which none can be told apart
+    assert all(each.example for diagnosis in report.diagnoses for each in diagnosis.findings)
+
+
+@pytest.mark.parametrize(
+    ("file", "exercise", "mistakes", "edits"), PAIRS, ids=[" and ".join(each[2]) for each in PAIRS]
+)
+def test_two_mistakes_are_named(file: str, exercise: str, mistakes: list[str], edits: list[Edit]) -> None:
+    report = checked(planted(file, edits), exercise)
+    assert report.state == "wrong"
+    assert sorted(mistakes) in [sorted(each) for each in named(report)]
+
+
+def test_every_mistake_of_the_catalogue_is_planted_somewhere() -> None:
+    every = {plain_words(each.__name__) for each in MISTAKES}
+    assert len(every) == len(MISTAKES) > 100
+    assert every == {mistake for _, _, mistake, _ in PLANTS}
