@@ -85,7 +85,7 @@ class HeadRoles(Result):
 
 
 Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
-"""Returns which keys a role looks at, (Tq, Tk) bool, given which may be seen; None where a layer cannot have it."""
+"""Returns which keys a role looks at, (Tq, Tk) bool, given which may be seen; None where a layer has none."""
 
 
 def _at(offset: int) -> Targets:
