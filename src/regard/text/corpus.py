@@ -10,8 +10,6 @@ read first, so that nothing is learned that was not in the text.
 """
 
 import json
-import os
-import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -23,7 +21,7 @@ import msgspec
 import numpy as np
 
 from regard.errors import InputError
-from regard.files import cannot_write, write_json
+from regard.files import new_folder, write_json
 from regard.reading import DamageError, check_file, parse_json, read_bytes, shaped
 from regard.text.parallel import Counts, Text
 from regard.text.subwords import Subwords
@@ -152,50 +150,50 @@ def write_corpus(
     counted, or with `strict` refused. Raises `InputError` where nothing is left, or the text cannot be read;
     `MachineError` where the disk refuses.
     """
-    building = folder.with_name(f".{folder.name}.{os.getpid()}")
+    with new_folder(folder) as building:
+        corpus = _encode(building, text, vocabularies, max_len=max_len, strict=strict)
+        write_json(building / "corpus.json", _stored(corpus, _write_checksums(corpus)))
+    return replace(corpus, folder=folder)
+
+
+def _encode(
+    folder: Path,
+    text: Text | Iterable[tuple[str, str]],
+    vocabularies: tuple[Subwords, Subwords],
+    *,
+    max_len: int,
+    strict: bool,
+) -> Corpus:
+    """Write the indices and bounds of all pairs into a folder; the arguments are those of `write_corpus`."""
     dtype = "uint16" if max(map(len, vocabularies)) <= 1 << 16 else "uint32"
     pairs, longest, too_long = 0, 0, 0
     ends = np.zeros(2, dtype=np.int64)
-    try:
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
-        with (
-            (building / "source.bin").open("wb") as source,
-            (building / "target.bin").open("wb") as target,
-            (building / "bounds.bin").open("wb") as bounds,
-        ):
-            bounds.write(ends.tobytes())
-            for block in _blocks(text):
-                sides = [
-                    vocabulary.encode_all(side) for vocabulary, side in zip(vocabularies, block, strict=True)
-                ]
-                fits = [max(len(each), len(other)) <= max_len for each, other in zip(*sides, strict=True)]
-                too_long += len(fits) - sum(fits)
-                if strict and not all(fits):
-                    raise InputError(_too_long(block, sides, fits, max_len))
-                kept = [[each for each, fit in zip(side, fits, strict=True) if fit] for side in sides]
-                lengths = np.array([[len(each) + 1 for each in side] for side in kept], dtype=np.int64).T
-                for file, side in zip((source, target), kept, strict=True):
-                    _write(file, side, dtype)
-                if len(lengths):
-                    bounds.write((ends + lengths.cumsum(0)).tobytes())
-                    ends += lengths.sum(0)
-                    longest = max(longest, int(lengths.max()))
-                pairs += len(lengths)
-        counts = text.counts if isinstance(text, Text) else Counts(pairs=pairs + too_long)
-        counts.too_long, counts.pairs = too_long, pairs
-        if not pairs:
-            raise InputError(f"no pair to learn from: {counts}")
-        symbols = (len(vocabularies[0]), len(vocabularies[1]))
-        corpus = Corpus(building, pairs, dtype, longest, symbols, counts)
-        write_json(building / "corpus.json", _stored(corpus, _write_checksums(corpus)))
-        if not folder.is_dir():  # where another process was faster, its corpus is the same
-            building.rename(folder)
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    return replace(corpus, folder=folder)
+    with (
+        (folder / "source.bin").open("wb") as source,
+        (folder / "target.bin").open("wb") as target,
+        (folder / "bounds.bin").open("wb") as bounds,
+    ):
+        bounds.write(ends.tobytes())
+        for block in _blocks(text):
+            sides = [vocabulary.encode_all(side) for vocabulary, side in zip(vocabularies, block, strict=True)]
+            fits = [max(len(each), len(other)) <= max_len for each, other in zip(*sides, strict=True)]
+            too_long += len(fits) - sum(fits)
+            if strict and not all(fits):
+                raise InputError(_too_long(block, sides, fits, max_len))
+            kept = [[each for each, fit in zip(side, fits, strict=True) if fit] for side in sides]
+            lengths = np.array([[len(each) + 1 for each in side] for side in kept], dtype=np.int64).T
+            for file, side in zip((source, target), kept, strict=True):
+                _write(file, side, dtype)
+            if len(lengths):
+                bounds.write((ends + lengths.cumsum(0)).tobytes())
+                ends += lengths.sum(0)
+                longest = max(longest, int(lengths.max()))
+            pairs += len(lengths)
+    counts = text.counts if isinstance(text, Text) else Counts(pairs=pairs + too_long)
+    counts.too_long, counts.pairs = too_long, pairs
+    if not pairs:
+        raise InputError(f"no pair to learn from: {counts}")
+    return Corpus(folder, pairs, dtype, longest, (len(vocabularies[0]), len(vocabularies[1])), counts)
 
 
 def _write_checksums(corpus: Corpus) -> int:

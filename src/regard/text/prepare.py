@@ -105,7 +105,6 @@ def prepare_corpus(
             raise damaged(folder, "it was prepared with other vocabularies", "delete it to prepare it anew")
         if not strict or not corpus.counts.left_out:
             return corpus
-    _make_folder(root)
     with reading_bar("prepare the corpus", text.bytes, show=progress) as text.on_bytes:
         return write_corpus(folder, text, vocabularies, max_len=max_len, strict=strict)
 
