@@ -1,11 +1,12 @@
 """The exercises of the course, in the order in which one part needs another."""
 
-from regard.course.exercises import attending, learning, recurring, seeking, stacking
+from regard.course.exercises import attending, learning, parts, recurring, seeking, stacking
 from regard.course.exercises.exercise import Case, Exercise
 from regard.errors import unknown
 
 EXERCISES: tuple[Exercise, ...] = (
     *attending.EXERCISES,
+    *parts.EXERCISES,
     *stacking.EXERCISES,
     *seeking.EXERCISES,
     *recurring.EXERCISES,
