@@ -9,7 +9,6 @@ of a training that nobody disturbed: so no loss differs, nothing older is in use
 """
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -22,16 +21,16 @@ from tests.faults.children import Ended, begin, finish
 from tests.faults.ground import at_home, warm_up
 from tests.faults.operations import WAYS, Operations
 from tests.faults.report import Report, Trial
-from tests.faults.scenes import Call, Stage, call, contents, doing, scenes, set_up
+from tests.faults.scenes import Call, Stage, call, contents, doing, fresh, scenes, set_up
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LATEST = 1.1
 """Share of the time that a command takes, up to which signals come."""
 
 
-def operations_of(stage: Stage, folder: Path) -> list[str]:
+def operations_of(stage: Stage) -> list[str]:
     """Return the file operations of a scene, in order."""
-    site = fresh(stage, folder)
+    site = fresh(stage)
 
     def count(told: int) -> None:
         operations = Operations(site, "none", 0)
@@ -52,23 +51,15 @@ def operations_of(stage: Stage, folder: Path) -> list[str]:
     return list(ended.told)
 
 
-def fresh(stage: Stage, folder: Path) -> Path:
-    """Return a copy of a scene as it is before."""
-    site = folder / "site"
-    shutil.rmtree(site, ignore_errors=True)
-    shutil.copytree(stage.folder, site)
-    return site
-
-
-def struck(stage: Stage, folder: Path, way: str, at: int) -> tuple[Path, Ended]:
+def struck(stage: Stage, way: str, at: int) -> tuple[Path, Ended]:
     """Let a scene be struck at its operation `at`."""
-    site = fresh(stage, folder)
+    site = fresh(stage)
     return site, call(stage.scene.argv, site, lambda told: Operations(site, way, at).watch())
 
 
-def signalled(stage: Stage, folder: Path, number: int, seconds: float) -> tuple[Path, Ended]:
+def signalled(stage: Stage, number: int, seconds: float) -> tuple[Path, Ended]:
     """Let a scene be sent a signal after some time."""
-    site = fresh(stage, folder)
+    site = fresh(stage)
     child = begin(doing(stage.scene.argv), site)
     time.sleep(seconds)
     os.kill(child.pid, number)
@@ -89,9 +80,9 @@ def judge(stage: Stage, site: Path, ended: Ended, allowed: set[int]) -> Iterator
     for name in ("a.json", "a.svg"):
         if name in stage.old and now.get(name) not in (stage.old[name], stage.whole[name]):
             yield f"{name} is neither the old one nor the new one"
-    if lost := [name for name, old in stage.old.items() if name.startswith(scene.kept) and now.get(name) != old]:
-        if scene.kept:
-            yield f"lost or changed: {lost[0]}"
+    kept = {name: old for name, old in stage.old.items() if scene.kept and name.startswith(scene.kept)}
+    if lost := [name for name, old in kept.items() if now.get(name) != old]:
+        yield f"lost or changed: {lost[0]}"
     if (
         scene.run is not None
         and f"{scene.run}/config.json" in stage.old
@@ -140,7 +131,7 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
         cases = [
             (stage, way, at, operation)
             for stage in stages
-            for at, operation in enumerate(operations_of(stage, root), start=1)
+            for at, operation in enumerate(operations_of(stage), start=1)
             for way in WAYS
             if way != "half" or operation.startswith("write")
         ]
@@ -150,7 +141,7 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
         trials = []
         for index in indices if only is None else [only]:
             stage, way, at, operation = cases[index]
-            site, ended = struck(stage, root, way, at)
+            site, ended = struck(stage, way, at)
             dies = way in ("die", "half")
             faults = tuple(judge(stage, site, ended, {137} if dies else {0, 1}))
             outcome = (
@@ -172,7 +163,7 @@ def main_signals(count: int | None, seed: int, only: int | None = None) -> Repor
             random = Random(f"{seed}/{index}")
             stage, number = random.choice(stages), random.choice(SIGNALS)
             seconds = random.uniform(0, LATEST * stage.seconds)
-            site, ended = signalled(stage, root, number, seconds)
+            site, ended = signalled(stage, number, seconds)
             faults = tuple(judge(stage, site, ended, {0, 128 + number}))
             outcome = "had ended before" if ended.status == 0 else f"ended by {number.name}, and gone on"
             trials.append(

@@ -77,7 +77,7 @@ class Operations:
 
     def _hear_of(self, name: str, path: object) -> None:
         if isinstance(path, int):
-            path = os.readlink(f"/proc/self/fd/{path}")
+            path = Path(f"/proc/self/fd/{path}").readlink()
         if isinstance(path, str | bytes | os.PathLike):
             found = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
             if found.startswith(self.root):
@@ -93,7 +93,7 @@ class Operations:
             real_fsync(descriptor)
 
         def write(descriptor: int, content: Any) -> int:
-            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
             if path.startswith(operations.root):
                 return operations.writes(path, memoryview(content), lambda part: real_write(descriptor, part))
             return real_write(descriptor, content)
@@ -115,4 +115,4 @@ class Operations:
             return buffered if "b" in mode else io.TextIOWrapper(buffered, *others, **named)
 
         os.fsync, os.write = fsync, write  # type: ignore[assignment]
-        io.open = builtins.open = opened  # type: ignore[assignment]
+        io.open = builtins.open = opened

@@ -1,4 +1,4 @@
-"""What is under way when a process is killed or a disk is full: the folder before, the command, and the one after.
+"""What is under way when a process is killed or a disk is full: the folder before, the command, the one after.
 
 Each scene is set up once, and done once without a fault: what is left then is what has to be left in the end,
 bit for bit, whenever it was cut short and done again.
@@ -8,7 +8,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -164,11 +164,19 @@ def set_up(scene: Scene, folder: Path) -> Stage:
     if "a.json" in scene.argv:
         for name in ("a.json", "a.svg"):
             (start / name).write_text("as it was")
-    done = folder / "done"
-    shutil.copytree(start, done)
-    ended = call(scene.argv, done)
+    stage = Stage(scene, start, {}, contents(start), 0.0)
+    site = fresh(stage)
+    ended = call(scene.argv, site)
     assert ended.status == 0, (scene, ended)
-    return Stage(scene, start, contents(done), contents(start), ended.seconds)
+    return replace(stage, whole=contents(site), seconds=ended.seconds)
+
+
+def fresh(stage: Stage) -> Path:
+    """Return a copy of a scene as it is before; always at the same place, whose path a corpus is known by."""
+    site = stage.folder.with_name("site")
+    shutil.rmtree(site, ignore_errors=True)
+    shutil.copytree(stage.folder, site)
+    return site
 
 
 def contents(folder: Path) -> dict[str, bytes]:

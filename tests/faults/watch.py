@@ -59,8 +59,8 @@ def watch(told: int, root: Path, argv: Sequence[str]) -> None:
     sys.addaudithook(hear)
     for name in ("load", "loads"):
         setattr(pickle, name, told_of(f"pickle.{name}", getattr(pickle, name), report))
-    pickle.Unpickler = _telling_class(pickle.Unpickler, report)  # type: ignore[misc]
-    torch.load = told_of("torch.load", torch.load, report)  # type: ignore[assignment]
+    setattr(pickle, "Unpickler", _telling_class(pickle.Unpickler, report))  # noqa: B010
+    torch.load = told_of("torch.load", torch.load, report)
 
 
 def told_of(name: str, real: Callable[..., Any], report: Callable[[str], None]) -> Any:
@@ -75,7 +75,7 @@ def told_of(name: str, real: Callable[..., Any], report: Callable[[str], None]) 
 
 
 def _telling_class(real: type, report: Callable[[str], None]) -> type:
-    class Unpickler(real):  # type: ignore[misc]
+    class Unpickler(real):
         def __init__(self, *values: Any, **others: Any) -> None:
             if not called_by_own(sys._getframe(1)):
                 report("unpickles: pickle.Unpickler")

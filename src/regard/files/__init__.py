@@ -1,8 +1,9 @@
 """Files and folders that are written whole or not at all, by one process at a time."""
 
-from regard.files.folders import new_folder, remove_quietly, tidy
+from regard.files.folders import new_folder
 from regard.files.locking import holding
 from regard.files.state import state_folder
+from regard.files.temporary import remove_quietly, tidy
 from regard.files.writing import cannot_write, write_file, write_json
 
 __all__ = [

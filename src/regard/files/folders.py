@@ -3,13 +3,13 @@
 import ctypes
 import errno
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from regard.files import temporary
+from regard.files.temporary import remove_quietly, tidy
 from regard.files.writing import cannot_write, sync_folder
 
 NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -36,29 +36,6 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise cannot_write(path, error) from error
     finally:
         remove_quietly(building)
-
-
-def tidy(folder: Path) -> None:
-    """Remove what dead processes left in `folder` half written, and put back what they had moved away."""
-    for found, stood_at in temporary.left_behind(folder):
-        if stood_at is not None and not stood_at.exists():
-            try:
-                found.rename(stood_at)
-            except OSError:
-                continue  # it is not lost: the next process tries again
-        else:
-            remove_quietly(found)
-
-
-def remove_quietly(path: Path) -> None:
-    """Remove a file or a folder that nobody needs; what the disk does not let go stays, to be removed later."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError:
-        pass
 
 
 def _sync(folder: Path) -> None:

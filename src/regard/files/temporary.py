@@ -12,6 +12,7 @@ import itertools
 import os
 import re
 import secrets
+import shutil
 import socket
 from pathlib import Path
 
@@ -30,6 +31,29 @@ def beside(path: Path, state: str = "new") -> Path:
     (old)."""
     name = os.fsdecode(os.fsencode(path.name)[:LONGEST])
     return path.with_name(f".{name}~{_HOST}-{os.getpid()}-{_LIFE}-{next(_count)}.{state}")
+
+
+def tidy(folder: Path) -> None:
+    """Remove what dead processes left in `folder` half written, and put back what they had moved away."""
+    for found, stood_at in left_behind(folder):
+        if stood_at is not None and not stood_at.exists():
+            try:
+                found.rename(stood_at)
+            except OSError:
+                continue  # it is not lost: the next process tries again
+        else:
+            remove_quietly(found)
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove a file or a folder that nobody needs; what the disk does not let go stays, to be removed later."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError:
+        pass
 
 
 def left_behind(folder: Path) -> list[tuple[Path, Path | None]]:

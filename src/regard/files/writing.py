@@ -97,6 +97,7 @@ def _pour(path: Path, content: bytes) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
+    temporary.tidy(path.parent)
     building = temporary.beside(path)
     try:
         with building.open("wb") as file:

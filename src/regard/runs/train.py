@@ -285,6 +285,7 @@ def _open(
     """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
     if resume:
         folder.cut_metrics(state.step)
+        folder.forget_older()
         return
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)

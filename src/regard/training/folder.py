@@ -179,6 +179,10 @@ class RunFolder:
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
         _write_inside(self.trainer_file(step), pack(tensors, step, self._config_sum()))
+        self.forget_older()
+
+    def forget_older(self) -> None:
+        """Remove all states of the training but the last; a process that was killed may have left some."""
         for older in self._trainer_files()[:-1]:
             remove_quietly(older)
 
