@@ -11,7 +11,8 @@ from regard.course.judging import judge
 from regard.course.report import PRINTS, CheckReport, ExerciseReport
 from regard.course.sandbox import SECONDS, Told, run_file, run_object
 from regard.errors import InputError, MachineError
-from regard.files import cannot_write
+from regard.files import cannot_write, check_name, write_file
+from regard.reading import is_file
 
 
 def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
@@ -106,15 +107,16 @@ def write_stubs(folder: Path) -> list[Path]:
     already.
     """
     paths = {folder / f"{number:02d}_{each.name}.py": each.stub for number, each in enumerate(EXERCISES, 1)}
+    check_name(folder)
     for path in paths:
-        if path.exists():
+        if is_file(path):
             raise InputError(
                 f"file {str(path)!r} is there already: choose another folder, your work is not overwritten"
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, stub in paths.items():
-            path.write_text(stub, encoding="utf-8")
+            write_file(path, stub.encode())
     except OSError as error:
         raise cannot_write(folder, error) from error
     return list(paths)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.files import temporary
 from regard.files.temporary import remove_quietly, tidy
-from regard.files.writing import cannot_write, sync_folder
+from regard.files.writing import cannot_write, check_name, sync_folder
 
 NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 """What file systems answer that cannot exchange two names, as NFS."""
@@ -23,6 +23,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     What stands at `path` until then is replaced in one step and removed. Raises `InputError` or `MachineError`
     (see `cannot_write`) where the disk refuses; what stood at `path` is then as it was.
     """
+    check_name(path)
     building = temporary.beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ except ImportError:  # as on Windows
 
 from regard.errors import InputError
 from regard.files.temporary import LONGEST
-from regard.files.writing import cannot_write
+from regard.files.writing import cannot_write, check_name
 
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
@@ -37,6 +37,7 @@ def holding(path: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
+    check_name(path)
     name = os.fsdecode(os.fsencode(path.absolute().name)[:LONGEST])
     file = path.absolute().parent / f".{name}.lock"
     made = []
@@ -44,8 +45,6 @@ def holding(path: Path) -> Iterator[None]:
         made = [each for each in file.parents if not each.exists()]
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _take(file, path)
-    except ValueError as error:  # a NUL in the path
-        raise InputError(f"cannot write {str(path)!r}: {error}; choose another path") from error
     except OSError as error:
         raise cannot_write(path, error) from error
     try:

@@ -63,7 +63,7 @@ def left_behind(folder: Path) -> list[tuple[Path, Path | None]]:
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if entry.name.startswith(".")]
-    except OSError:
+    except (OSError, ValueError):  # one that no folder can have
         return []
     found: list[tuple[Path, Path | None]] = []
     for name in names:

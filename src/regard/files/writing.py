@@ -36,19 +36,27 @@ def cannot_write(path: Path, error: OSError) -> RegardError:
     return MachineError(f"cannot write {str(path)!r}: {reason}; what was saved before is intact")
 
 
+def check_name(path: Path) -> None:
+    """Raise `InputError` where no file can have this name: it holds a NUL, or half a character."""
+    try:
+        if b"\0" in os.fsencode(path):
+            raise InputError(f"cannot write {str(path)!r}: a name holds no NUL; choose another path")
+    except UnicodeEncodeError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.reason}; choose another path") from error
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Replace the file at `path` by `content`, whole or not at all: temporary file, flush, fsync, rename.
 
     A link is followed, and stays a link; a device, a pipe or a socket is written to, never replaced. Raises
     `InputError` or `MachineError` (see `cannot_write`); the file at `path` is then as it was.
     """
+    check_name(path)
     try:
         if _is_stream(path):
             _pour(path, content)
         else:
             _replace(Path(os.path.realpath(path)), content)
-    except ValueError as error:  # a NUL in the path
-        raise InputError(f"cannot write {str(path)!r}: {error}; choose another path") from error
     except OSError as error:
         raise cannot_write(path, error) from error
 
