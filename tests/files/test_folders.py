@@ -78,8 +78,10 @@ with new_folder(path) as building:
 def test_a_dead_process_leaves_nothing_for_long(tmp_path: Path) -> None:
     filled(tmp_path / "run", "one")
     in_another_process(BUILD.format("os._exit(9)"), tmp_path)
+    assert len(list(tmp_path.glob(".run~*.new"))) == 1
     in_another_process('os.fsync = lambda file: os._exit(9)\nwrite_file(pathlib.Path("file"), b"half")', tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert not list(tmp_path.glob(".run~*.new")), "whoever writes here next cleans up first"
+    assert len(list(tmp_path.glob(".file~*.new"))) == 1
     tidy(tmp_path)
     assert list(tmp_path.iterdir()) == [tmp_path / "run"]
     assert content_of(tmp_path / "run") == "one"
