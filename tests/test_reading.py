@@ -62,9 +62,11 @@ def test_what_is_wrong_with_json_is_said_in_our_words(tmp_path: Path, content: b
         read_json(file, Shape, "restore a copy")
 
 
+# A library's words have backticks, ours have none; a name in the file may have one, and is said as it stands there.
+NAMES = st.text(st.characters(exclude_characters="`"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=[])),
-    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(), inside, max_size=4),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(NAMES, inside, max_size=4),
 )
 
 
@@ -76,7 +78,7 @@ def test_any_json_is_the_shape_or_one_complaint(value: Any) -> None:
         try:
             found = shaped(parse_json(json.dumps(content)), Shape)
         except DamageError as error:
-            assert "\n" not in str(error) and "`" not in str(error).replace(repr(value), "")
+            assert "\n" not in str(error) and "`" not in str(error)
         else:
             assert isinstance(found, Shape) and all(type(each) is int for each in found.sizes)
 
