@@ -1,6 +1,7 @@
 """A campaign against files: whatever a run or a prepared corpus holds is damaged, and commands are to answer.
 
-    python -m tests.faults.files COUNT SEED [CASE]      so many damages; CASE: that one alone
+    python -m tests.faults files --seed 7 --count 10000      so many damages
+    python -m tests.faults files --seed 7 --only 123         one of them again
 
 Files are found by walking freshly made runs of each kind, so that new ones are in it the day they appear. Right
 is status 0, 1 or 2 with one line at most on standard error; and a training that goes on, or begins with what was
@@ -17,9 +18,9 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,8 +30,11 @@ import regard
 from regard.cli import main as command_line
 from regard.training import RunFolder, TrainingState, loop
 from tests.faults.damage import WAYS
+from tests.faults.report import Report, Trial
 from tests.german import write
 
+USUAL_COUNT, FEW = 10_000, 300
+"""Damages of one campaign; those that one process tries alone."""
 STEPS, STOPPED = 8, 4
 NOBODY = 65534
 PATIENCE = 120
@@ -230,19 +234,33 @@ def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
     return f"{task}: {way.__name__} {name}", judge(ground, task, savepath)
 
 
-def main(count: int, seed: int, only: int | None = None) -> Counter[str]:
-    """Try `count` damages, and return how often each outcome came; what is wrong is told on standard error."""
-    outcomes: Counter[str] = Counter()
+def trial(ground: Ground, seed: int, index: int) -> Trial:
+    """Damage one file, and judge what becomes of all commands together."""
+    what, found = case(ground, seed, index)
+    faults = tuple(f"{each}: {what}" for each in found if each in WRONG)
+    outcome = "the machine refused" if "status 1" in found else "refused" if "status 2" in found else "unharmed"
+    return Trial(index, what.partition(":")[0], outcome, faults, (what,))
+
+
+def part_of(seed: int, indices: Sequence[int]) -> list[Trial]:
+    """Try the damages of some numbers, on a ground of its own."""
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o755)
         ground = prepare(Path(root))
-        for index in range(count) if only is None else [only]:
-            what, found = case(ground, seed, index)
-            outcomes.update(found)
-            if any(each in WRONG for each in found) or only is not None:
-                sys.stderr.write(f"seed {seed}, case {index}: {what}: {', '.join(found)}\n")
-    return outcomes
+        return [trial(ground, seed, index) for index in indices]
 
 
-if __name__ == "__main__":
-    sys.stdout.write(f"{dict(main(*map(int, sys.argv[1:])))}\n")
+def main(count: int | None, seed: int, only: int | None = None) -> Report:
+    """Try `count` damages of a seed, over all processors where they are many."""
+    indices = list(range(count or USUAL_COUNT)) if only is None else [only]
+    workers = os.cpu_count() or 1
+    if len(indices) <= FEW:
+        trials = part_of(seed, indices)
+    else:
+        parts = [(seed, indices[first::workers]) for first in range(workers)]
+        with get_context("spawn").Pool(workers) as pool:
+            trials = [each for part in pool.starmap(part_of, parts) for each in part]
+    if only is not None:
+        sys.stderr.write(f"{trials}\n")
+    again = f"python -m tests.faults files --seed {seed} --only {{index}}"
+    return Report("damaged files", seed, trials, again)
