@@ -22,6 +22,8 @@ Answers = Sequence[Outputs | None]
 """What was answered to each case; None where nothing was."""
 FEW = 12
 """Numbers that an example shows all of."""
+KEPT = 1 << 16
+"""Answers of the catalogue that are kept: of every mistake to every input, and of as many pairs again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,7 @@ class SmallExample:
     wrong: str
 
 
+@functools.lru_cache(maxsize=KEPT)
 def work_out(workings: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
     """Return what these workings answer, or None where they cannot."""
     with np.errstate(all="ignore"):
@@ -83,6 +86,7 @@ def _differs(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
     return found is None or right is None or not agree(case, found, right)
 
 
+@functools.cache
 def both(one: Mistake, other: Mistake) -> Mistake | None:
     """Return workings with two mistakes, or None where both are made in the same step."""
     if set(_steps(one)) & set(_steps(other)):
