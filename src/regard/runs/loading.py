@@ -28,7 +28,14 @@ from regard.training import (
 )
 
 if TYPE_CHECKING:
-    from regard.tasks import DatesConfig, RecallConfig, SequenceConfig, TaskConfig, TranslationConfig
+    from regard.tasks import (
+        DatesConfig,
+        PhrasesConfig,
+        RecallConfig,
+        SequenceConfig,
+        TaskConfig,
+        TranslationConfig,
+    )
 
 SAVEPATH = "models"
 Read = TypeVar("Read")
@@ -51,6 +58,8 @@ def load(run: Literal["recall"], **where: Unpack[LoadFlags]) -> AnswerRun[Recall
 def load(run: Reorders, **where: Unpack[LoadFlags]) -> PairRun[SequenceConfig]: ...
 @overload
 def load(run: Literal["dates"], **where: Unpack[LoadFlags]) -> PairRun[DatesConfig]: ...
+@overload
+def load(run: Literal["phrases"], **where: Unpack[LoadFlags]) -> PairRun[PhrasesConfig]: ...
 @overload
 def load(
     run: Literal["translation"], **where: Unpack[LoadFlags]
