@@ -43,7 +43,8 @@ if __name__ == "__main__":
     given = parser.parse_args()
     failed = False
     for name in CAMPAIGNS if given.campaign == "all" else [given.campaign]:
-        report = CAMPAIGNS[name](given.count, given.seed, given.only)
+        count = given.count or (kills.USUAL_COUNT if name == "kills" else None)
+        report = CAMPAIGNS[name](count, given.seed, given.only)
         sys.stdout.write(report.told())
         sys.stdout.flush()
         failed = failed or bool(report.faults)

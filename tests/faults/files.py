@@ -112,7 +112,7 @@ def prepare(folder: Path) -> Ground:
                 regard.train(task, savepath=folder / task, **flags)
         # What is imported late is imported now: another user may not be allowed to.
         shutil.copytree(folder / task, folder / "sound" / task)
-        assert set(judge(ground, task, folder / "sound" / task)) == {"status 0"}
+        assert set(judge(ground, task, folder / "sound" / task, COMMANDS[task])) == {"status 0"}
     return ground
 
 
@@ -156,10 +156,10 @@ def call(argv: list[str]) -> str:
     return f"status {status}"
 
 
-def judge(ground: Ground, task: str, savepath: Path) -> list[str]:
+def judge(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]]) -> list[str]:
     """Return what becomes of each command on a damaged run."""
     found = []
-    for argv in COMMANDS[task]:
+    for argv in commands:
         words = [str(savepath / each) if each == "page.html" else each for each in argv]
         result = call([*words, "--savepath", str(savepath)])
         if result == "status 0" and "--resume" in argv:
@@ -194,7 +194,9 @@ def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
     return compared(ground, task, savepath, begin=0)
 
 
-def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list[str]:
+def forbidden(
+    ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]], random: Random
+) -> list[str]:
     """Judge as another user, who may not read a file or a folder."""
     every = sorted(savepath.rglob("*"))
     for path in (savepath, *every):
@@ -209,7 +211,7 @@ def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list
         return found if status == 0 else ["traceback"]
     try:
         os.seteuid(NOBODY)
-        found = judge(ground, task, savepath)
+        found = judge(ground, task, savepath, commands)
         os.write(writer, "\n".join(found).encode())
         os._exit(0)
     except BaseException:
@@ -218,7 +220,7 @@ def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list
 
 
 def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
-    """Damage one file, and return how, and what becomes of each command."""
+    """Damage one file, and return how, and what becomes of a command."""
     random = Random(f"{seed}/{index}")
     task = random.choice(list(TRAININGS))
     savepath = ground.folder / "damaged"
@@ -226,12 +228,14 @@ def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
     shutil.copytree(ground.folder / task, savepath)
     names = ground.files(task)
     name = random.choice(names)
+    commands = [random.choice(COMMANDS[task])]
+    called = commands[0][0]
     if os.geteuid() == 0 and random.random() < 0.08:
-        return f"{task}: forbidden", forbidden(ground, task, savepath, random)
+        return f"{called} {task}: forbidden", forbidden(ground, task, savepath, commands, random)
     way = random.choice(WAYS)
     path, others = savepath / name, [savepath / each for each in names if each != name]
     way(path, random, others)
-    return f"{task}: {way.__name__} {name}", judge(ground, task, savepath)
+    return f"{called} {task}: {way.__name__} {name}", judge(ground, task, savepath, commands)
 
 
 def trial(ground: Ground, seed: int, index: int) -> Trial:
