@@ -10,7 +10,7 @@ Letters: B sources, K prefixes of each, V target vocabulary.
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.decoding.hypothesis import Hypothesis, check_numbers, log_probabilities
 from regard.decoding.largest import largest
 from regard.decoding.vocabulary import vocabulary_layer
 from regard.errors import InputError, check_range
@@ -56,7 +56,10 @@ def beam_search(
     for time in range(max_len + 1):
         states, state = model.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
-        ends, parents, tokens, going_on = _best(log_probabilities(logits(states)), totals, width)
+        found = log_probabilities(logits(states))
+        if time == 0:
+            check_numbers(found)
+        ends, parents, tokens, going_on = _best(found, totals, width)
         for row, parent, total in ends:
             finished[int(active[row])].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         if time == max_len:

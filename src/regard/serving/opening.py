@@ -105,11 +105,11 @@ def _listening(host: str, port: int | None) -> socket.socket:
         try:
             listening.bind((host, each))
             listening.listen(1024)  # at once, for the browser may be faster than the server
-        except (OSError, UnicodeError, ValueError) as error:
+        except (OSError, TypeError, UnicodeError, ValueError) as error:
             listening.close()
             if port is None and each and isinstance(error, OSError):
                 continue
             reason = getattr(error, "strerror", None) or "no such address"
-            raise MachineError(f"cannot listen on {host} port {each}: {reason}") from error
+            raise MachineError(f"cannot listen on {host!r} port {each}: {reason}") from error
         return listening
     raise AssertionError("port 0 is always free")
