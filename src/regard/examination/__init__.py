@@ -3,7 +3,8 @@
 from regard.examination.alignment import Alignment, alignment, error_rate
 from regard.examination.estimates import Estimate
 from regard.examination.examination import Examination, examine
-from regard.examination.explanation import Answered, Explanation, explain
+from regard.examination.explained import Answered, Explanation
+from regard.examination.explanation import explain
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
 from regard.examination.kept import sentences_in

@@ -154,11 +154,14 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         head: int = 0,
         output: int = 0,
         key: int | None = None,
+        temperature: float = 1.0,
         seed: int = 0,
     ) -> Explanation:
         """Return how a head came to its weights for one output step, number by number, and what followed: see
         `regard.examination.explain`."""
-        return explain(self, input, layer=layer, head=head, output=output, key=key, seed=seed)
+        return explain(
+            self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
+        )
 
     @abstractmethod
     def called(self, classes: Sequence[int]) -> list[str]:

@@ -2,17 +2,17 @@
 
 import copy
 import itertools
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import nn
 
 from regard.attention import find_layer, intervene
-from regard.examination import head_importance
+from regard.examination import explain, head_importance
 from regard.inspection import Subject
 from regard.inspection.page import as_json
-from regard.serving.questions import Attend, Play
+from regard.serving.questions import Attend, Change, Explain, Play
 
 
 class Explorer:
@@ -21,6 +21,7 @@ class Explorer:
     def __init__(self, subject: Subject[Any]) -> None:
         self.subject = subject
         self._importance: dict[str, list[float]] = {}
+        self._progress: dict[str, int] = {}
 
     def apart(self, check: Callable[[], None]) -> "Explorer":
         """Return an explorer that can be asked beside this one, for its layers are its own: whatever is done to
@@ -31,7 +32,7 @@ class Explorer:
         model = self.subject.model
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
         found = Explorer(copy.deepcopy(self.subject, shared))
-        found._importance = self._importance
+        found._importance, found._progress = self._importance, self._progress
 
         def before(module: nn.Module, given: Any) -> None:
             check()
@@ -57,13 +58,24 @@ class Explorer:
         original = self.subject.attend(text)
         if not asked.interventions:
             return {"map": as_json(original)}
-        with ExitStack() as stack:
-            for each in asked.interventions:
-                stack.enter_context(
-                    intervene(model, each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key)
-                )
+        with self._touched(asked.interventions):
             touched = self.subject.attend(text)
         return {"map": as_json(touched), "original": as_json(original)}
+
+    def explain(self, asked: Explain) -> dict[str, Any]:
+        """Return how one weight came about, number by number: an `ExplanationData`."""
+        text = self._input(asked.input, asked.seed)
+        with self._touched(asked.interventions):
+            found = explain(
+                self.subject,
+                text,
+                layer=asked.layer,
+                head=asked.head,
+                output=asked.output,
+                key=asked.key,
+                temperature=asked.temperature,
+            )
+        return found.json()
 
     def playback(self, asked: Play) -> dict[str, Any]:
         """Return how attention on an input formed: `{steps, losses, frames}`, a map for each step.
@@ -76,8 +88,35 @@ class Explorer:
     def importance(self) -> dict[str, list[float]]:
         """Return, for each layer, by how much the loss rises when each head is off; worked out once."""
         if not self._importance:
-            self._importance.update(head_importance(self.subject).added)
+            try:
+                self._importance.update(head_importance(self.subject, told=self._tell).added)
+            finally:
+                self._progress.clear()
         return self._importance
+
+    def progress(self) -> dict[str, int]:
+        """Return how far the importance is that is being worked out: `{done, heads}`; nothing where none is."""
+        return dict(self._progress)
+
+    def _tell(self, done: int, heads: int) -> None:
+        self._progress.update(done=done, heads=heads)
+
+    @contextmanager
+    def _touched(self, interventions: Sequence[Change]) -> Iterator[None]:
+        """Do to the model what was asked for, while the block runs."""
+        with ExitStack() as stack:
+            for each in interventions:
+                stack.enter_context(
+                    intervene(
+                        self.subject.model,
+                        each.layer,
+                        heads=each.heads,
+                        to=each.to,
+                        query=each.query,
+                        key=each.key,
+                    )
+                )
+            yield
 
     def _input(self, text: str | None, seed: int) -> str:
         if text is None:

@@ -86,7 +86,7 @@ export class Heatmap {
     this.caption.replaceChildren(...captionOf(this.head, scene));
     this.grid.dataset.name = `heatmap-${place}`;
     const size = { "aria-rowcount": matrix.rows, "aria-colcount": matrix.columns };
-    const name = `${layer.title}, head ${this.head}: rows ${down}, columns ${across}; arrow keys move`;
+    const name = `${layer.title}, ${matrix.name(this.head)}: rows ${down}, columns ${across}; arrow keys move`;
     for (const [key, value] of Object.entries({ ...size, "aria-label": name })) {
       this.grid.setAttribute(key, String(value));
     }
@@ -194,12 +194,12 @@ export class Heatmap {
  */
 export function heatmaps(scene, actions, surface, before) {
   const { matrix, layer, state } = scene;
-  const heads = matrix.chosen(state.head);
+  const heads = matrix.shown(state);
   const room = { ...surface, width: roomOf(surface.width, heads.length, matrix.columns) };
   /** @type {Map<string, Heatmap>} */
   const found = new Map();
   heads.forEach((head, place) => {
-    const name = [layer.name, head, state.words, matrix.rows, matrix.columns].join(" ");
+    const name = [layer.name, matrix.name(head), state.words, matrix.rows, matrix.columns].join(" ");
     const panel = before.get(name) ?? new Heatmap(head, scene, room, actions);
     panel.show(scene, room, place);
     found.set(name, panel);
@@ -225,9 +225,9 @@ function roomOf(width, heads, columns) {
  * @param {Scene} scene
  */
 function captionOf(head, { data, layer, matrix }) {
-  const found = [node("b", {}, matrix.heads > 1 ? `head ${head}` : layer.title)];
-  if (matrix.heads > 1) found.push(node("span", { class: "quiet" }, layer.title));
-  const added = data.importance?.[layer.name]?.[head];
+  const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
+  if (matrix.heads > 1 && !matrix.names) found.push(node("span", { class: "quiet" }, layer.title));
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
   if (added !== undefined) found.push(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
   return found;
 }

@@ -24,7 +24,8 @@ export function legend({ changes, largest, layer, state }, colours) {
   }
   const most = largest.toFixed(3);
   const bar = node("p", { class: "legend" });
-  const of = state.mode === "overview" ? "all layers and heads" : "all heads";
+  const of =
+    { overview: "all layers and heads", flow: "all layers" }[/** @type {string} */ (state.mode)] ?? "all heads";
   bar.append(changes ? "change of the weight −" : "weight 0", changes ? most : "", canvas);
   bar.append(`${changes ? "+" : ""}${most}, the same for ${of}`);
   if (layer.relevant && state.mode === "heatmap")

@@ -4,8 +4,10 @@ import { tour } from "./tour.js";
 import { addressOf, keepAddress, readAddress } from "./view/address.js";
 import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
+import { latest } from "./view/latest.js";
 
 /** @import { InterventionData, MapData, PlaybackData } from "./view/data.js" */
+/** @import { Which } from "./view/sum.js" */
 /** @import { View } from "./view/view.js" */
 
 /** @typedef {{ map: MapData, original?: MapData }} Found the answer to an input, and that before it was touched */
@@ -38,8 +40,12 @@ import { show } from "./view/entry.js";
  */
 
 const TYPING = 150; // milliseconds without a key before an input is sent
+const PROGRESS = 400; // milliseconds between looks at how far the importance is
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
+const button = element("importance");
+/** @type {AbortController | null} */
+let weighing = null; // what stops the importance that is being worked out
 const main = element("view");
 /** @type {State} */
 const state = { task: "", touched: [], seed: 0, ticket: 0 };
@@ -56,11 +62,12 @@ function element(id) {
  *
  * @param {string} path
  * @param {object} [body]
+ * @param {AbortSignal} [signal]
  */
-async function ask(path, body) {
+async function ask(path, body, signal) {
   const headers = { "content-type": "application/json" };
   const request = body && { method: "POST", headers, body: JSON.stringify(body) };
-  const response = await fetch(path, request).catch(() => {
+  const response = await fetch(path, { ...request, signal }).catch(() => {
     throw new Error("The explorer does not answer: is `regard show` still running?");
   });
   const found = await response.json();
@@ -114,7 +121,12 @@ function draw(found) {
   };
   document.title = `${state.task}: ${found.map.input} · Regard`;
   if (view) view.update(data);
-  else state.view = show(main, data, { touch, state: readAddress(location.hash).state, chosen: keep });
+  else state.view = show(main, data, { touch, explain, state: readAddress(location.hash).state, chosen: keep });
+}
+
+/** @param {Which} which */
+function explain(which) {
+  return ask("api/explain", { ...which, input: state.found?.map.input, interventions: state.touched });
 }
 
 /** Keep in the address what is shown: of which input, and what was done to it. */
@@ -126,8 +138,11 @@ function keep() {
 /** @param {InterventionData[]} touched */
 function touch(touched) {
   Object.assign(state, { touched, playback: undefined });
-  attend();
+  answer(undefined);
 }
+
+/** While a weight is dragged, one question is under way at a time, and the last one is always answered. */
+const answer = latest(() => attend());
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
@@ -175,11 +190,26 @@ async function introduce() {
   };
 }
 
+/** Work out what each head is worth, beside whatever else is asked; a second press stops it. */
 async function weighHeads() {
-  state.importance = await ask("api/importance");
-  return () => {
+  if (weighing) return weighing.abort();
+  weighing = new AbortController();
+  const name = button.textContent;
+  const watch = setInterval(async () => {
+    const { done, heads } = await ask("api/progress").catch(() => ({}));
+    if (weighing && heads) button.textContent = `Stop (${done} of ${heads} heads)`;
+  }, PROGRESS);
+  button.textContent = "Stop";
+  try {
+    state.importance = await ask("api/importance", undefined, weighing.signal);
     if (state.found) draw(state.found);
-  };
+  } catch (error) {
+    if (!weighing.signal.aborted) message.textContent = error instanceof Error ? error.message : String(error);
+  } finally {
+    clearInterval(watch);
+    weighing = null;
+    button.textContent = name;
+  }
 }
 
 async function watchItForm() {
@@ -208,7 +238,7 @@ element("draw").addEventListener("click", () => {
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
 addEventListener("hashchange", follow);
-element("importance").addEventListener("click", () => doing(weighHeads));
+button.addEventListener("click", weighHeads);
 element("playback").addEventListener("click", () => doing(watchItForm));
 // A token in the address has done its work, and is not for whoever reads over one's shoulder.
 if (location.search) history.replaceState(null, "", location.pathname);
