@@ -140,3 +140,26 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
         go.set()
         page.wait_for_selector("text=off: loss +0.500")
     page.complaints.clear()
+
+
+def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _open(page, address)
+    page.click("#roles")
+    page.wait_for_selector(".thumb .role")
+    told = learned.roles()
+    shown = page.locator(".thumb .role").all_inner_texts()
+    expected = [
+        each.description
+        if each.role is None or each.strength is None
+        else f"{each.role}: {each.strength.mean:.2f}"
+        for each in told.heads
+    ]
+    assert shown == expected
+    page.click("#importance")
+    page.check("text=the most important first")
+    added = learned.importance().added
+    best = max((value, layer, head) for layer, values in added.items() for head, value in enumerate(values))
+    first = page.locator(".thumb").first
+    assert first.get_attribute("data-name") == f"thumb-{best[1]}-{best[2]}"
+    first.click()
+    page.wait_for_selector("text=Over many samples, this head")

@@ -98,7 +98,7 @@ def test_a_weight_is_explained(client: Client, trained: regard.AnswerRun) -> Non
     with regard.intervene(trained.model, "cross", heads=[1], to="uniform"):
         expected = trained.explain(INPUT, layer="cross", head=0, output=1, key=2, temperature=2.0)
     assert found.status_code == 200 and found.json() == expected.json()
-    documented = (VIEW / "sum.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
+    documented = (VIEW / "explained.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
     names = re.findall(r"@property \{[^}]*(?:\{[^}]*\}[^}]*)?\} (\w+)", documented.partition("*/")[0])
     assert len(names) == 18 and set(names) <= set(found.json())
     refused = client.post("/api/explain", {**asked, "temperature": 0})

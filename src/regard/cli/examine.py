@@ -1,5 +1,6 @@
 """`regard examine RUN`: ask whether a run's attention means anything."""
 
+import shutil
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ DESCRIPTION = (
     "examined.json in the run's folder. RUN: a task's name, or a run's folder."
 )
 WIDTH = 110
+"""Columns at most: fewer where the terminal has fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +40,9 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
     run: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     found = run.examine(samples=flags.samples, seed=flags.seed)
-    Console(width=WIDTH).print(found.table())
+    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    Console(width=width).print(found.table())
     sys.stdout.write("\n")
     for each in found.sentences:
-        sys.stdout.write(textwrap.fill(each, WIDTH, subsequent_indent="  ") + "\n")
+        sys.stdout.write(textwrap.fill(each, width, subsequent_indent="  ") + "\n")
     sys.stdout.write(f"\nSaved {found.save(run.folder / 'examined.json')}\n")

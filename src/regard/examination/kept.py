@@ -2,19 +2,44 @@
 
 import json
 from pathlib import Path
+from typing import Any
+
+MODEL = "model.safetensors"
 
 
-def sentences_in(folder: Path, *, model: str = "model.safetensors") -> dict[str, list[str]]:
+def sentences_in(folder: Path) -> dict[str, list[str]]:
     """Return, for each layer, what `regard examine` said of each head; nothing where the run was not examined, or
     its model is newer than that."""
-    path = folder / "examined.json"
+    kept = _read(folder)
+    found: dict[str, list[str]] = {}
     try:
-        if path.stat().st_mtime < (folder / model).stat().st_mtime:
-            return {}
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        found: dict[str, list[str]] = {}
         for head, said in zip(kept["heads"], kept["words"], strict=False):
             found.setdefault(head["layer"], []).append(str(said))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         return {}  # it is only there to be shown
     return found
+
+
+def roles_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return, for each layer, what `regard examine` found each head to do, as `HeadRoles.by_layer` has it, or
+    nothing."""
+    kept = _read(folder)
+    found: dict[str, list[dict[str, Any]]] = {}
+    try:
+        for each in kept["roles"]["heads"]:
+            told = {"role": each["role"], "strength": each["strength"], "untrained": each["untrained"]}
+            found.setdefault(each["layer"], []).append(told)
+    except (KeyError, TypeError, AttributeError):
+        return {}
+    return found
+
+
+def _read(folder: Path) -> Any:
+    """Return what was saved; nothing where it is not there, older than the model, or damaged."""
+    path = folder / "examined.json"
+    try:
+        if path.stat().st_mtime < (folder / MODEL).stat().st_mtime:
+            return {}
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

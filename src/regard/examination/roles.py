@@ -13,20 +13,25 @@ interval lies above `LEAST`, and above whatever a head of the same model before 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from regard.errors import InputError, check_range
 from regard.examination.estimates import Estimate, drawn_counts, estimate
 from regard.inspection.maps import CROSS, LayerMap
 from regard.inspection.subject import Input, Subject
-from regard.result import Result
+from regard.result import Result, plain
 
 LEAST = 0.3
 """Part of the way from even attention to a role, above which a head is described by it."""
 EVEN = 0.02
 """Share of its weight that a head may have elsewhere than even attention has it, and still be called even."""
+FEWEST = 10
+"""Samples that roles can be found over."""
 UNTRAINED = 2
 """Models before training that a head is compared with."""
 SEPARATORS = ("</s>", "<s>")
@@ -74,14 +79,30 @@ class HeadRoles(Result):
         named = sum(each.role is not None for each in self.heads)
         return f"{self.task}: {named} of {len(self.heads)} heads have a role, over {self.samples} samples"
 
-    def table(self) -> Table:
-        """Return a line for each head."""
-        table = Table("layer", "head", "looks at", "how purely", box=None, pad_edge=False)
-        table.title, table.title_justify = "What each head does (95 % intervals)", "left"
-        for each in self.heads:
+    def table(self, added: Mapping[str, Sequence[float]] | None = None) -> Table:
+        """Return a line for each head; given the loss that is `added` when each is off, by layer, with that, and
+        the most important first."""
+        columns = ["layer", "head", *(["off: loss"] if added else []), "looks at", "how purely", "untrained"]
+        table = Table(*columns, box=None, pad_edge=False)
+        table.title, table.title_justify = "What each head does (0: as even attention; 1: nothing else)", "left"
+        for each in self.sorted(added) if added else self.heads:
             sure = "" if each.strength is None or each.role is None else str(each.strength)
-            table.add_row(each.layer, str(each.head), each.description, sure)
+            null = f"{each.untrained:.3f}" if sure else ""
+            worth = [f"{added[each.layer][each.head]:+.4f}"] if added else []
+            table.add_row(each.layer, str(each.head), *worth, Text(each.description), sure, null)
         return table
+
+    def sorted(self, added: Mapping[str, Sequence[float]]) -> list[HeadRole]:
+        """Return the heads by the loss that is added when each is off, the most important first."""
+        return sorted(self.heads, key=lambda each: -added[each.layer][each.head])
+
+    def by_layer(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what the view shows of each layer's heads: `RoleData` of `regard.inspection.data`."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for each in self.heads:
+            told = {"role": each.role, "strength": plain(each.strength), "untrained": each.untrained}
+            found.setdefault(each.layer, []).append(told)
+        return found
 
 
 Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
@@ -155,19 +176,27 @@ FIXED: dict[str, Targets] = {
 """Roles that need no search, the more telling ones first: where two fit alike, the first one is said."""
 
 
-def head_roles(subject: Subject[Input], *, samples: int = 60, seed: int = 0) -> HeadRoles:
-    """Describe every head of a subject, over unseen inputs.
+def head_roles(
+    subject: Subject[Input],
+    *,
+    samples: int = 60,
+    seed: int = 0,
+    told: Callable[[int, int], None] = lambda done, all: None,
+) -> HeadRoles:
+    """Describe every head of a subject, over unseen inputs. `told` hears how many of them are looked at, of how
+    many.
 
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
-    check_range("samples", samples, 10, 10**5)
+    check_range("samples", samples, FEWEST, 10**5)
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="roles")
-    shown = [subject.look(each).layers for each in inputs]
     some = inputs[: max(len(inputs) // 2, 1)]
+    looks = _counted(told, len(inputs) + UNTRAINED * len(some))
+    shown = [looks(subject, each) for each in inputs]
     before = [
-        [other.look(each).layers for each in some]
+        [looks(other, each) for each in some]
         for other in (subject.untrained(seed + number) for number in range(UNTRAINED))
     ]
     heads: list[HeadRole] = []
@@ -176,6 +205,19 @@ def head_roles(subject: Subject[Input], *, samples: int = 60, seed: int = 0) -> 
         null = [[each[layer.name] for each in model] for model in before]
         heads += _describe(own, null, seed)
     return HeadRoles(task=subject.name, samples=len(inputs), heads=heads)
+
+
+def _counted(told: Callable[[int, int], None], most: int) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
+    """Return what looks at an input of a subject, and tells how many it has looked at."""
+    done = count(1)
+
+    def look(subject: Subject[Any], input: Any) -> dict[str, LayerMap]:
+        found = subject.look(input).layers
+        told(next(done), most)
+        return found
+
+    told(0, most)
+    return look
 
 
 def _describe(maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int) -> Iterator[HeadRole]:

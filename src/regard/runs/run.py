@@ -18,6 +18,7 @@ from regard.examination import (
     explain,
     head_importance,
     head_roles,
+    roles_in,
     sentences_in,
 )
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
@@ -108,6 +109,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,
             "examined": sentences_in(self.folder),
+            "roles": roles_in(self.folder),
         }
 
     @property

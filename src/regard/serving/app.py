@@ -6,7 +6,8 @@
     POST /api/explain      the same with layer, head, output, key, temperature: how a weight came about
     POST /api/playback     {input}: the same for each snapshot of the training
     GET  /api/importance   by how much the loss rises when a head is off
-    GET  /api/progress     how far that is, while it is worked out
+    GET  /api/roles        what each head does
+    GET  /api/progress     how far these are, while they are worked out
 
 Errors are `{"error": one line}` with a status: 400 for what is no JSON object or another machine's name, 401
 without the token, 403 for a page elsewhere, 404 and 405 for what is not there, 408 for a body that does not come,
@@ -71,6 +72,7 @@ QUESTIONS = {
     "/api/explain": Question(Explorer.explain, Explain, 1),
     "/api/playback": Question(Explorer.playback, Play, 4),
     "/api/importance": Question(Explorer.importance, None, 1),
+    "/api/roles": Question(Explorer.roles, None, 1),
     "/api/progress": Question(Explorer.progress, None, 1),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from regard.attention import find_layer, intervene
-from regard.examination import explain, head_importance
+from regard.examination import explain, head_importance, head_roles
 from regard.inspection import Subject
 from regard.inspection.page import as_json
 from regard.serving.questions import Attend, Change, Explain, Play
@@ -21,7 +21,8 @@ class Explorer:
     def __init__(self, subject: Subject[Any]) -> None:
         self.subject = subject
         self._importance: dict[str, list[float]] = {}
-        self._progress: dict[str, int] = {}
+        self._roles: dict[str, list[dict[str, Any]]] = {}
+        self._progress: dict[str, list[int]] = {}
 
     def apart(self, check: Callable[[], None]) -> "Explorer":
         """Return an explorer that can be asked beside this one, for its layers are its own: whatever is done to
@@ -32,7 +33,7 @@ class Explorer:
         model = self.subject.model
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
         found = Explorer(copy.deepcopy(self.subject, shared))
-        found._importance, found._progress = self._importance, self._progress
+        found._importance, found._roles, found._progress = self._importance, self._roles, self._progress
 
         def before(module: nn.Module, given: Any) -> None:
             check()
@@ -89,17 +90,29 @@ class Explorer:
         """Return, for each layer, by how much the loss rises when each head is off; worked out once."""
         if not self._importance:
             try:
-                self._importance.update(head_importance(self.subject, told=self._tell).added)
+                self._importance.update(head_importance(self.subject, told=self._tell("importance")).added)
             finally:
-                self._progress.clear()
+                self._progress.pop("importance", None)
         return self._importance
 
-    def progress(self) -> dict[str, int]:
-        """Return how far the importance is that is being worked out: `{done, heads}`; nothing where none is."""
+    def roles(self) -> dict[str, list[dict[str, Any]]]:
+        """Return, for each layer, what each head does; worked out once."""
+        if not self._roles:
+            try:
+                self._roles.update(head_roles(self.subject, told=self._tell("roles")).by_layer())
+            finally:
+                self._progress.pop("roles", None)
+        return self._roles
+
+    def progress(self) -> dict[str, list[int]]:
+        """Return how far that is which is being worked out: by its name, what is done, and of how much."""
         return dict(self._progress)
 
-    def _tell(self, done: int, heads: int) -> None:
-        self._progress.update(done=done, heads=heads)
+    def _tell(self, name: str) -> Callable[[int, int], None]:
+        def tell(done: int, all: int) -> None:
+            self._progress[name] = [done, all]
+
+        return tell
 
     @contextmanager
     def _touched(self, interventions: Sequence[Change]) -> Iterator[None]:

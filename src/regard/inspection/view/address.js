@@ -8,7 +8,7 @@ import { START } from "./state.js";
 const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
 const SHARES = ["least"];
 const LISTS = ["off", "also"];
-const SWITCHES = ["words", "change", "mean", "sum"];
+const SWITCHES = ["words", "change", "mean", "sorted", "sum"];
 const WAYS = ["heatmap", "lines", "arcs", "flow", "table", "overview"];
 
 /**

@@ -152,7 +152,7 @@ export class Drawing {
       : new Map();
     const figures = [...this.panels.values()].map((panel) => panel.figure);
     const given = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
-    const wanted = [state.off, state.least, state.top];
+    const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
     const make = {
       heatmap: () => panelsOf(figures),

@@ -2,6 +2,7 @@
 
 import { node } from "./dom.js";
 import { isolated, signed } from "./labels.js";
+import { roleOf, roleSentence } from "./roles.js";
 import { rowsOf, together } from "./rows.js";
 import { axesOf } from "./sides.js";
 
@@ -28,6 +29,8 @@ export function sentences(scene) {
   const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
   if (added !== undefined)
     found[0].append(` Over unseen samples, the loss changes by ${signed(added)} without it.`);
+  const role = matrix.names ? null : roleOf(data, layer.name, head);
+  if (role) found.push(node("p", { class: "quiet" }, roleSentence(role)));
   const examined = matrix.names ? undefined : data.examined?.[layer.name]?.[head];
   if (examined !== undefined)
     found.push(node("p", { class: "quiet" }, `Over many samples (examine): ${examined}`));

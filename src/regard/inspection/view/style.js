@@ -34,8 +34,9 @@ const STYLE = `
 .regard-view .sentence + .quiet { margin: 0.3rem 0; max-width: 90ch; }
 .regard-view .thumb { border: 0; padding: 2px; display: inline-grid; gap: 1px; justify-items: start; font-size: 11px; }
 .regard-view .thumb canvas { max-width: none; }
+.regard-view .thumb .role { max-width: 8.5rem; text-align: start; white-space: normal; overflow-wrap: anywhere; }
 .regard-view .grid { display: grid; gap: 0.3rem; }
-.regard-view .grid .row { display: flex; flex-wrap: wrap; gap: 0.2rem; align-items: end; }
+.regard-view .grid .row { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: start; }
 .regard-view .grid .row > span:first-child { flex: 0 0 min(9.5rem, 100%); font-size: 12px; }
 .regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.6rem; margin: 0.5rem 0; font-size: 13px; }
 .regard-view .token { display: inline-block; padding: 1px 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;

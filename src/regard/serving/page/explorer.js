@@ -6,7 +6,7 @@ import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
 import { latest } from "./view/latest.js";
 
-/** @import { InterventionData, MapData, PlaybackData } from "./view/data.js" */
+/** @import { InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
 /** @import { Which } from "./view/sum.js" */
 /** @import { View } from "./view/view.js" */
 
@@ -24,6 +24,7 @@ import { latest } from "./view/latest.js";
  * @property {boolean} snapshots whether it kept some of its training
  * @property {string} [accepts] what may be typed, for people; not where that is any text
  * @property {Record<string, string[]>} [examined] what an examination says of each head
+ * @property {Record<string, RoleData[]>} [roles] what an examination found each head to do
  */
 
 /**
@@ -31,6 +32,8 @@ import { latest } from "./view/latest.js";
  * @property {InterventionData[]} touched
  * @property {string} task
  * @property {Record<string, number[]>} [importance]
+ * @property {Record<string, RoleData[]>} [roles]
+ * @property {Partial<Record<string, AbortController>>} working what stops that which is being worked out
  * @property {Record<string, string[]>} [examined]
  * @property {PlaybackData} [playback]
  * @property {Found} [found]
@@ -43,12 +46,9 @@ const TYPING = 150; // milliseconds without a key before an input is sent
 const PROGRESS = 400; // milliseconds between looks at how far the importance is
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
-const button = element("importance");
-/** @type {AbortController | null} */
-let weighing = null; // what stops the importance that is being worked out
 const main = element("view");
 /** @type {State} */
-const state = { task: "", touched: [], seed: 0, ticket: 0 };
+const state = { task: "", touched: [], seed: 0, ticket: 0, working: {} };
 
 /** @param {string} id */
 function element(id) {
@@ -110,12 +110,13 @@ function refused(on) {
 /** @param {Found} found */
 function draw(found) {
   state.found = found;
-  const { importance, examined, playback, touched, view } = state;
+  const { importance, examined, roles, playback, touched, view } = state;
   const data = {
     maps: [found.map],
     original: found.original,
     importance,
     examined,
+    roles,
     playback,
     interventions: touched,
   };
@@ -176,7 +177,7 @@ async function introduce() {
   /** @type {About} */
   const about = await ask("api/run");
   return () => {
-    Object.assign(state, { task: about.task, examined: about.examined });
+    Object.assign(state, { task: about.task, examined: about.examined, roles: about.roles });
     element("task").textContent = about.task;
     const steps = about.step.toLocaleString("en");
     element("about").textContent = `${about.summary}; ${about.kind} model, ${steps} training steps`;
@@ -190,25 +191,33 @@ async function introduce() {
   };
 }
 
-/** Work out what each head is worth, beside whatever else is asked; a second press stops it. */
-async function weighHeads() {
-  if (weighing) return weighing.abort();
-  weighing = new AbortController();
-  const name = button.textContent;
+/**
+ * Work out what takes a while, beside whatever else is asked; a second press of its button stops it.
+ *
+ * @param {"importance" | "roles"} name
+ */
+async function aside(name) {
+  const button = element(name);
+  const working = state.working[name];
+  if (working) return working.abort();
+  const control = new AbortController();
+  state.working[name] = control;
+  const usual = button.textContent;
   const watch = setInterval(async () => {
-    const { done, heads } = await ask("api/progress").catch(() => ({}));
-    if (weighing && heads) button.textContent = `Stop (${done} of ${heads} heads)`;
+    const found = (await ask("api/progress").catch(() => ({})))[name];
+    if (state.working[name] === control && found) button.textContent = `Stop (${found[0]} of ${found[1]})`;
   }, PROGRESS);
   button.textContent = "Stop";
   try {
-    state.importance = await ask("api/importance", undefined, weighing.signal);
+    state[name] = await ask(`api/${name}`, undefined, control.signal);
+    if (name === "roles") state.view?.choose({ mode: "overview" });
     if (state.found) draw(state.found);
   } catch (error) {
-    if (!weighing.signal.aborted) message.textContent = error instanceof Error ? error.message : String(error);
+    if (!control.signal.aborted) message.textContent = error instanceof Error ? error.message : String(error);
   } finally {
     clearInterval(watch);
-    weighing = null;
-    button.textContent = name;
+    state.working[name] = undefined;
+    button.textContent = usual;
   }
 }
 
@@ -238,7 +247,8 @@ element("draw").addEventListener("click", () => {
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
 addEventListener("hashchange", follow);
-button.addEventListener("click", weighHeads);
+element("importance").addEventListener("click", () => aside("importance"));
+element("roles").addEventListener("click", () => aside("roles"));
 element("playback").addEventListener("click", () => doing(watchItForm));
 // A token in the address has done its work, and is not for whoever reads over one's shoulder.
 if (location.search) history.replaceState(null, "", location.pathname);
