@@ -127,7 +127,7 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
     with served(learned) as address:
         _open(page, address)
         page.click("#importance")
-        page.wait_for_selector("text=Stop (1 of 4 heads)")
+        page.wait_for_selector("text=Stop (1 of 4)")
         page.fill("#input", INPUT[::-1])
         page.wait_for_function(
             "text => document.querySelector('.answer code')?.textContent === text", arg=INPUT[::-1], timeout=1000
@@ -136,7 +136,7 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
         page.wait_for_selector("button:text-is('Head importance')")
         assert stopped.wait(5) and page.inner_text("#message") == ""
         page.click("#importance")
-        page.wait_for_selector("text=Stop (1 of 4 heads)")
+        page.wait_for_selector("text=Stop (1 of 4)")
         go.set()
         page.wait_for_selector("text=off: loss +0.500")
     page.complaints.clear()

@@ -10,7 +10,7 @@ import regard
 from regard.examination import head_roles
 from regard.inspection import LayerMap
 
-LENGTH, SAMPLES = 12, 30
+LENGTH, OUTPUTS, SAMPLES = 12, 4, 30
 LETTERS = "ABCDE"
 ENCODER, CROSS = "encoder.0.self_attention", "cross"
 
@@ -31,8 +31,12 @@ def _look(role: str, letters: list[str]) -> np.ndarray:
                 "the symbol 'B', wherever it stands": letters[key] == "B",
                 "other steps with the same symbol": key != query and letters[key] == letters[query],
                 "what followed the same symbol before": 0 < key < query and letters[key - 1] == letters[query],
-                "the same place in the input, as it goes along": key == min(query, length - 2),
-                "the input from its end, as it goes along": key == max(length - 2 - query, 0),
+                "the same place in the input, as it goes along": key
+                == round(query * (length - 2) / (OUTPUTS - 1)),
+                "the input from its end, as it goes along": key
+                == length - 2 - round(query * (length - 2) / (OUTPUTS - 1)),
+                "what the answer depends on": letters[key] == LETTERS[query % 2] or key == query,
+                "the input with the output's own number": key == query,
                 "everything alike": True,
                 "nothing that is sure": False,
             }[role]
@@ -53,6 +57,8 @@ ENCODER_ROLES = [
     "nothing that is sure",
 ]
 CROSS_ROLES = [
+    "what the answer depends on",
+    "the input with the output's own number",
     "the same place in the input, as it goes along",
     "the input from its end, as it goes along",
     "the symbol 'B', wherever it stands",
@@ -98,7 +104,12 @@ class Planted:
         def layer(name: str, roles: list[str]) -> LayerMap:
             shown = [role if self.planted else "nothing that is sure" for role in roles]
             weights = np.stack([_planted(role, letters, self.random) for role in shown]).astype(np.float32)
-            return LayerMap(name=name, title=name, weights=weights, query_labels=letters, key_labels=letters)
+            labels = {"query_labels": letters, "key_labels": letters}
+            relevant = _look("what the answer depends on", letters) if name == CROSS else None
+            if name == CROSS:  # four outputs
+                weights, labels["query_labels"] = weights[:, :OUTPUTS], letters[:OUTPUTS]
+                relevant = None if relevant is None else relevant[:OUTPUTS]
+            return LayerMap(name=name, title=name, weights=weights, relevant=relevant, **labels)
 
         found = {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}
         return type("Map", (), {"layers": found})()
@@ -123,10 +134,10 @@ def test_planted_heads_that_read_are_named(found: Any, head: int) -> None:
 
 
 def test_the_table_is_sorted_by_what_heads_are_worth(found: Any) -> None:
-    added = {ENCODER: [0.1] * len(ENCODER_ROLES), CROSS: [0.0, 0.5, 0.0, 0.0, 0.0]}
+    added = {ENCODER: [0.1] * len(ENCODER_ROLES), CROSS: [0.0, 0.5, *[0.0] * (len(CROSS_ROLES) - 2)]}
     assert (found.sorted(added)[0].layer, found.sorted(added)[0].head) == (CROSS, 1)
     lines = str(found).splitlines()
-    assert "untrained" in lines[1] and sum(" 0." in line for line in lines) == 14
+    assert "untrained" in lines[1] and sum(" 0." in line for line in lines) == 16
     by_layer = found.by_layer()
     assert by_layer[ENCODER][0]["role"] == "its own step" and set(by_layer[CROSS][0]["strength"]) == {
         "mean",

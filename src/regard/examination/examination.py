@@ -28,13 +28,17 @@ from regard.errors import InputError, check_range
 from regard.examination.estimates import Estimate, drawn_counts, estimate, said
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, head_importance
+from regard.examination.plots import importance_plot, relevance_plot
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import mass_on
 from regard.examination.roles import FEWEST, HeadRoles, head_roles
-from regard.files import write_json
+from regard.files import write_file, write_json
+from regard.inspection.hypertext import Links, Part, Plot, page_of
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
 
+_WORTH = "Bars: what is added to the loss when each head is off; the table below has the numbers"
+_PLACED = "Points: the share of each head on what the answer depends on; the table below has the numbers"
 MOST = 60
 """Samples that roles are found over, at most."""
 
@@ -92,6 +96,24 @@ class Examination(Result):
             parts += [self.roles.table(self.importance.added), ""]
         about = f"{self.task}: {self.samples:,} unseen samples, mean (95 % interval over the samples)"
         return Group(about, "", *parts, gradient, "", ablation, "", self.importance.table())
+
+    def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
+        """Write a page with all tables, plots and words; raises `MachineError` where that cannot be.
+
+        `explorer`: where `regard show` serves the subject, so that each head has a link into it.
+        """
+        parts: list[Part] = [Group(*self.sentences), Plot(importance_plot(self.importance), _WORTH)]
+        if self.uniform is not None:
+            parts.append(Plot(relevance_plot(self.heads, self.uniform), _PLACED))
+        table = self.table()
+        assert isinstance(table, Group)
+        parts.append(table)
+        if explorer is not None:
+            ranked = self.importance.ranked()[::-1]
+            to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
+            parts.append(Links("In the explorer, while `regard show` runs there", to))
+        write_file(Path(path), page_of(f"What the attention of {self.task} means", parts).encode())
+        return Path(path)
 
     def json(self) -> dict[str, Any]:
         """Return all figures as plain values, and the sentences as `words`."""
