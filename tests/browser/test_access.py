@@ -56,6 +56,10 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
     page.click("text=Show the sum")
     page.wait_for_selector(".sum h3")
     assert _violations(page) == [], "sum"
+    if subject == "text":
+        page.click("#tree")
+        page.wait_for_selector(".steps svg")
+        assert _violations(page) == [], "step by step"
     page.click("text=Show me around")
     assert _violations(page) == [], "tour"
     page.keyboard.press("Escape")

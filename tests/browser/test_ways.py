@@ -163,3 +163,29 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     assert first.get_attribute("data-name") == f"thumb-{best[1]}-{best[2]}"
     first.click()
     page.wait_for_selector("text=Over many samples, this head")
+
+
+def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
+    page.goto(translating)
+    page.wait_for_selector("figure canvas")
+    page.click("#tree")
+    page.wait_for_selector(".steps svg")
+    tree = german.tree(german.draw())
+    assert page.locator(".steps svg text.branch").count() == len(tree.branches)
+    assert page.locator(".steps svg text.best").count() == len(tree.best)
+    page.click("text=step ▶")
+    second = tree.branches[tree.best[1]]
+    page.wait_for_selector(f"text=, step {second.step}; log-probability so far {second.log_probability:.3f}")
+    shares = page.locator(".followers td:not(.bars)").all_inner_texts()
+    followers = tree.branches[tree.best[0]].followers
+    assert shares == [f"{100 * each.probability:.1f}%" for each in followers]
+    page.wait_for_function("() => document.querySelector('.token.on').dataset.name === 'query-1'")
+    other = next(number for number in range(len(tree.branches)) if number not in tree.best)
+    page.click(f"[data-name=branch-{other}]")
+    page.wait_for_selector(f"[data-name=branch-{other}].on")
+    page.select_option("#beam", label="1")
+    page.wait_for_function(
+        "count => document.querySelectorAll('.steps svg text.branch').length < count", arg=len(tree.branches)
+    )
+    page.click("text=Close")
+    page.wait_for_selector("#steps", state="hidden")

@@ -109,6 +109,21 @@ def test_a_weight_is_explained(client: Client, trained: regard.AnswerRun) -> Non
     assert refused.status_code == 422 and "output 9 is out of range" in refused.json()["error"]
 
 
+def test_a_search_is_shown(client: Client, translator: regard.PairRun) -> None:
+    asked = {"input": "3. Mai 1979", "beam": 3}
+    found = Client(make_app(Explorer(translator))).post("/api/tree", asked).json()
+    tree = translator.tree("3. Mai 1979", beam=3)
+    assert found["tree"] == tree.json()
+    for number, shown in enumerate(found["shown"]):
+        outputs = found["maps"][shown]["outputs"]
+        path = translator.task.target_vocabulary.labels(tree.path(number))
+        assert outputs[: len(path)] == path
+    assert len({found["shown"][number] for number in tree.best}) == 1
+    refused = client.post("/api/tree", {"input": INPUT})
+    assert refused.status_code == 422 and "there is no search to show" in refused.json()["error"]
+    assert client.request("GET", "/api/run").json()["writes"] is False
+
+
 def test_playback(tmp_path: Path) -> None:
     run = regard.train("signal2", hidden=8, heads=2, steps=8, snapshots=3, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.AnswerRun)

@@ -4,6 +4,7 @@
     GET  /api/run          what the run is
     POST /api/attend       {input, seed, interventions}: the prediction and records, and those of the original
     POST /api/explain      the same with layer, head, output, key, temperature: how a weight came about
+    POST /api/tree         {input, seed, interventions, beam}: what a search tries while it answers
     POST /api/playback     {input}: the same for each snapshot of the training
     GET  /api/importance   by how much the loss rises when a head is off
     GET  /api/roles        what each head does
@@ -35,7 +36,7 @@ from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
 from regard.serving.guard import SHOWN, Guard
 from regard.serving.lanes import Lane
-from regard.serving.questions import Attend, Explain, Play, read_question
+from regard.serving.questions import Attend, Explain, Play, Written, read_question
 from regard.serving.refusing import RefusedError, refusal
 
 BODY = 256 * 1024
@@ -50,6 +51,7 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 PAGES = {
     "/": ("regard.serving", "page/explorer.html", "text/html"),
     "/explorer.js": ("regard.serving", "page/explorer.js", "text/javascript"),
+    "/tree.js": ("regard.serving", "page/tree.js", "text/javascript"),
     "/tour.js": ("regard.serving", "page/tour.js", "text/javascript"),
     "/explorer.css": ("regard.serving", "page/explorer.css", "text/css"),
     **{f"/view/{name}": ("regard.inspection", f"view/{name}", "text/javascript") for name in modules()},
@@ -70,6 +72,7 @@ QUESTIONS = {
     "/api/run": Question(Explorer.about, None, 1),
     "/api/attend": Question(Explorer.attend, Attend, 1),
     "/api/explain": Question(Explorer.explain, Explain, 1),
+    "/api/tree": Question(Explorer.tree, Written, 1),
     "/api/playback": Question(Explorer.playback, Play, 4),
     "/api/importance": Question(Explorer.importance, None, 1),
     "/api/roles": Question(Explorer.roles, None, 1),

@@ -9,10 +9,11 @@ from typing import Any
 from torch import nn
 
 from regard.attention import find_layer, intervene
+from regard.errors import InputError
 from regard.examination import explain, head_importance, head_roles
-from regard.inspection import Subject
+from regard.inspection import Subject, Writes
 from regard.inspection.page import as_json
-from regard.serving.questions import Attend, Change, Explain, Play
+from regard.serving.questions import Attend, Change, Explain, Play, Written
 
 
 class Explorer:
@@ -46,7 +47,7 @@ class Explorer:
 
     def about(self) -> dict[str, Any]:
         """Return what the page says of the subject."""
-        return self.subject.about()
+        return {**self.subject.about(), "writes": isinstance(self.subject, Writes)}
 
     def attend(self, asked: Attend) -> dict[str, Any]:
         """Answer an input; the answer is a map, and with interventions also the `original`.
@@ -77,6 +78,27 @@ class Explorer:
                 temperature=asked.temperature,
             )
         return found.json()
+
+    def tree(self, asked: Written) -> dict[str, Any]:
+        """Return what a search tries while it answers an input: the `tree`, and for each branch, which of `maps`
+        shows what it attended to.
+
+        Raises `InputError` where the subject writes no sequences.
+        """
+        subject = self.subject
+        if not isinstance(subject, Writes):
+            raise InputError(f"{subject.name} answers with numbers, all at once: there is no search to show")
+        text = self._input(asked.input, asked.seed)
+        with self._touched(asked.interventions):
+            found = subject.tree(text, beam=asked.beam)
+            leaves = found.leaves
+            maps = [as_json(subject.along(text, found.path(leaf)), packed=True) for leaf in leaves]
+        shown: list[int] = [0] * len(found.branches)
+        for place, leaf in sorted(enumerate(leaves), key=lambda each: each[1] in found.best):
+            at: int | None = leaf
+            while at is not None:
+                shown[at], at = place, found.branches[at].parent
+        return {"tree": found.json(), "shown": shown, "maps": maps}
 
     def playback(self, asked: Play) -> dict[str, Any]:
         """Return how attention on an input formed: `{steps, losses, frames}`, a map for each step.

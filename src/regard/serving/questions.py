@@ -41,6 +41,7 @@ Step = Annotated[Index | None, Meta(description="a step, from 0")]
 Input = Annotated[Text | None, Meta(description=f"a text of at most {LONGEST:,} characters")]
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 0 to 4294967295")]
 Number = Annotated[Index, Meta(description="a number, from 0")]
+Beam = Annotated[Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="a whole number from 1 to 20")]
 Temperature = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
 
 
@@ -78,6 +79,12 @@ class Explain(Attend, frozen=True, kw_only=True):
     output: Number = 0
     key: Step = None
     temperature: Temperature = 1.0
+
+
+class Written(Attend, frozen=True):
+    """What `/api/tree` is asked: how many prefixes are kept side by side; None: as many as is usual."""
+
+    beam: Beam = None
 
 
 Shape = TypeVar("Shape", bound=Struct)

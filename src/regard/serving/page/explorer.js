@@ -1,6 +1,7 @@
 // The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
 
 import { tour } from "./tour.js";
+import { treeOf } from "./tree.js";
 import { addressOf, keepAddress, readAddress } from "./view/address.js";
 import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
@@ -8,6 +9,7 @@ import { latest } from "./view/latest.js";
 
 /** @import { InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
 /** @import { Which } from "./view/sum.js" */
+/** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
 /** @typedef {{ map: MapData, original?: MapData }} Found the answer to an input, and that before it was touched */
@@ -21,6 +23,7 @@ import { latest } from "./view/latest.js";
  * @property {string} kind
  * @property {number} step
  * @property {boolean} draws whether it draws samples of its own
+ * @property {boolean} writes whether it writes its answer token by token
  * @property {boolean} snapshots whether it kept some of its training
  * @property {string} [accepts] what may be typed, for people; not where that is any text
  * @property {Record<string, string[]>} [examined] what an examination says of each head
@@ -148,6 +151,7 @@ const answer = latest(() => attend());
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
+  element("steps").hidden = true; // it is of another answer
   return doing(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
     /** @type {Found} */
@@ -183,6 +187,7 @@ async function introduce() {
     element("about").textContent = `${about.summary}; ${about.kind} model, ${steps} training steps`;
     element("draw").hidden = !about.draws;
     element("playback").hidden = !about.snapshots;
+    element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
     const more = [...element("more").querySelectorAll("button")].filter((each) => !each.hidden);
     oneTabStop(more, 0);
@@ -221,6 +226,31 @@ async function aside(name) {
   }
 }
 
+/**
+ * Show how the answer was written; `beam`: how many prefixes are kept side by side.
+ *
+ * @param {number} [beam]
+ */
+async function stepByStep(beam) {
+  /** @type {Searched} */
+  const found = await ask("api/tree", { input: input.value, interventions: state.touched, beam: beam ?? null });
+  return () => {
+    const steps = element("steps");
+    /** @param {number} branch */
+    const choose = (branch) => {
+      draw({ map: found.maps[found.shown[branch]] });
+      state.view?.choose({ query: found.tree.branches[branch].step, key: null, also: "" });
+    };
+    const close = () => {
+      steps.hidden = true;
+      steps.replaceChildren();
+      attend();
+    };
+    steps.hidden = false;
+    steps.replaceChildren(treeOf(found, choose, (width) => doing(() => stepByStep(width)), close));
+  };
+}
+
 async function watchItForm() {
   state.touched = [];
   /** @type {PlaybackData} */
@@ -249,6 +279,7 @@ element("tour").addEventListener("click", () => tour(element("guide")));
 addEventListener("hashchange", follow);
 element("importance").addEventListener("click", () => aside("importance"));
 element("roles").addEventListener("click", () => aside("roles"));
+element("tree").addEventListener("click", () => doing(() => stepByStep()));
 element("playback").addEventListener("click", () => doing(watchItForm));
 // A token in the address has done its work, and is not for whoever reads over one's shoulder.
 if (location.search) history.replaceState(null, "", location.pathname);
