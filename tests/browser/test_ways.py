@@ -189,3 +189,32 @@ def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german:
     )
     page.click("text=Close")
     page.wait_for_selector("#steps", state="hidden")
+
+
+def test_two_runs_stand_beside_each_other(
+    page: Any, learned: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One cursor for both, and their difference."""
+    other = learned.untrained(5)
+    with served(learned, [other]) as address:
+        _open(page, address, "&head=1")
+        page.select_option("select[data-name=Beside]", label=other.where)
+        page.wait_for_selector("text=difference: shown less beside")
+        assert page.locator("figure").count() == 3
+        grids = page.locator("figure [role=grid]")
+        grids.nth(1).focus()
+        for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+            page.keyboard.press(key)
+            settle(page)
+        shown, beside = (each.attend(INPUT).cross.weights[1, 1, 1] for each in (learned, other))
+        cells = [
+            page.locator(f"#{grids.nth(at).get_attribute('aria-activedescendant')}").inner_text()
+            for at in range(3)
+        ]
+        assert cells[:2] == [f"C {100 * each:.1f}%" for each in (shown, beside)]
+        sign = "\N{MINUS SIGN}" if shown < beside else "+"
+        assert cells[2] == f"C {sign}{abs(shown - beside):.3f}"
+        assert "beside=model-0" in page.url
+        assert page.locator(".legend canvas").count() == 2
+        page.reload()
+        page.wait_for_selector("text=difference: shown less beside")

@@ -89,6 +89,13 @@ class RoleData(TypedDict):
     """The most that a head has of that role before training."""
 
 
+class BesideData(TypedDict):
+    """What another model did with the same input."""
+
+    name: str
+    map: MapData
+
+
 class ViewData(TypedDict):
     """All that a view shows."""
 
@@ -101,6 +108,8 @@ class ViewData(TypedDict):
     """By layer, what an examination says of each head."""
     roles: NotRequired[dict[str, list[RoleData]]]
     """By layer, what each head does."""
+    beside: NotRequired[list[BesideData]]
+    """What other models did with the first of the maps' inputs."""
     playback: NotRequired[PlaybackData]
     interventions: NotRequired[list[InterventionData]]
     """What has been done to the model."""

@@ -3,7 +3,7 @@
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from torch import nn
@@ -12,6 +12,7 @@ from regard.attention import find_layer, intervene
 from regard.errors import InputError
 from regard.examination import explain, head_importance, head_roles
 from regard.inspection import Subject, Writes
+from regard.inspection.data import BesideData
 from regard.inspection.page import as_json
 from regard.serving.questions import Attend, Change, Explain, Play, Written
 
@@ -19,8 +20,9 @@ from regard.serving.questions import Attend, Change, Explain, Play, Written
 class Explorer:
     """A subject that answers questions, one at a time."""
 
-    def __init__(self, subject: Subject[Any]) -> None:
+    def __init__(self, subject: Subject[Any], beside: Sequence[Subject[Any]] = ()) -> None:
         self.subject = subject
+        self.beside = beside
         self._importance: dict[str, list[float]] = {}
         self._roles: dict[str, list[dict[str, Any]]] = {}
         self._progress: dict[str, list[int]] = {}
@@ -33,7 +35,7 @@ class Explorer:
         """
         model = self.subject.model
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
-        found = Explorer(copy.deepcopy(self.subject, shared))
+        found = Explorer(copy.deepcopy(self.subject, shared), self.beside)
         found._importance, found._roles, found._progress = self._importance, self._roles, self._progress
 
         def before(module: nn.Module, given: Any) -> None:
@@ -58,11 +60,20 @@ class Explorer:
         for change in asked.interventions:
             find_layer(model, change.layer)
         original = self.subject.attend(text)
+        others = {"beside": found} if (found := self._beside(text)) else {}
         if not asked.interventions:
-            return {"map": as_json(original)}
+            return {"map": as_json(original), **others}
         with self._touched(asked.interventions):
             touched = self.subject.attend(text)
-        return {"map": as_json(touched), "original": as_json(original)}
+        return {"map": as_json(touched), "original": as_json(original), **others}
+
+    def _beside(self, text: str) -> list[BesideData]:
+        """Return what the other subjects do with an input; those that cannot read it are left out."""
+        found: list[BesideData] = []
+        for each in self.beside:
+            with suppress(InputError):
+                found.append({"name": each.where, "map": as_json(each.attend(text))})
+        return found
 
     def explain(self, asked: Explain) -> dict[str, Any]:
         """Return how one weight came about, number by number: an `ExplanationData`."""

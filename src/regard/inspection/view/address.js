@@ -52,6 +52,7 @@ export function readAddress(hash) {
     else if (SHARES.includes(name) && /^0\.\d{1,4}$/.test(value)) state[name] = Number(value);
     else if (LISTS.includes(name) && /^\d{1,6}(,\d{1,6})*$/.test(value)) state[name] = value;
     else if (SWITCHES.includes(name)) state[name] = value === "true";
+    else if (name === "beside" && /^(original|(model|input|snapshot)-\d{1,4})$/.test(value)) state[name] = value;
     else if (name === "layer" || (name === "mode" && WAYS.includes(value))) state[name] = value;
   }
   return { state, input: given.get("input"), touched: listIn(given.get("touched")) };

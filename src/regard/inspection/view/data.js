@@ -64,12 +64,19 @@
  */
 
 /**
+ * @typedef {object} BesideData
+ * @property {string} name
+ * @property {MapData} map
+ */
+
+/**
  * @typedef {object} ViewData
  * @property {MapData[]} maps
  * @property {MapData} [original]
  * @property {Record<string, number[]>} [importance]
  * @property {Record<string, string[]>} [examined]
  * @property {Record<string, RoleData[]>} [roles]
+ * @property {BesideData[]} [beside]
  * @property {PlaybackData} [playback]
  * @property {InterventionData[]} [interventions]
  */

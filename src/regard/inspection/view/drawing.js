@@ -3,10 +3,10 @@
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
 import { button, node, Part } from "./dom.js";
-import { heatmaps } from "./heatmap.js";
 import { legend } from "./legend.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
+import { heatmaps } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
@@ -101,7 +101,7 @@ export class Drawing {
     const { data, map, layer, matrix, state, largest, before } = scene;
     const { colours } = surface;
     const shown = [data, map, layer, matrix, state.head, state.mode];
-    const drawn = [state.off, state.mean, state.least, state.top];
+    const drawn = [state.off, state.mean, state.least, state.top, scene.beside?.name];
     parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null], () =>
       sentences(scene),
     );

@@ -2,7 +2,9 @@
 
 import { greatest } from "./arithmetic.js";
 import { averaged } from "./average.js";
+import { besideOf } from "./beside.js";
 import { changes, originalOf } from "./difference.js";
+import { once } from "./once.js";
 import { flows, rollout } from "./rollout.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -27,8 +29,20 @@ const ROLLOUT =
  * @property {(layer: LayerData) => Matrix} shown the same of another layer
  * @property {string | null} derived what is shown, where that is not the weights of heads
  * @property {Matrix | null} before the layer's weights before it was touched, where these are of the same tokens
+ * @property {Beside | null} beside what stands beside it
+ * @property {string} [title] of a heatmap, where it is not that of its head
  * @property {Float32Array[] | null} changes of each head, where these are drawn instead of weights
  * @property {number} largest what the strongest colour stands for, the same for all that is drawn
+ */
+
+/**
+ * The same layer of another map.
+ *
+ * @typedef {object} Beside
+ * @property {string} name
+ * @property {Matrix} matrix
+ * @property {Float32Array[] | null} changes what is shown less this, where both have the same tokens
+ * @property {number} most the largest of these, by size
  */
 
 /**
@@ -67,6 +81,7 @@ export function sceneOf(data, map, layer, given, weights) {
   const original = before && !flow ? (derived ? averaged(shown(before), derived.heads) : shown(before)) : null;
   const changed = original && state.change && COMPARING.includes(state.mode) ? changes(matrix, original) : null;
   const scale = () => layersOnScale(data, map, layer, state).map((each) => shown(each).largest);
+  const beside = derived ? null : standing(besideOf(data, map, layer, state), matrix, shown);
   const largest = changed ? changed.map((each) => greatest(each, true)) : flow ? [matrix.largest] : scale();
   return {
     data,
@@ -77,8 +92,9 @@ export function sceneOf(data, map, layer, given, weights) {
     derived: derived?.said ?? null,
     shown,
     before: original,
+    beside,
     changes: changed,
-    largest: Math.max(...largest, 1e-9),
+    largest: Math.max(...largest, beside?.matrix.largest ?? 0, 1e-9),
   };
 }
 
@@ -134,6 +150,22 @@ function derivedOf(map, layer, state, shown) {
 }
 
 /**
+ * @param {{ name: string, layer: LayerData } | null} other
+ * @param {Matrix} matrix
+ * @param {(layer: LayerData) => Matrix} shown
+ * @returns {Beside | null}
+ */
+function standing(other, matrix, shown) {
+  if (!other) return null;
+  const found = shown(other.layer);
+  const same = String(found.queries) === String(matrix.queries) && String(found.keys) === String(matrix.keys);
+  const changed =
+    same && found.heads === matrix.heads ? once(matrix, other.name, () => changes(matrix, found)) : null;
+  const most = Math.max(...(changed ?? []).map((each) => greatest(each, true)), 1e-9);
+  return { name: other.name, matrix: found, changes: changed, most };
+}
+
+/**
  * The layers whose weights a scene asks for.
  *
  * @param {ViewData} data
@@ -143,7 +175,9 @@ function derivedOf(map, layer, state, shown) {
  */
 export function layersNeeded(data, map, layer, state) {
   const before = originalOf(data, layer);
-  const all = state.mode === "flow" ? map.layers : [];
+  const all = state.mode === "flow" ? [...map.layers] : [];
+  const beside = besideOf(data, map, layer, state);
+  if (beside) all.push(beside.layer);
   return [layer, ...(before ? [before] : []), ...all, ...layersOnScale(data, map, layer, state)];
 }
 

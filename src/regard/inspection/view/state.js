@@ -21,6 +21,7 @@
  * @property {string} also numbers of the queries that are summed up with the one that is looked at
  * @property {number} least weights below this are left out as lines
  * @property {number} top of each query only so many lines are drawn, the strongest; 0: all
+ * @property {string} beside what stands beside the map, by its key; empty: nothing
  * @property {boolean} sorted whether the heads of the overview are sorted by what they are worth
  * @property {boolean} sum whether it is shown how the weight comes about
  */
@@ -44,6 +45,7 @@ export const START = {
   also: "",
   least: 0,
   top: 0,
+  beside: "",
   sorted: false,
   sum: false,
 };

@@ -1,5 +1,6 @@
 // What is shown, and how: input, kind of layer, layer, head, and the way to draw.
 
+import { othersOf } from "./beside.js";
 import { check, choice, node, select } from "./dom.js";
 import { modesOf } from "./scene.js";
 import { inPieces } from "./words.js";
@@ -110,7 +111,7 @@ function modes({ map, layer, state }, { choose }) {
  * @param {Scene} scene
  * @param {Actions} actions
  */
-export function choices({ map, layer, state, before, shown }, { choose }) {
+export function choices({ data, map, layer, state, before, shown }, { choose }) {
   const found = [];
   if (shown(layer).heads > 1 && state.head === null && !["overview", "flow"].includes(state.mode)) {
     found.push(check("average of the heads", state.mean, (mean) => choose({ mean })));
@@ -132,7 +133,13 @@ export function choices({ map, layer, state, before, shown }, { choose }) {
   if (map.layers.some(inPieces)) {
     found.push(check("whole words", state.words, (words) => choose({ words, query: 0, key: null })));
   }
-  if (before) {
+  const others = othersOf(data, map);
+  if (others.length && state.mode === "heatmap") {
+    const names = ["nothing", ...others.map((each) => each.name)];
+    const at = others.findIndex((each) => each.key === state.beside) + 1;
+    found.push(select("Beside", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
+  }
+  if (before && !state.beside) {
     found.push(check("difference to the original", state.change, (change) => choose({ change })));
   }
   return found;

@@ -7,12 +7,12 @@ import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
 import { latest } from "./view/latest.js";
 
-/** @import { InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
+/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
 /** @import { Which } from "./view/sum.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
-/** @typedef {{ map: MapData, original?: MapData }} Found the answer to an input, and that before it was touched */
+/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[] }} Found the answer to an input, and that before it was touched */
 
 /**
  * What is explored.
@@ -121,6 +121,7 @@ function draw(found) {
     examined,
     roles,
     playback,
+    beside: found.beside,
     interventions: touched,
   };
   document.title = `${state.task}: ${found.map.input} · Regard`;
