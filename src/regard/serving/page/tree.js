@@ -100,11 +100,13 @@ function rowsOf({ branches, best }) {
  */
 function textOf({ best }, { label, step, probability, log_probability, ended }, number, rows) {
   const kind = best.includes(number) ? "best" : "other";
-  const name = `step ${step}: ${visible(label)}, ${percentOf(probability)}, log-probability ${log_probability.toFixed(3)}`;
+  const full = visible(label);
+  const shown = ended ? "end" : short(full);
+  const share = percentOf(probability);
+  const name = `${shown} ${share}, step ${step}, ${full}, log-probability ${log_probability.toFixed(3)}`;
   const place = { x: WIDE * step + 14, y: HIGH * rows[number] + 16, class: `branch ${kind}` };
   const text = svg("text", { ...place, role: "button", "aria-label": name, "data-name": `branch-${number}` });
-  text.append(svg("tspan", {}, ended ? "end" : short(visible(label))));
-  text.append(svg("tspan", { dx: 4, class: "share" }, percentOf(probability)), svg("title", {}, name));
+  text.append(svg("title", {}, name), svg("tspan", {}, `${shown} `), svg("tspan", { class: "share" }, share));
   return text;
 }
 
