@@ -2,7 +2,7 @@
 
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
 from regard.attention.dropout import Dropout
-from regard.attention.intervening import Intervention, intervene
+from regard.attention.intervening import Intervention, intervene, temper
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.observing import (
@@ -30,7 +30,7 @@ from regard.attention.scores import (
     make_score,
 )
 from regard.attention.single import Attention
-from regard.attention.weights import context_of, uniform_weights, weights_of
+from regard.attention.weights import context_of, tempered_weights, uniform_weights, weights_of
 
 __all__ = [
     "SCORES",
@@ -73,6 +73,8 @@ __all__ = [
     "make_score",
     "record",
     "short_name",
+    "temper",
+    "tempered_weights",
     "uniform_weights",
     "watching",
     "weights_of",

@@ -5,7 +5,7 @@ from regard.inspection.endings import check_ending
 from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
 from regard.inspection.playback import Playback
 from regard.inspection.records import Maps, maps_of
-from regard.inspection.subject import Layer, Subject, Trial
+from regard.inspection.subject import Layer, Subject, Trial, Writes
 
 __all__ = [
     "CROSS",
@@ -18,6 +18,7 @@ __all__ = [
     "Playback",
     "Subject",
     "Trial",
+    "Writes",
     "check_ending",
     "kind_of",
     "layer_map",

@@ -6,14 +6,16 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from regard.inspection.glyphs import drawable
 from regard.inspection.maps import LayerMap, Map
+from regard.inspection.palette import shades
 
-COLOURS = "viridis"
-"""Keeps its order for colour-blind eyes and in grey."""
+COLOURS = ListedColormap(shades(256), name="regard")
+"""Those of the page: from the paper to dark blue, in an order that colour-blind eyes and grey keep."""
 CELL = 0.24
 """Side of one weight, inches."""
 
