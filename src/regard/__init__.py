@@ -14,7 +14,7 @@ from regard.errors import InputError, MachineError, RegardError
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.attention import Record, Records, intervene
+    from regard.attention import Record, Records
     from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.decoding import Candidate
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         head_importance,
     )
     from regard.exchange import export
-    from regard.foreign import record
+    from regard.foreign import intervene, record
     from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of
     from regard.memory import keep_memory
     from regard.runs import (
@@ -114,7 +114,7 @@ _HOMES = {
     "export": "regard.exchange",
     "fetch": "regard.text.download",
     "head_importance": "regard.examination",
-    "intervene": "regard.attention",
+    "intervene": "regard.foreign",
     "keep_memory": "regard.memory",
     "list_tasks": "regard.tasks",
     "load": "regard.runs",
