@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         head_importance,
     )
     from regard.exchange import export
-    from regard.foreign import intervene, record
+    from regard.foreign import ForeignModel, ForeignPruned, Patched, intervene, look, patch, record
     from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of
     from regard.memory import keep_memory
     from regard.runs import (
@@ -79,6 +79,8 @@ _HOMES = {
     "ExerciseReport": "regard.course",
     "Figures": "regard.runs",
     "Finding": "regard.course",
+    "ForeignModel": "regard.foreign",
+    "ForeignPruned": "regard.foreign",
     "HeadFindings": "regard.examination",
     "HeadImportance": "regard.examination",
     "HeadRole": "regard.examination",
@@ -91,6 +93,7 @@ _HOMES = {
     "Pair": "regard.tasks",
     "PairReport": "regard.runs",
     "PairRun": "regard.runs",
+    "Patched": "regard.foreign",
     "Playback": "regard.inspection",
     "PruneReport": "regard.runs",
     "Quality": "regard.evaluation",
@@ -119,8 +122,10 @@ _HOMES = {
     "list_tasks": "regard.tasks",
     "load": "regard.runs",
     "load_translator": "regard.runs",
+    "look": "regard.foreign",
     "make_config": "regard.training",
     "maps_of": "regard.inspection",
+    "patch": "regard.foreign",
     "plot_positions": "regard.runs",
     "prune": "regard.runs",
     "record": "regard.foreign",
@@ -148,6 +153,8 @@ __all__ = [
     "Explanation",
     "Figures",
     "Finding",
+    "ForeignModel",
+    "ForeignPruned",
     "HeadFindings",
     "HeadImportance",
     "HeadRole",
@@ -162,6 +169,7 @@ __all__ = [
     "Pair",
     "PairReport",
     "PairRun",
+    "Patched",
     "Playback",
     "PruneReport",
     "Quality",
@@ -192,8 +200,10 @@ __all__ = [
     "list_tasks",
     "load",
     "load_translator",
+    "look",
     "make_config",
     "maps_of",
+    "patch",
     "plot_positions",
     "prune",
     "record",

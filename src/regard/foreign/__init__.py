@@ -2,6 +2,20 @@
 
 from regard.foreign.intervening import intervene
 from regard.foreign.long import LongRecord, LongRecords, record_long
+from regard.foreign.looking import look
+from regard.foreign.model import ForeignModel, ForeignPruned
+from regard.foreign.patching import Patched, patch
 from regard.foreign.recording import record
 
-__all__ = ["LongRecord", "LongRecords", "intervene", "record", "record_long"]
+__all__ = [
+    "ForeignModel",
+    "ForeignPruned",
+    "LongRecord",
+    "LongRecords",
+    "Patched",
+    "intervene",
+    "look",
+    "patch",
+    "record",
+    "record_long",
+]

@@ -73,6 +73,11 @@ class Keeper:
         """The key whose weight is set; None where no single one is."""
         return None
 
+    def concerns(self, layer: str) -> bool:
+        """Say whether it changes weights of a layer: of none."""
+        del layer
+        return False
+
     def changed(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
         """Return the weights (B, H, Tq, Tk) with which a layer goes on: the same."""
         del mask, first_key
@@ -146,6 +151,14 @@ class Toucher(Keeper):
     def touched_key(self) -> int | None:
         """The key whose weight is set; None where no single one is."""
         return self.change.key
+
+    def wants(self, name: str) -> bool:
+        """Say whether this very call is meant: of a layer that runs several times, each has its number."""
+        return self.layers is not None and (name in self.layers or short_name(name) in self.layers)
+
+    def concerns(self, layer: str) -> bool:
+        """Say whether some call of a layer is meant."""
+        return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
 
     def changed(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
         """Return changed weights; where steps come one by one, a weight is set in its own step.

@@ -64,11 +64,13 @@ class KernelCalls(TorchFunctionMode):
 
     def __enter__(self) -> "KernelCalls":
         _here().append(self)
-        super().__enter__()  # type: ignore[no-untyped-call]
+        mode: Any = super()
+        mode.__enter__()
         return self
 
     def __exit__(self, *given: Any) -> None:
-        super().__exit__(*given)  # type: ignore[no-untyped-call]
+        mode: Any = super()
+        mode.__exit__(*given)
         _here().remove(self)
 
     @property

@@ -27,7 +27,7 @@ def touched_softmax(looking: Sequence[Keeper], weights: Tensor, args: Any, kwarg
         return weights
     for keeper in looking:
         for layer in keeper.passes.running[:-3:-1] if keeper.touches else ():
-            if keeper.wants(layer):
+            if keeper.concerns(layer):
                 if keeper.next(layer) is not None:
                     weights = _by_hand(keeper, layer, weights)
                 break

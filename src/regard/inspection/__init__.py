@@ -4,7 +4,7 @@ from regard.inspection.attention_map import AttentionMap
 from regard.inspection.endings import check_ending
 from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
 from regard.inspection.playback import Playback
-from regard.inspection.records import Maps, maps_of
+from regard.inspection.records import Maps, layers_of_records, maps_of
 from regard.inspection.subject import Layer, Subject, Trial
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "check_ending",
     "kind_of",
     "layer_map",
+    "layers_of_records",
     "maps_of",
 ]

@@ -1,6 +1,8 @@
 """Attention maps as static pictures (matplotlib): a row of panels for each layer, a panel for each head."""
 
 import io
+import textwrap
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib import rc_context
@@ -50,6 +52,29 @@ def draw(attention: Map, format: str) -> bytes:
     return figure_bytes(figure, format)
 
 
+def draw_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
+    """Return a heatmap of a value for each head, a row for each layer, as the bytes of a file.
+
+    Colours go from blue over white, which is nothing, to red.
+    """
+    columns = max(map(len, values.values()))
+    table = np.full((len(values), columns), np.nan)
+    for row, each in enumerate(values.values()):
+        table[row, : len(each)] = each
+    size = (max(columns * 0.5 + 3.5, 6.0), max(len(values) * 0.35 + 1.4, 2.4))
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    panel = figure.subplots()
+    most = max(float(np.nanmax(np.abs(table))), 1e-9)
+    image = panel.imshow(table, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    panel.set_xticks(range(columns), [str(head) for head in range(columns)], fontsize=7)
+    panel.set_yticks(range(len(values)), list(map(drawable, values)), fontsize=7)
+    panel.set_xlabel("head", fontsize=8)
+    panel.set_title("\n".join(textwrap.wrap(drawable(title), int(size[0] * 12))), fontsize=8)
+    figure.colorbar(image, ax=panel, shrink=0.8)
+    return figure_bytes(figure, format)
+
+
 def figure_bytes(figure: Figure, format: str) -> bytes:
     """Return a figure as the bytes of a file, without its date: the same figure makes the same file."""
     file = io.BytesIO()
@@ -61,7 +86,7 @@ def figure_bytes(figure: Figure, format: str) -> bytes:
 
 def _panel(panel: Axes, layer: LayerMap, head: int, largest: float) -> AxesImage:
     image = panel.imshow(layer.weights[head], cmap=COLOURS, vmin=0.0, vmax=largest, aspect="equal")
-    panel.set_title(f"{drawable(layer.title)}\nhead {head}", fontsize=7)
+    panel.set_title(f"{drawable(layer.title)}\nhead {layer.number(head)}", fontsize=7)
     # Words stand upright, so as not to run into each other.
     rotation = 90 if max(map(len, layer.key_labels)) > LONG else 0
     panel.set_xticks(

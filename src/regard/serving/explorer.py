@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import nn
 
-from regard.attention import find_layer, intervene
 from regard.examination import head_importance
 from regard.inspection import Subject
 from regard.inspection.page import as_json
@@ -20,7 +19,10 @@ class Explorer:
 
     def __init__(self, subject: Subject[Any]) -> None:
         self.subject = subject
-        self._importance: dict[str, list[float]] = {}
+        self._importance: dict[str | None, dict[str, list[float]]] = {}
+        """By the input that it is over; None for unseen ones."""
+        self._shown: list[str] = []
+        """The input that was shown last."""
 
     def apart(self, check: Callable[[], None]) -> "Explorer":
         """Return an explorer that can be asked beside this one, for its layers are its own: whatever is done to
@@ -31,7 +33,7 @@ class Explorer:
         model = self.subject.model
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
         found = Explorer(copy.deepcopy(self.subject, shared))
-        found._importance = self._importance
+        found._importance, found._shown = self._importance, self._shown
 
         def before(module: nn.Module, given: Any) -> None:
             check()
@@ -51,18 +53,19 @@ class Explorer:
 
         Raises `InputError` where a part does not fit the subject.
         """
-        text, model = self._input(asked.input, asked.seed), self.subject.model
-        for change in asked.interventions:
-            find_layer(model, change.layer)
-        original = self.subject.attend(text)
-        if not asked.interventions:
-            return {"map": as_json(original)}
+        text = self._input(asked.input, asked.seed)
         with ExitStack() as stack:
             for each in asked.interventions:
                 stack.enter_context(
-                    intervene(model, each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key)
+                    self.subject.touching(
+                        each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key
+                    )
                 )
             touched = self.subject.attend(text)
+        self._shown[:] = [text]
+        if not asked.interventions:
+            return {"map": as_json(touched)}
+        original = self.subject.attend(text)
         return {"map": as_json(touched), "original": as_json(original)}
 
     def playback(self, asked: Play) -> dict[str, Any]:
@@ -74,10 +77,14 @@ class Explorer:
         return {**found.data(), "frames": [as_json(each, packed=True) for each in found.frames]}
 
     def importance(self) -> dict[str, list[float]]:
-        """Return, for each layer, by how much the loss rises when each head is off; worked out once."""
-        if not self._importance:
-            self._importance.update(head_importance(self.subject).added)
-        return self._importance
+        """Return, for each layer, by how much the loss rises when each head is off: over unseen inputs, worked
+        out once, or where there are none over the input that was shown last."""
+        shown = self._shown[0] if self._shown else None
+        weighed = self.subject.weighing(shown)
+        over = None if weighed is self.subject else shown
+        if over not in self._importance:
+            self._importance[over] = head_importance(weighed).added
+        return self._importance[over]
 
     def _input(self, text: str | None, seed: int) -> str:
         if text is None:
