@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 import regard
+from regard.attention import record
 from regard.examination import probe
 from regard.text import PairBatch, collate
 
 
 def of(model: nn.Module) -> Any:
     """What records layers of a model."""
-    return lambda layers: regard.record(model, layers=layers)
+    return lambda layers: record(model, layers=layers)
 
 
 class Weighted(nn.Module):

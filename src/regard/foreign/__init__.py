@@ -3,8 +3,9 @@
 from regard.foreign.intervening import intervene
 from regard.foreign.long import LongRecord, LongRecords, record_long
 from regard.foreign.looking import look
-from regard.foreign.model import ForeignModel, ForeignPruned
+from regard.foreign.model import ForeignModel
 from regard.foreign.patching import Patched, patch
+from regard.foreign.pruned import ForeignPruned
 from regard.foreign.recording import record
 
 __all__ = [

@@ -7,13 +7,14 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError
-from regard.foreign.families import Classifier, Family, Guesser, Pairs, States, Writer, asked_of
+from regard.foreign.families import Family, Guesser, Pairs, Writer, asked_of
 from regard.foreign.interface import is_peer
 from regard.foreign.model import ForeignModel
 from regard.foreign.pictures import Pictures, pictures_of
 from regard.foreign.readers import Loss, Name, Reader
 from regard.foreign.removing import KEPT, pruned_kind
 from regard.foreign.texts import Texts, parameters_of
+from regard.foreign.whole import Classifier, States
 from regard.reading import is_file, is_folder
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")

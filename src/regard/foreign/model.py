@@ -34,12 +34,13 @@ from regard.files import new_folder
 from regard.foreign.families import Answer, Asked, Family, Fed, asked_of, called, states_of
 from regard.foreign.intervening import intervene
 from regard.foreign.pictures import Pictures, patch_labels
+from regard.foreign.pruned import ForeignPruned, count_of
 from regard.foreign.readers import Reader
 from regard.foreign.recording import record
 from regard.foreign.removing import removable_heads, remove_heads, save_pruned
 from regard.foreign.texts import Texts
+from regard.foreign.untrained import untrained_model
 from regard.inspection import AttentionMap, Layer, Playback, Trial, layers_of_records
-from regard.result import Result, plain
 
 if TYPE_CHECKING:
     from regard.inspection.widget import AttentionWidget
@@ -77,7 +78,7 @@ class ForeignModel:
     @property
     def unanswered(self) -> Sequence[str]:
         """What nothing can be said of, a sentence each."""
-        known = "Which inputs an answer really depends on is not known: no share of attention on them is told."
+        known = "Which inputs an answer depends on is not known: no share of attention on them is told."
         right = (
             "Whether its answers are right is not known: the loss is that of what it answers untouched, so a"
             " head's importance is how much of that rests on it."
@@ -126,7 +127,7 @@ class ForeignModel:
 
     def __str__(self) -> str:
         kind = type(self.model).__name__
-        return f"{self.name}: {kind}, {_count(self.model):,} parameters, {self.family.summary}"
+        return f"{self.name}: {kind}, {count_of(self.model):,} parameters, {self.family.summary}"
 
     def __repr__(self) -> str:
         return f"<ForeignModel: {self}>"
@@ -239,7 +240,7 @@ class ForeignModel:
         raise InputError(f"{self.name} was not trained here: how its attention formed was not kept")
 
     @torch.no_grad()
-    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Fed]:
+    def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
         """Return at most so many of its inputs, with what they are to be answered with.
 
         Raises `InputError` where it has none.
@@ -257,16 +258,7 @@ class ForeignModel:
     def untrained(self, seed: int) -> "ForeignModel":
         """Return the same subject with parameters as they would be before training, or where nobody knows those,
         with its own in another order."""
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            config = getattr(self.model, "config", None)
-            if config is not None and hasattr(type(self.model), "_from_config"):
-                kind: Any = type(self.model)
-                model = kind._from_config(copy.deepcopy(config))
-            else:
-                model = copy.deepcopy(self.model)
-                for each in model.parameters():
-                    each.data = each.data.flatten()[torch.randperm(each.numel())].reshape(each.shape)
+        model = untrained_model(self.model, seed)
         return dataclasses.replace(self, model=model.to(next(self.model.parameters()).device).eval())
 
     @torch.no_grad()
@@ -320,7 +312,7 @@ class ForeignModel:
 
     def prune(
         self, heads: int, output: str | Path, *, texts: Iterable[Any] | None = None, overwrite: bool = False
-    ) -> "ForeignPruned":
+    ) -> ForeignPruned:
         """Take the `heads` least important heads out of a copy of the model, and save what is left in a folder
         that transformers loads; `texts`: what importance is asked over (None: its own inputs).
 
@@ -343,45 +335,10 @@ class ForeignModel:
             samples=taken.before.samples,
             loss_before=taken.before.loss,
             loss_after=taken.after.loss,
-            parameters_before=_count(self.model),
-            parameters_after=_count(subject.model),
+            parameters_before=count_of(self.model),
+            parameters_after=count_of(subject.model),
         )
 
-    def view(
-        self, input: Any = None, *, target: str | None = None, generate: int | None = None
-    ) -> "AttentionWidget":
-        """Return a widget for a notebook that shows an input; the rest is as in `attend`."""
-        return self.attend(input, target=target, generate=generate).view()
-
-
-def _count(model: nn.Module) -> int:
-    return sum(each.numel() for each in model.parameters())
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ForeignPruned(Result):
-    """What pruning a model that was not built here took away, and what it cost."""
-
-    subject: ForeignModel
-    """What is left."""
-    removed: list[tuple[str, int]]
-    """Layer and head, as the model had them, in the order in which they went."""
-    samples: int
-    loss_before: float
-    loss_after: float
-    parameters_before: int
-    parameters_after: int
-
-    def summary(self) -> str:
-        """Say what is gone, and what the loss is now."""
-        return (
-            f"{len(self.removed)} heads removed, {self.subject.measure} {self.loss_before:.4f} before,"
-            f" {self.loss_after:.4f} after"
-        )
-
-    def json(self) -> dict[str, Any]:
-        """Return all as plain values; of the model, where it is."""
-        return {
-            **{name: plain(each) for name, each in vars(self).items() if name != "subject"},
-            "folder": self.subject.where,
-        }
+    def view(self, input: Any = None, **options: Any) -> "AttentionWidget":
+        """Return a widget for a notebook that shows an input; `options` as in `attend`."""
+        return self.attend(input, **options).view()
