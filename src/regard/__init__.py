@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from regard.exchange import export
     from regard.foreign import ForeignModel, ForeignPruned, Patched, intervene, look, patch, record
-    from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of
+    from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
     from regard.memory import keep_memory
     from regard.runs import (
         AnswerRun,
@@ -131,6 +131,7 @@ _HOMES = {
     "record": "regard.foreign",
     "show": "regard.serving",
     "train": "regard.runs",
+    "view_of": "regard.inspection",
 }
 _RENAMED = {"list_tasks": "examples"}
 """What is called otherwise in its room, where nothing else has its name."""
@@ -209,6 +210,7 @@ __all__ = [
     "record",
     "show",
     "train",
+    "view_of",
 ]
 
 

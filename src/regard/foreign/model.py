@@ -33,7 +33,8 @@ from regard.examination import (
 from regard.files import new_folder
 from regard.foreign.families import Answer, Asked, Family, Fed, asked_of, called, states_of
 from regard.foreign.intervening import intervene
-from regard.foreign.pictures import Pictures, patch_labels
+from regard.foreign.naming import named_layer
+from regard.foreign.pictures import Pictures
 from regard.foreign.pruned import ForeignPruned, count_of
 from regard.foreign.readers import Reader
 from regard.foreign.recording import record
@@ -64,6 +65,8 @@ class ForeignModel:
     """Those that it is asked over, where no others are given."""
     generate: int = 0
     """Tokens that it writes at most, where it writes any; 0: one, or as many as an answer has."""
+    fed: tuple[Fed, ...] | None = None
+    """Its inputs with what it answered, where that is of the model before something was taken out of it."""
 
     @property
     def importance_samples(self) -> int:
@@ -213,26 +216,12 @@ class ForeignModel:
             input=answer.fed.asked.text,
             prediction=answer.prediction,
             truth=answer.truth,
-            layers={name: self._named(layer, answer.fed.asked) for name, layer in layers.items()},
+            layers={
+                name: named_layer(layer, self.family, self.model, answer.fed.asked)
+                for name, layer in layers.items()
+            },
             outputs=list(answer.outputs),
             probabilities=list(answer.probabilities),
-        )
-
-    def _named(self, layer: Any, asked: Asked) -> Any:
-        """Return a layer with the names of patches, or those that a function of one's own gives."""
-        queries, keys = len(layer.query_labels), len(layer.key_labels)
-        find = getattr(self.family, "names", None)
-        if find is not None:
-            own = list(find(asked.given))
-            by_count = {len(own): own}
-        elif isinstance(getattr(self.family, "inputs", None), Pictures):
-            by_count = {each: patch_labels(self.model.config, each) or [] for each in (queries, keys)}
-        else:
-            return layer
-        return dataclasses.replace(
-            layer,
-            query_labels=by_count.get(queries) or layer.query_labels,
-            key_labels=by_count.get(keys) or layer.key_labels,
         )
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
@@ -248,7 +237,7 @@ class ForeignModel:
         del seed, purpose
         if not self.inputs:
             raise InputError(f"{self.name} has no inputs to be asked over: give texts")
-        return [self.family.feed(self.model, each) for each in self.inputs[:samples]]
+        return self.fed or [self.family.feed(self.model, each) for each in self.inputs[:samples]]
 
     @torch.no_grad()
     def look(self, input: Fed) -> AttentionMap:
@@ -322,13 +311,14 @@ class ForeignModel:
         """
         if Path(output).exists() and not overwrite:
             raise InputError(f"{str(output)!r} is there already: choose another folder, or overwrite=True")
-        subject = copy.deepcopy(self if texts is None else self.over(texts))
+        whole = self if texts is None else self.over(texts)
+        subject = dataclasses.replace(copy.deepcopy(whole), fed=tuple(whole.unseen(IMPORTANCE, 0)))
         with new_folder(Path(output)) as folder:
             taken = take_out(subject, heads)
             save_pruned(subject.model, self.layers, taken.left, subject.layers, folder)
             if hasattr(self.tokenizer, "save_pretrained"):
                 self.tokenizer.save_pretrained(folder)
-        left = dataclasses.replace(subject, name=Path(output).name, where=str(output))
+        left = dataclasses.replace(subject, name=Path(output).name, where=str(output), fed=None)
         return ForeignPruned(
             subject=left,
             removed=taken.removed,

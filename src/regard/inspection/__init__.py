@@ -6,6 +6,7 @@ from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, lay
 from regard.inspection.playback import Playback
 from regard.inspection.records import Maps, layers_of_records, maps_of
 from regard.inspection.subject import Layer, Subject, Trial
+from regard.inspection.tensors import view_of
 
 __all__ = [
     "CROSS",
@@ -23,4 +24,5 @@ __all__ = [
     "layer_map",
     "layers_of_records",
     "maps_of",
+    "view_of",
 ]
