@@ -4,6 +4,8 @@
 #   make demo       train Signal 2 with heads, and see what every head attends to (about a minute)
 #   make test       the tests, without the slow ones
 #   make test-all   all tests, also against Keras and Hugging Face
+#   make campaign   try to break Regard: command lines, files, requests, kills, two at once (an hour or two), with
+#                   SEED (default: 1), and keep what is found in docs/reliability.md
 #   make lint       formatting, rules, types, and which room may import which
 #   make format     mend formatting and what rules can mend
 #   make results    train what docs/results.md shows, over 10 seeds, and write its tables (50 minutes)
@@ -28,10 +30,12 @@
 PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
 DATA ?= data/multi30k
+SEED ?= 1
+ON_ALL_CORES := --numprocesses auto --dist loadfile
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 
-.PHONY: demo test test-all test-view lint lint-view lint-program format results results-recurrent benchmark benchmark-attention \
+.PHONY: demo test test-all campaign test-view lint lint-view lint-program format results results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
 	benchmark-explorer models docs docs-pictures audit pins release try-wheel clean
 
@@ -58,10 +62,13 @@ demo: .venv/ready
 	$(BIN)/python examples/demo.py
 
 test: test-view .venv/ready
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest $(ON_ALL_CORES) -m 'not slow'
 
 test-all: test-view .venv/peers
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(ON_ALL_CORES)
+
+campaign: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults all --seed $(SEED)
 
 lint: lint-view lint-program .venv/ready
 	$(BIN)/ruff format --check .

@@ -62,7 +62,7 @@ def test_what_is_wrong_with_json_is_said_in_our_words(tmp_path: Path, content: b
         read_json(file, Shape, "restore a copy")
 
 
-# A library's words have backticks, ours have none; a name in the file may have one, and is said as it stands.
+# A library's words have backticks, ours have none but those of a name in the file, which is said as it stands.
 NAMES = st.text(st.characters(exclude_characters="`"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=[])),

@@ -1,9 +1,18 @@
 """Code of a user's own, by the name `module:Class`."""
 
 import importlib
+import re
 from pathlib import Path
 
 from regard.errors import InputError
+
+_FORM = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*")
+
+
+def module_of(name: str) -> str | None:
+    """Return the module that `module:Class` names; None for a name of another form, which is never imported."""
+    found = _FORM.fullmatch(name)
+    return None if found is None else found["module"]
 
 
 class OwnCodeError(InputError):
@@ -13,11 +22,16 @@ class OwnCodeError(InputError):
 def import_own(what: str, name: str) -> object:
     """Return what `module:Class` names, a `what` such as a score.
 
-    Raises `OwnCodeError` where the module is not found, fails, or has no such class.
+    Raises `OwnCodeError` where the name has another form, or its module is not found, fails, or has no such
+    class.
     """
-    module, _, attribute = name.partition(":")
+    module = module_of(name)
+    if module is None:
+        raise OwnCodeError(
+            f"{what} {name!r} is not of the form module:Class, as in lookback:LookBack: name a class of a module"
+        )
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(module), name.rpartition(":")[2])
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise _failed(what, name, error) from error

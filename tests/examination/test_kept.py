@@ -19,7 +19,7 @@ def test_each_heads_own_sentence(trained: regard.AnswerRun, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"heads": [1], "words": ["a"]}', '{"heads": 1, "words": 2}']
+    "text", ["", "{", "[]", "{}", '{"heads": [1], "words": ["a"]}', '{"heads": 1, "words": 2}', "[" * 10**5]
 )
 def test_what_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.safetensors").touch()

@@ -1,19 +1,53 @@
-"""`python -m tests.faults CAMPAIGN`: see `tests.faults.commands` and its neighbours."""
+"""`python -m tests.faults CAMPAIGN`: what tries to break Regard; each campaign says in its module what is right.
+
+python -m tests.faults all --seed 1            every campaign, as `make campaign SEED=1` does; what they found
+                                               is kept in docs/campaign.json and told in docs/reliability.md
+python -m tests.faults commands --count 500    one of them
+python -m tests.faults commands --only 123     one try of it again, with all that it says
+"""
 
 import argparse
 import sys
+from pathlib import Path
 
-from tests.faults import commands, kills
+from tests.faults import commands, files, kills, requests, together
+from tests.faults.report import read_json, write_json, write_table
 
-CAMPAIGNS = {"commands": commands.main, "kills": kills.main, "signals": kills.main_signals}
+CAMPAIGNS = {
+    "commands": commands.main,
+    "files": files.main,
+    "requests": requests.main,
+    "kills": kills.main,
+    "signals": kills.main_signals,
+    "together": together.main,
+}
+DOCS = Path(__file__).parents[2] / "docs"
+KEPT, PAGE = DOCS / "campaign.json", DOCS / "reliability.md"
+
+
+def keep(found: list[dict[str, object]]) -> None:
+    """Put reports beside those of other campaigns and seeds, and all into the table of the page."""
+    kept = {(each["name"], each["seed"]): each for each in [*read_json(KEPT), *found]}
+    reports = [kept[key] for key in sorted(kept, key=str)]
+    write_json(KEPT, reports)
+    write_table(PAGE, reports)
+
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("campaign", choices=CAMPAIGNS)
-    parser.add_argument("--count", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=int)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(";")[0])
+    parser.add_argument("campaign", choices=["all", *CAMPAIGNS])
+    parser.add_argument("--count", type=int, help="how many tries, other than usual")
+    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default: 1)")
+    parser.add_argument("--only", type=int, help="the number of one try")
+    parser.add_argument("--keep", action="store_true", help="keep what is found in docs/, as `all` does")
     given = parser.parse_args()
-    found = CAMPAIGNS[given.campaign](given.count, given.seed, given.only)
-    sys.stdout.write(found.told())
-    sys.exit(bool(found.faults))
+    failed = False
+    for name in CAMPAIGNS if given.campaign == "all" else [given.campaign]:
+        count = given.count or (kills.USUAL_COUNT if name == "kills" else None)
+        report = CAMPAIGNS[name](count, given.seed, given.only)
+        sys.stdout.write(report.told())
+        sys.stdout.flush()
+        failed = failed or bool(report.faults)
+        if given.keep or given.campaign == "all":
+            keep([report.json()])
+    sys.exit(failed)

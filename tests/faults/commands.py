@@ -21,6 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from unittest import mock
 
+from regard.runs.train import PREPARED
 from tests.faults.children import Ended, as_nobody, run
 from tests.faults.flags import Form, forms
 from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up
@@ -35,6 +36,10 @@ PROGRESS = re.compile(
     r"(train|Training on) |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |learn the vocabulary|encode|prepare|read|"
     r"Open http|[A-Z].*\d"
 )
+HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
+"""Names of what is still being written, and of locks."""
+KEEPS = "the run keeps its last checkpoint"
+"""What a training says that cannot go on."""
 DONE, STOPPED = 0, {128 + signal.SIGTERM, 128 + signal.SIGINT}
 
 
@@ -55,13 +60,21 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
     found += ["hangs"] if ended.hung else []
     found += ["leaves a process"] if ended.left_alive else []
     found += [f"leaves a temporary file: {min(left)}"] if left else []
-    hidden = sorted(name for name in changed if "~" in name or name.endswith(".lock"))
+    hidden = sorted(name for name in changed if HALF_WRITTEN.search(name))
     found += [f"leaves {hidden[0]}"] if hidden and not ended.stopped else []
     if not ended.hung:
         found += _faults_of_words(line, ended)
-    if ended.status == 2 and changed:
-        found.append(f"was refused, and changed {min(changed)!r}")
+    refused = {name for name in changed if not _is_of_preparation(name, changed)}
+    if ended.status == 2 and refused and KEEPS not in ended.err:
+        found.append(f"was refused, and changed {min(refused)!r}")
     return found
+
+
+def _is_of_preparation(name: str, changed: set[str]) -> bool:
+    """Whether a name is that of prepared text, or leads to it: it stays, for whoever asks again otherwise."""
+    return f"{PREPARED}/" in f"{name}/" or any(
+        each.startswith(f"{name}/") and f"/{PREPARED}/" in each for each in changed
+    )
 
 
 def _faults_of_words(line: Line, ended: Ended) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A campaign against files: whatever a run or a prepared corpus holds is damaged, and commands are to answer.
 
-    python -m tests.faults.files COUNT SEED [CASE]      so many damages; CASE: that one alone
+    python -m tests.faults files --seed 7 --count 10000      so many damages
+    python -m tests.faults files --seed 7 --only 123         one of them again
 
 Files are found by walking freshly made runs of each kind, so that new ones are in it the day they appear. Right
 is status 0, 1 or 2 with one line at most on standard error; and a training that goes on, or begins with what was
@@ -17,9 +18,9 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,8 +30,11 @@ import regard
 from regard.cli import main as command_line
 from regard.training import RunFolder, TrainingState, loop
 from tests.faults.damage import WAYS
+from tests.faults.report import Report, Trial
 from tests.german import write
 
+USUAL_COUNT, FEW = 10_000, 300
+"""Damages of one campaign; those that one process tries alone."""
 STEPS, STOPPED = 8, 4
 NOBODY = 65534
 PATIENCE = 120
@@ -108,7 +112,7 @@ def prepare(folder: Path) -> Ground:
                 regard.train(task, savepath=folder / task, **flags)
         # What is imported late is imported now: another user may not be allowed to.
         shutil.copytree(folder / task, folder / "sound" / task)
-        assert set(judge(ground, task, folder / "sound" / task)) == {"status 0"}
+        assert set(judge(ground, task, folder / "sound" / task, COMMANDS[task])) == {"status 0"}
     return ground
 
 
@@ -152,10 +156,10 @@ def call(argv: list[str]) -> str:
     return f"status {status}"
 
 
-def judge(ground: Ground, task: str, savepath: Path) -> list[str]:
+def judge(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]]) -> list[str]:
     """Return what becomes of each command on a damaged run."""
     found = []
-    for argv in COMMANDS[task]:
+    for argv in commands:
         words = [str(savepath / each) if each == "page.html" else each for each in argv]
         result = call([*words, "--savepath", str(savepath)])
         if result == "status 0" and "--resume" in argv:
@@ -190,7 +194,9 @@ def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
     return compared(ground, task, savepath, begin=0)
 
 
-def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list[str]:
+def forbidden(
+    ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]], random: Random
+) -> list[str]:
     """Judge as another user, who may not read a file or a folder."""
     every = sorted(savepath.rglob("*"))
     for path in (savepath, *every):
@@ -205,7 +211,7 @@ def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list
         return found if status == 0 else ["traceback"]
     try:
         os.seteuid(NOBODY)
-        found = judge(ground, task, savepath)
+        found = judge(ground, task, savepath, commands)
         os.write(writer, "\n".join(found).encode())
         os._exit(0)
     except BaseException:
@@ -214,7 +220,7 @@ def forbidden(ground: Ground, task: str, savepath: Path, random: Random) -> list
 
 
 def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
-    """Damage one file, and return how, and what becomes of each command."""
+    """Damage one file, and return how, and what becomes of a command."""
     random = Random(f"{seed}/{index}")
     task = random.choice(list(TRAININGS))
     savepath = ground.folder / "damaged"
@@ -222,27 +228,43 @@ def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
     shutil.copytree(ground.folder / task, savepath)
     names = ground.files(task)
     name = random.choice(names)
+    commands = [random.choice(COMMANDS[task])]
+    called = commands[0][0]
     if os.geteuid() == 0 and random.random() < 0.08:
-        return f"{task}: forbidden", forbidden(ground, task, savepath, random)
+        return f"{called} {task}: forbidden", forbidden(ground, task, savepath, commands, random)
     way = random.choice(WAYS)
     path, others = savepath / name, [savepath / each for each in names if each != name]
     way(path, random, others)
-    return f"{task}: {way.__name__} {name}", judge(ground, task, savepath)
+    return f"{called} {task}: {way.__name__} {name}", judge(ground, task, savepath, commands)
 
 
-def main(count: int, seed: int, only: int | None = None) -> Counter[str]:
-    """Try `count` damages, and return how often each outcome came; what is wrong is told on standard error."""
-    outcomes: Counter[str] = Counter()
+def trial(ground: Ground, seed: int, index: int) -> Trial:
+    """Damage one file, and judge what becomes of all commands together."""
+    what, found = case(ground, seed, index)
+    faults = tuple(f"{each}: {what}" for each in found if each in WRONG)
+    outcome = "the machine refused" if "status 1" in found else "refused" if "status 2" in found else "unharmed"
+    return Trial(index, what.partition(":")[0], outcome, faults, (what,))
+
+
+def part_of(seed: int, indices: Sequence[int]) -> list[Trial]:
+    """Try the damages of some numbers, on a ground of its own."""
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o755)
         ground = prepare(Path(root))
-        for index in range(count) if only is None else [only]:
-            what, found = case(ground, seed, index)
-            outcomes.update(found)
-            if any(each in WRONG for each in found) or only is not None:
-                sys.stderr.write(f"seed {seed}, case {index}: {what}: {', '.join(found)}\n")
-    return outcomes
+        return [trial(ground, seed, index) for index in indices]
 
 
-if __name__ == "__main__":
-    sys.stdout.write(f"{dict(main(*map(int, sys.argv[1:])))}\n")
+def main(count: int | None, seed: int, only: int | None = None) -> Report:
+    """Try `count` damages of a seed, over all processors where they are many."""
+    indices = list(range(count or USUAL_COUNT)) if only is None else [only]
+    workers = os.cpu_count() or 1
+    if len(indices) <= FEW:
+        trials = part_of(seed, indices)
+    else:
+        parts = [(seed, indices[first::workers]) for first in range(workers)]
+        with get_context("spawn").Pool(workers) as pool:
+            trials = [each for part in pool.starmap(part_of, parts) for each in part]
+    if only is not None:
+        sys.stderr.write(f"{trials}\n")
+    again = f"python -m tests.faults files --seed {seed} --only {{index}}"
+    return Report("damaged files", seed, trials, again)

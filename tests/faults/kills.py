@@ -1,6 +1,7 @@
 """Kills, full disks and signals: whatever happens at whatever moment, nothing is lost.
 
-    python -m tests.faults kills                     every file operation of every scene, in each way
+    python -m tests.faults kills                     500 of all file operations of every scene, by the seed
+    python -m tests.faults kills --count 5000        all of them, in each way
     python -m tests.faults signals --count 300       signals and SIGKILL at random moments
     python -m tests.faults kills --only 123          one of them again
 
@@ -24,6 +25,7 @@ from tests.faults.report import Report, Trial
 from tests.faults.scenes import Call, Stage, call, contents, doing, fresh, scenes, set_up
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+USUAL_COUNT = 500
 LATEST = 1.1
 """Share of the time that a command takes, up to which signals come."""
 

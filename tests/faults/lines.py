@@ -158,9 +158,12 @@ def near(words: Sequence[str], message: str) -> bool:
     """Whether a message names one of `words`: as it stands, as Python writes it, or its beginning."""
     said = message.lower()
     for word in words:
+        if not word.rpartition("=")[2] and "'.'" in said:  # a path of no characters is this folder
+            return True
         plain = word.strip().lstrip("-").partition("=")[0]
         for form in (word, repr(word)[1:-1], plain, plain.replace("-", "_"), plain.replace("_", "-")):
             if form and form[:20].lower() in said:
                 return True
     quoted = re.findall(r"'([^']*)'", message)
-    return any(each in word for each in quoted for word in words if len(each) < 3 or each == word)
+    spelt = [form for word in words for form in (word, repr(word))]
+    return any(each in form for each in quoted for form in spelt if len(each) < 5 or each == form)

@@ -102,6 +102,11 @@ def write_table(page: Path, reports: list[dict[str, Any]], name: str = "campaign
     page.write_text(f"{before}{begin}{table(reports)}\n{end}{after}", encoding="utf-8")
 
 
+def read_json(path: Path) -> list[dict[str, Any]]:
+    """Return what was kept; nothing where nothing was."""
+    return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+
 def write_json(path: Path, reports: list[dict[str, Any]]) -> None:
     """Keep what was found as data."""
     path.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")

@@ -2,24 +2,22 @@
 
 Routes come from the application's own table, and what a route is asked from its own shape, so that a new one is
 attacked the day it appears. Each request follows from its seed alone: `request_of(seed, routes)` makes it again,
-and `python -m tests.faults.requests --seed SEED --only` sends it.
+and `python -m tests.faults requests --only SEED` sends it.
 
 An outcome is its status; a fault is an answer with a status of 500 or more, one that refuses in another form than
 one line of JSON, none at all, a word on standard error, or another answer than before to what was asked before.
 """
 
-import argparse
 import json
 import random
 import re
 import string
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 from starlette.applications import Starlette
@@ -28,9 +26,12 @@ from starlette.routing import Route
 import regard
 from regard.serving import Explorer
 from regard.serving.app import QUESTIONS, make_app
+from tests.faults.report import Report, Trial
 from tests.serving.running import Answer, asked, connect, receive, request, send, showing
 
 INPUT = "BCCCBAABACCCA"
+USUAL_COUNT, BETWEEN = 10_000, 1_000_000
+"""Requests of one campaign, and between the first ones of two."""
 SECONDS = 60.0
 """Time in which an answer is to come; a body that does not come is refused after ten."""
 FINAL = re.compile(rb"^HTTP/1\.1 ([2-9]\d\d) ", re.MULTILINE)
@@ -95,15 +96,6 @@ ELSEWHERE = (
     *(b"\r\norigin: %s\r\n" % each.encode() for each in ORIGINS if each not in ("", "http://127.0.0.1")),
 )
 """Headers of requests that are never answered."""
-
-
-class Faults(NamedTuple):
-    """What came of a campaign."""
-
-    counts: dict[str, int]
-    """Requests by outcome."""
-    found: dict[int, str]
-    """What was wrong, by the request's seed."""
 
 
 def routes_of(app: Starlette) -> list[tuple[str, str]]:
@@ -263,27 +255,27 @@ def judge(given: bytes, answer: Answer | None) -> str | None:
     return None if 10 < len(line) <= 1000 and line.isprintable() else f"a line that is none: {line[:200]!r}"
 
 
-def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str, str]]) -> Faults:
+def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str, str]]) -> list[Trial]:
     """Send the requests of some seeds to an explorer, each on a connection of its own."""
-    counts: Counter[str] = Counter()
-    found: dict[int, str] = {}
+    trials: list[Trial] = []
     before = send(address, asked({"input": INPUT})).body
 
-    def attempt(seed: int) -> tuple[int, str, str | None]:
+    def attempt(seed: int) -> Trial:
         given = request_of(seed, routes)
         answer = _answer(address, given)
-        return seed, "no answer" if answer is None else str(answer.status), judge(given, answer)
+        wrong = judge(given, answer)
+        outcome = "no answer" if answer is None else f"status {answer.status}"
+        first = given.partition(b"\r\n")[0][:80].decode(errors="backslashreplace")
+        return Trial(seed, first.partition(" ")[0], outcome, () if wrong is None else (wrong,), (first,))
 
     # Side by side, for some are waited for until the explorer's patience ends.
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         for begin in range(0, len(seeds), TOGETHER):
-            for seed, outcome, wrong in pool.map(attempt, seeds[begin : begin + TOGETHER]):
-                counts[outcome] += 1
-                if wrong is not None:
-                    found[seed] = wrong
+            trials += pool.map(attempt, seeds[begin : begin + TOGETHER])
             if send(address, asked({"input": INPUT})).body != before:
-                found[seeds[begin]] = "from here on, another answer than before to the same input"
-    return Faults(dict(counts), found)
+                other = "from here on, another answer than before to the same input"
+                trials.append(Trial(seeds[begin], "POST", "another answer", (other,), ()))
+    return trials
 
 
 def _answer(address: str, given: bytes) -> Answer | None:
@@ -309,11 +301,10 @@ def _receive(connection: Any, given: bytes) -> Answer:
     return Answer(int(found[1]), {}, b"")
 
 
-def main(count: int, seed: int, *, run: Path | None = None) -> Faults:
-    """Send `count` requests, those of the seeds from `seed` on, to an explorer of its own.
-
-    What it says on standard error counts as a fault of seed -1.
-    """
+def main(count: int | None, seed: int, only: int | None = None, *, run: Path | None = None) -> Report:
+    """Send `count` requests to an explorer of its own: those from a million times `seed` on."""
+    first = seed * BETWEEN
+    seeds = range(first, first + (count or USUAL_COUNT)) if only is None else [only]
     with tempfile.TemporaryDirectory() as scratch:
         if run is None:
             run = regard.train(
@@ -321,18 +312,11 @@ def main(count: int, seed: int, *, run: Path | None = None) -> Faults:
             ).folder
         routes = routes_of(make_app(Explorer(regard.load(run))))
         with showing(run) as (process, address):
-            faults = try_requests(address, range(seed, seed + count), routes)
+            trials = try_requests(address, seeds, routes)
             process.terminate()
             _, said = process.communicate(timeout=20)
-    return faults._replace(found={**faults.found, -1: said}) if said else faults
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", action="store_true", help="send the request of this seed, and no other")
-    given = parser.parse_args()
-    outcome = main(1 if given.only else given.count, given.seed)
-    json.dump(outcome._asdict(), sys.stdout, indent=1)
-    sys.exit(bool(outcome.found))
+    if said:
+        trials.append(Trial(-1, "", "a word on standard error", (said,), ()))
+    if only is not None:
+        sys.stderr.write(f"{request_of(only, routes)!r}\n{trials}\n")
+    return Report("requests to the explorer", seed, trials, "python -m tests.faults requests --only {index}")

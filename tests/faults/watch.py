@@ -9,6 +9,7 @@ writes or reads on its own, and a name of `pickle`'s that was bound before (its 
 import errno
 import os
 import pickle
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 
 import torch
 
+HALF_WRITTEN = re.compile(r"/\.([^/]*)~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(?:new|old)$")
+"""A name of what is still being written, which tells what it is to become."""
 OWN = ("importlib._bootstrap", "/multiprocessing/", "zipimport")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
@@ -36,7 +39,7 @@ def watch(told: int, root: Path, argv: Sequence[str]) -> None:
 
     def check_path(event: str, path: object) -> None:
         if isinstance(path, str | bytes | os.PathLike):
-            found = os.path.abspath(os.fsdecode(path))  # noqa: PTH100
+            found = HALF_WRITTEN.sub(r"/\1", os.path.abspath(os.fsdecode(path)))  # noqa: PTH100
             near = any(found.startswith(each.rstrip("/")) or each.startswith(found) for each in named)
             if not found.startswith((str(root), *HARMLESS)) and not near:
                 report(f"writes where nobody said: {event} {found!r}")

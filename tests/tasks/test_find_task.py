@@ -28,7 +28,7 @@ class Vowels(Task):
 def test_by_name() -> None:
     assert find_task("counting") is Counting
     assert list(TASKS)[:4] == ["counting", "difference", "signal", "signal2"]
-    assert list(TASKS)[4:] == ["recall", "copy", "reverse", "sort", "dates", "translation"]
+    assert list(TASKS)[4:] == ["recall", "copy", "reverse", "sort", "dates", "phrases", "translation"]
 
 
 def test_in_a_file_of_ones_own(tmp_path: Path) -> None:

@@ -121,3 +121,22 @@ def test_what_names_no_code_of_anybody_needs_no_trust(
         else:
             with pytest.raises(regard.InputError, match=score):
                 regard.load(config.parent)
+
+
+@pytest.mark.parametrize("name", ["evil-mod:X", "evil:", "evil: X", "evil:X.y", " evil:X", "evil:X\n", ".evil:X"])
+@pytest.mark.parametrize("part", ["kind", "score"])
+def test_no_other_spelling_of_a_name_runs_code(
+    trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, part: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    for file in ("evil.py", "evil-mod.py", " evil.py"):
+        (tmp_path / file).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass X: pass")
+    config = tmp_path / "signal2" / "config.json"
+    shutil.copytree(trained.folder, config.parent)
+    stored = json.loads(config.read_text())
+    (stored if part == "kind" else stored["model"])[part] = name
+    config.write_text(json.dumps(stored))
+    with pytest.raises(regard.InputError, match="module:Class|unknown|is not"):
+        regard.load(config.parent)
+    assert not (tmp_path / "ran").exists()

@@ -88,6 +88,8 @@ def test_sharded_makes_the_losses_of_one_process_and_goes_on_with_another_number
     whole = regard.load(tmp_path / "translation").model.state_dict()
     for name, value in regard.load(alone / "translation").model.state_dict().items():
         torch.testing.assert_close(whole[name], value, atol=1e-3, rtol=1e-3)
+    kept = [path.suffix for path in (tmp_path / "translation" / "trainer").glob("step-*/*")]
+    assert kept == [".safetensors"] * 2  # nothing that would be unpickled
     # Back to the checkpoint after half of the steps, and on with one process.
     config = tmp_path / "translation" / "config.json"
     config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))

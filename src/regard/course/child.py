@@ -32,11 +32,16 @@ class StopError(BaseException):
     """The code is to go no further; no `except Exception` of its own holds that up."""
 
 
+def within(seconds: float) -> str:
+    """Return a time in words."""
+    return "1 second" if seconds == 1 else f"{seconds:g} seconds"
+
+
 def limit(seconds: float) -> None:
     """Give the code so many seconds of the processor from now on, and four times as many of the clock."""
 
     def end(number: int, frame: Any) -> NoReturn:
-        raise StopError(f"did not end within {seconds:.0f} seconds: is there an endless loop?")
+        raise StopError(f"did not end within {within(seconds)}: is there an endless loop?")
 
     signal.signal(signal.SIGPROF, end)
     signal.signal(signal.SIGALRM, end)

@@ -22,6 +22,8 @@ Answers = Sequence[Outputs | None]
 """What was answered to each case; None where nothing was."""
 FEW = 12
 """Numbers that an example shows all of."""
+KEPT = 1 << 16
+"""Answers of the catalogue that are kept: of every mistake to every input, and of as many pairs again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,13 @@ class SmallExample:
 
 
 def work_out(workings: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
-    """Return what these workings answer, or None where they cannot."""
+    """Return what these workings answer, or None where they cannot; it is kept, and not to be changed."""
+    untyped: Any = workings  # mypy does not take classes for hashable
+    return _worked_out(untyped, exercise, case)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _worked_out(workings: Any, exercise: Exercise, case: Case) -> Outputs | None:
     with np.errstate(all="ignore"):
         try:
             return as_outputs(getattr(workings(), exercise.name)(**case.arguments))
@@ -85,6 +93,12 @@ def _differs(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
 
 def both(one: Mistake, other: Mistake) -> Mistake | None:
     """Return workings with two mistakes, or None where both are made in the same step."""
+    pair: tuple[Any, Any] = (one, other)
+    return _both(*pair)
+
+
+@functools.cache
+def _both(one: Any, other: Any) -> Mistake | None:
     if set(_steps(one)) & set(_steps(other)):
         return None
     return type(f"{one.__name__}And{other.__name__}", (one, other), {})

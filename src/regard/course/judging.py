@@ -108,7 +108,8 @@ def _judge_slopes(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
     elif broken:
         words = NOT_A_NUMBER.format(names=", ".join(broken))
     elif other:
-        words = f"the gradient of {other[0]} is {slopes[other[0]]:.4g}, and should be {known[other[0]]:.4g}: " + (
+        name, should = other[0], sum(known[other[0]]) / 2
+        words = f"the gradient of {name} is {slopes[name]:.4g}, and should be {should:.4g}: " + (
             "is a part of the way detached?"
         )
     else:

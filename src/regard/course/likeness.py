@@ -37,6 +37,10 @@ def agree(case: Case, given: Outputs, known: Outputs) -> bool:
     return bool(pairs) and all(alike(one, other, case.counts) for one, other in pairs)
 
 
-def same_slope(given: float | None, known: float) -> bool:
-    """Whether a slope is the one that was measured."""
-    return given is not None and abs(given - known) <= SLOPE_ROUNDING * max(1.0, abs(known))
+def same_slope(given: float | None, known: tuple[float, float]) -> bool:
+    """Whether a slope is the one that was measured, or lies between its two sides: at a kink, rounding decides on
+    which side the learner's numbers are.
+    """
+    low, high = sorted(known)
+    rounding = SLOPE_ROUNDING * max(1.0, abs(low), abs(high))
+    return given is not None and low - rounding <= given <= high + rounding

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from regard.course.child import LOADING, MEMORY, run_in_fork
+from regard.course.child import LOADING, MEMORY, run_in_fork, within
 from regard.errors import MachineError
 
 SECONDS = 20.0
@@ -191,7 +191,7 @@ def _attend(process: Process, reading: int, answers: Path, told: Told, seconds: 
         if answers.stat().st_size != size:
             size, heard = answers.stat().st_size, time.monotonic()
         if time.monotonic() - heard > PATIENCE * seconds + 2 * LOADING:
-            return f"did not end within {seconds:.0f} seconds, and holds up its own limit: an endless loop?"
+            return f"did not end within {within(seconds)}, and holds up its own limit: an endless loop?"
 
 
 def _read(path: Path, told: Told) -> str:

@@ -4,6 +4,7 @@ Told by shape first, then by name, then by the order in which they were defined.
 """
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -183,7 +184,7 @@ def _packs(name: str, owner: str, shape: tuple[int, ...], width: int) -> bool:
 def writer_of(role: str, shape: tuple[int, ...], slot: Slot, heads: int, reading: Reading) -> Writer | None:
     """Return how a weight of `shape` gets into a slot, or None where it does not fit."""
     if len(shape) == 1:
-        fits = int(np.prod(slot.shape)) == shape[0] and max(slot.shape, default=0) == shape[0]
+        fits = math.prod(slot.shape) == shape[0] and max(slot.shape, default=0) == shape[0]
         return (lambda weight, buffer: np.copyto(buffer, weight.reshape(buffer.shape))) if fits else None
     if slot.packed is not None:
         return _packed_writer(slot, heads, reading) if shape == slot.shape else None

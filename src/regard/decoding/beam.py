@@ -17,6 +17,9 @@ from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
 
+LARGEST_PENALTY = 10
+"""Beyond it only length counts, and powers of it soon have no number."""
+
 
 def length_penalty(length: int, alpha: float) -> float:
     """Return `((5 + length) / 6) ** alpha` (Wu et al. 2016, equation 14); `length` counts the end of sequence."""
@@ -42,8 +45,8 @@ def beam_search(
     """
     check_range("beam", width, 1, 10_000)
     check_range("n_best", n_best, 1, width)
-    if not 0 <= alpha < float("inf"):
-        raise InputError(f"length_penalty {alpha} is out of range: 0 or more")
+    if not 0 <= alpha <= LARGEST_PENALTY:
+        raise InputError(f"length_penalty {alpha} is out of range: 0 to {LARGEST_PENALTY}")
     device = source.device
     state, logits = model.start(model.encode(source, source_mask)), vocabulary_layer(model)
     active = torch.arange(len(source), device=device)

@@ -1,7 +1,9 @@
 """What an examination has found, as it was saved beside the model: for whoever shows the run later."""
 
-import json
 from pathlib import Path
+
+from regard.errors import InputError
+from regard.reading import parse_json, read_bytes
 
 
 def sentences_in(folder: Path, *, model: str = "model.safetensors") -> dict[str, list[str]]:
@@ -11,10 +13,10 @@ def sentences_in(folder: Path, *, model: str = "model.safetensors") -> dict[str,
     try:
         if path.stat().st_mtime < (folder / model).stat().st_mtime:
             return {}
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = parse_json(read_bytes(path))
         found: dict[str, list[str]] = {}
         for head, said in zip(kept["heads"], kept["words"], strict=False):
             found.setdefault(head["layer"], []).append(str(said))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (InputError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}  # it is only there to be shown
     return found

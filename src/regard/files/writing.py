@@ -93,7 +93,9 @@ def _is_stream(path: Path) -> bool:
         return False
     if stat.S_ISREG(mode):
         return str(path.absolute()).startswith(("/dev/std", "/dev/fd/", "/proc/"))
-    return not stat.S_ISDIR(mode)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return True
 
 
 def _pour(path: Path, content: bytes) -> None:

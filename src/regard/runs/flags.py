@@ -188,6 +188,14 @@ class DatesTransformerFlags(WhereFlags, DatesFlags, TransformerFlags, total=Fals
     """Of a Transformer on Dates."""
 
 
+class PhrasesRecurrentFlags(WhereFlags, RecurrentFlags, total=False):
+    """Of a recurrent model on Phrases."""
+
+
+class PhrasesTransformerFlags(WhereFlags, TransformerFlags, total=False):
+    """Of a Transformer on Phrases."""
+
+
 class TranslationRecurrentFlags(
     WhereFlags, TextFlags, RecurrentModelFlags, TranslationTrainingFlags, total=False
 ):

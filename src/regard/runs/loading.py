@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import torch
 from typing_extensions import Unpack
@@ -27,9 +28,17 @@ from regard.training import (
 )
 
 if TYPE_CHECKING:
-    from regard.tasks import DatesConfig, RecallConfig, SequenceConfig, TaskConfig, TranslationConfig
+    from regard.tasks import (
+        DatesConfig,
+        PhrasesConfig,
+        RecallConfig,
+        SequenceConfig,
+        TaskConfig,
+        TranslationConfig,
+    )
 
 SAVEPATH = "models"
+Read = TypeVar("Read")
 AnyRun = AnswerRun | PairRun | TranslationRun
 Counts = Literal["counting", "difference", "signal", "signal2"]
 Reorders = Literal["copy", "reverse", "sort"]
@@ -50,6 +59,8 @@ def load(run: Reorders, **where: Unpack[LoadFlags]) -> PairRun[SequenceConfig]: 
 @overload
 def load(run: Literal["dates"], **where: Unpack[LoadFlags]) -> PairRun[DatesConfig]: ...
 @overload
+def load(run: Literal["phrases"], **where: Unpack[LoadFlags]) -> PairRun[PhrasesConfig]: ...
+@overload
 def load(
     run: Literal["translation"], **where: Unpack[LoadFlags]
 ) -> TranslationRun[TranslationConfig, ModelConfig, TranslationTraining]: ...
@@ -64,10 +75,16 @@ def load(run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool =
     code here, or say `trust_code`.
     """
     folder = find_run(run, Path(savepath))
-    while True:  # until no other run has taken its place meanwhile: what was read may be of both
+    return of_one_run(folder, lambda: _load(folder, trust_code=trust_code))
+
+
+def of_one_run(folder: RunFolder, read: Callable[[], Read]) -> Read:
+    """Return what `read` reads in a folder; again, where another run has taken its place meanwhile, for what was
+    read may be of both."""
+    while True:
         identity = folder.identity
         try:
-            found = _load(folder, trust_code=trust_code)
+            found = read()
         except InputError:
             if folder.identity == identity:
                 raise

@@ -35,7 +35,7 @@ class PairReport(Result):
         lines = [f"Exact match: {self.exact_match:.2%} of {self.samples:,} unseen samples"]
         lines += [
             f"{name}: alignment error rate {each.error_rate:.1%}, {each.share:.1%} of the attention is on what "
-            f"each character was made from (uniform attention: {each.uniform:.1%})"
+            f"each symbol was made from (uniform attention: {each.uniform:.1%})"
             for name, each in self.alignments.items()
         ]
         return "\n".join(lines)

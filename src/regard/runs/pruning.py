@@ -3,13 +3,14 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
 from regard.examination import take_out
 from regard.files import holding
 from regard.result import Result
-from regard.runs.loading import AnyRun, load
+from regard.runs.loading import AnyRun, load, of_one_run
 from regard.runs.run import Run
 from regard.training import RunFolder, new_run
 
@@ -65,20 +66,27 @@ def prune(
         return _prune(run, heads, target, seed=seed, overwrite=overwrite)
 
 
+def _read(path: Path) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
+    """Return a run, its vocabularies, and its metrics as far as its model goes: it may be trained meanwhile."""
+    run, folder = load(path), RunFolder(path)
+    metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
+    return run, folder.read_vocabularies(run.config.tokenizer), metrics
+
+
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
-    pruned: Run = load(run.folder)  # apart from the run that was given, which stays as it is
+    # Apart from the run that was given, which stays as it is.
+    pruned, vocabularies, metrics = of_one_run(RunFolder(run.folder), lambda: _read(run.folder))
     taken = take_out(pruned, heads, seed=seed)
     # Heads are called by their number in the whole model, of which this run may be a part already.
-    kept_before, counted = run.config.kept_heads, taken.before.added
+    kept_before, counted = pruned.config.kept_heads, taken.before.added
     whole = {layer: kept_before.get(layer, range(len(counted[layer]))) for layer in taken.left}
     kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
-    config = dataclasses.replace(run.config, kept_heads=kept)
+    config = dataclasses.replace(pruned.config, kept_heads=kept)
     with new_run(target, config, overwrite=overwrite) as folder:
-        source = RunFolder(run.folder)
-        folder.write_vocabularies(source.read_vocabularies(config.tokenizer))
-        for line in source.read_metrics():
+        folder.write_vocabularies(vocabularies)
+        for line in metrics:
             folder.append_metrics(line)
-        folder.write_model(run.step, pruned.model.state_dict())
+        folder.write_model(pruned.step, pruned.model.state_dict())
     left_run = load(target)
     return PruneReport(
         run=left_run,

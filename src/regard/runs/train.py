@@ -24,6 +24,8 @@ from regard.runs.flags import (
     CountQueryFlags,
     DatesRecurrentFlags,
     DatesTransformerFlags,
+    PhrasesRecurrentFlags,
+    PhrasesTransformerFlags,
     RecallPoolingFlags,
     RecallQueryFlags,
     ReorderRecurrentFlags,
@@ -54,7 +56,14 @@ from regard.training import (
 
 if TYPE_CHECKING:
     from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
-    from regard.tasks import DatesConfig, RecallConfig, SequenceConfig, TaskConfig, TranslationConfig
+    from regard.tasks import (
+        DatesConfig,
+        PhrasesConfig,
+        RecallConfig,
+        SequenceConfig,
+        TaskConfig,
+        TranslationConfig,
+    )
     from regard.training import (
         PoolingTraining,
         QueryTraining,
@@ -124,6 +133,20 @@ def train(
     model: Literal["transformer"],
     **flags: Unpack[DatesTransformerFlags],
 ) -> PairRun[DatesConfig, TransformerConfig, TransformerTraining]: ...
+@overload
+def train(
+    task: Literal["phrases"],
+    *,
+    model: Literal["transformer"] = ...,
+    **flags: Unpack[PhrasesTransformerFlags],
+) -> PairRun[PhrasesConfig, TransformerConfig, TransformerTraining]: ...
+@overload
+def train(
+    task: Literal["phrases"],
+    *,
+    model: Literal["recurrent"],
+    **flags: Unpack[PhrasesRecurrentFlags],
+) -> PairRun[PhrasesConfig, RecurrentConfig, RecurrentTraining]: ...
 @overload
 def train(
     task: Literal["translation"],

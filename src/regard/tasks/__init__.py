@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.tasks.counting import Counting
     from regard.tasks.dates import Dates, DatesConfig
     from regard.tasks.difference import Difference
+    from regard.tasks.phrases import Phrases, PhrasesConfig
     from regard.tasks.recall import Recall, RecallConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
@@ -36,6 +37,8 @@ _HOMES = {
     "Dates": "dates",
     "DatesConfig": "dates",
     "Difference": "difference",
+    "Phrases": "phrases",
+    "PhrasesConfig": "phrases",
     "Recall": "recall",
     "RecallConfig": "recall",
     "Reverse": "sequences",
@@ -57,6 +60,7 @@ TASKS = {
     "reverse": "Reverse",
     "sort": "Sort",
     "dates": "Dates",
+    "phrases": "Phrases",
     "translation": "Translation",
 }
 """Every task by name, with its class."""
@@ -148,6 +152,8 @@ __all__ = [
     "Example",
     "Pair",
     "PairTask",
+    "Phrases",
+    "PhrasesConfig",
     "Recall",
     "RecallConfig",
     "Reverse",

@@ -5,7 +5,7 @@ What reads corpora and learns vocabularies brings libraries along, and is import
 """
 
 from regard.text.batch import PairBatch, collate, read_source
-from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, TokenizerKind, Vocabulary
+from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, TokenizerKind, Vocabulary, Words
 
 __all__ = [
     "BOS",
@@ -16,6 +16,7 @@ __all__ = [
     "PairBatch",
     "TokenizerKind",
     "Vocabulary",
+    "Words",
     "collate",
     "read_source",
 ]

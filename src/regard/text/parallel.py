@@ -88,7 +88,8 @@ class ParallelText(Text):
         super().__init__(strict=strict)
         if len(paths) not in (1, 2):
             raise InputError(
-                f"{len(paths)} files of parallel text: give one of tab-separated pairs, or a source and a target"
+                f"{len(paths)} files of parallel text ({', '.join(map(repr, map(str, paths)))}): give one of "
+                f"tab-separated pairs, or a source and a target"
             )
         self.paths = [Path(path) for path in paths]
         self.bytes = sum(map(_size, self.paths))

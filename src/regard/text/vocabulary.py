@@ -52,32 +52,45 @@ class Characters:
     """A vocabulary of single characters, known from the start."""
 
     unit = "characters"
+    between = ""
+    """What stands between two symbols of a text."""
 
-    def __init__(self, characters: Iterable[str]) -> None:
-        self.symbols = [*SPECIAL, *sorted(set(characters))]
+    def __init__(self, symbols: Iterable[str]) -> None:
+        self.symbols = [*SPECIAL, *sorted(set(symbols))]
         self._indices = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
 
     def __len__(self) -> int:
         return len(self.symbols)
 
     def encode(self, text: str) -> list[int]:
-        """Return the index of every character, `UNKNOWN` for one never seen; no end of sequence."""
-        return [self._indices.get(character, UNKNOWN) for character in text]
+        """Return the index of every symbol, `UNKNOWN` for one never seen; no end of sequence."""
+        return [self._indices.get(piece, UNKNOWN) for piece in self.pieces(text)]
 
     def pieces(self, text: str) -> list[str]:
-        """Return the characters of a text."""
+        """Return the symbols of a text."""
         return list(text)
 
     def unknown(self, text: str) -> list[str]:
-        """Return the characters of a text that the vocabulary does not know: each once, sorted."""
-        return sorted(set(text) - self._indices.keys())
+        """Return the symbols of a text that the vocabulary does not know: each once, sorted."""
+        return sorted(set(self.pieces(text)) - self._indices.keys())
 
     def decode(self, indices: Sequence[int]) -> str:
         """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
         out."""
         indices = indices[: indices.index(EOS)] if EOS in indices else indices
-        return "".join(self.symbols[index] for index in indices if index >= UNKNOWN)
+        return self.between.join(self.symbols[index] for index in indices if index >= UNKNOWN)
 
     def labels(self, indices: Sequence[int]) -> list[str]:
         """Name every index, special ones included, for plots."""
         return [self.symbols[index] for index in indices]
+
+
+class Words(Characters):
+    """A vocabulary of words with spaces between them, known from the start."""
+
+    unit = "words"
+    between = " "
+
+    def pieces(self, text: str) -> list[str]:
+        """Return the words of a text."""
+        return text.split()

@@ -4,7 +4,8 @@ The splitting is PyTorch's FSDP2, layer by layer, and its distributed checkpoint
 processes than they were saved by. Only to be validated and to be kept for use is the averaged model put
 together, on the first process.
 
-    trainer/step-N/    a checkpoint: a folder to which each process writes its part
+    trainer/step-N/    a checkpoint: a folder to which each process writes its part, as safetensors, for DCP's own
+                       format is unpickled
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
@@ -77,7 +79,8 @@ class ShardedState(TrainingState):
         if world.first:
             remove_quietly(building)
         world.wait()
-        save(self.trainer_tensors(), checkpoint_id=building)
+        writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
+        save(self.trainer_tensors(), storage_writer=writer)
         if world.first:
             remove_quietly(target)
             building.rename(target)
@@ -92,7 +95,7 @@ class ShardedState(TrainingState):
             raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
         tensors = self.trainer_tensors()
         try:
-            load(tensors, checkpoint_id=found[-1])
+            load(tensors, storage_reader=HuggingFaceStorageReader(str(found[-1])))
         except (CheckpointException, RuntimeError, ValueError, OSError) as error:
             raise InputError(f"run {str(folder.path)!r} is damaged: {found[-1].name} does not load") from error
         self.step = int(found[-1].name.removeprefix("step-"))

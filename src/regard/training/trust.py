@@ -8,17 +8,17 @@ has trained with.
 """
 
 import hashlib
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError, RegardError
 from regard.files import state_folder, write_file
+from regard.own import module_of
 
-_OWN_CLASS = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*")
 _trusted_here: set[str] = set()
 """What this process has been told to trust, or has trained with."""
 
@@ -67,21 +67,24 @@ def _code_of(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
         yield f"task file {on!r}", Path(on).resolve(), False
     parts = {"model": stored.get("kind"), **(model if isinstance(model, dict) else {})}
     for part, name in parts.items():
-        named = _OWN_CLASS.fullmatch(name) if isinstance(name, str) else None
-        if named and named["module"].partition(".")[0] != "regard":
-            file = _file_of(named["module"])
+        module = module_of(name) if isinstance(name, str) else None
+        if module is not None and module.partition(".")[0] != "regard":
+            file = _file_of(module)
             if file is not None:
-                yield f"{part} {name!r}", file, named["module"] in sys.modules
+                yield f"{part} {name!r}", file, module in sys.modules
 
 
 def _file_of(module: str) -> Path | None:
     """Return the file of a module, found without running anything; None where there is none."""
-    path, spec, names = None, None, module.split(".")
+    first, *names = module.split(".")
+    try:
+        spec = find_spec(first)  # of a module inside another one, this would run the outer one
+    except ValueError:  # a module that does not say where it is from
+        return None
     for depth in range(len(names)):
-        spec = PathFinder.find_spec(".".join(names[: depth + 1]), path)
         if spec is None:
             return None
-        path = spec.submodule_search_locations
+        spec = PathFinder.find_spec(".".join([first, *names[: depth + 1]]), spec.submodule_search_locations)
     return Path(spec.origin).resolve() if spec is not None and spec.origin else None
 
 

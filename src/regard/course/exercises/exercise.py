@@ -1,6 +1,7 @@
 """What an exercise is: a stub for the learner, its answer in plain loops, and inputs to try both on."""
 
 import dataclasses
+import functools
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 NUDGE = 1e-5
 """By how much inputs are moved to measure a slope."""
+KEPT = 512
+"""Answers in plain loops that are kept: those of all exercises, and of as many again."""
 
 
 PRIMES = (2, 3, 5, 7)
@@ -28,9 +31,9 @@ def plain_name(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """One input of an exercise."""
+    """One input of an exercise, whose arrays nobody changes: what is worked out for it is kept."""
 
     name: str
     """What it tries."""
@@ -88,25 +91,41 @@ class Exercise:
     small: Callable[[], list[Case]] = list
     """Inputs that are small enough to be worked out by hand, beside the cases called so, to show mistakes on."""
 
+    def __post_init__(self) -> None:
+        """Draw the inputs of a seed once."""
+        object.__setattr__(self, "cases", functools.lru_cache(maxsize=2)(self.cases))
+
     def answers_to(self, name: str) -> bool:
         """Whether this exercise is meant by `name`."""
         return plain_name(name) in {plain_name(each) for each in (self.name, *self.names)}
 
     def expected(self, case: Case) -> tuple[Array, ...]:
         """Return the right outputs."""
-        return as_outputs(self.reference(**case.arguments))
+        return _expected(self.reference, case)
 
-    def slopes(self, case: Case) -> dict[str, float]:
-        """Return by how much the pulled sum of the first output grows with each argument, measured by nudging."""
-        found = {}
-        for name, direction in case.directions().items():
-            sides = []
-            for side in (NUDGE, -NUDGE):
-                moved = _moved(case.arguments[name], direction, side)
-                first = as_outputs(self.reference(**{**case.arguments, name: moved}))[0]
-                sides.append(float((first * case.pull(first.shape)).sum()))
-            found[name] = (sides[0] - sides[1]) / (2 * NUDGE)
-        return found
+    def slopes(self, case: Case) -> dict[str, tuple[float, float]]:
+        """Return by how much the pulled sum of the first output grows with each argument, measured by nudging it
+        to one side and to the other: two figures, which differ where a ReLU turns on in between.
+        """
+        return _slopes(self.reference, case)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _expected(reference: Callable[..., Any], case: Case) -> tuple[Array, ...]:
+    return as_outputs(reference(**case.arguments))
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _slopes(reference: Callable[..., Any], case: Case) -> dict[str, tuple[float, float]]:
+    def pulled(**changes: Any) -> float:
+        first = as_outputs(reference(**{**case.arguments, **changes}))[0]
+        return float((first * case.pull(first.shape)).sum())
+
+    unmoved, found = pulled(), {}
+    for name, direction in case.directions().items():
+        before, after = (pulled(**{name: _moved(case.arguments[name], direction, by)}) for by in (-NUDGE, NUDGE))
+        found[name] = ((unmoved - before) / NUDGE, (after - unmoved) / NUDGE)
+    return found
 
 
 def as_outputs(found: Any) -> tuple[Array, ...]:

@@ -1,0 +1,91 @@
+"""A sample of kills, full disks and of two commands at once; and the campaigns themselves: that they find what is
+planted in the code."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from regard.files import writing
+from regard.training import RunFolder, TrainingState, tensors
+from tests.faults import damage, files, kills, together
+from tests.faults.scenes import scenes
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried in forked children")
+
+
+def scene_of(name: str) -> Any:
+    """Have one scene alone, struck by deaths alone."""
+    one = [each for each in scenes() if each.name == name]
+    return mock.patch.multiple(kills, scenes=lambda: one, WAYS=("die",))
+
+
+def test_a_sample_of_kills_and_full_disks() -> None:
+    report = kills.main(10, seed=0)
+    assert not report.faults, report.told()
+    assert sum(report.counts.values()) == 10
+
+
+@pytest.mark.slow
+def test_a_sample_of_signals() -> None:
+    report = kills.main_signals(20, seed=0)
+    assert not report.faults, report.told()
+
+
+@pytest.mark.slow
+def test_a_sample_of_two_commands_at_once() -> None:
+    report = together.main(20, seed=0)
+    assert not report.faults, report.told()
+    assert len(report.counts) == 2
+
+
+@pytest.mark.slow
+def test_a_checkpoint_in_the_wrong_order_is_found() -> None:
+    """What training goes on from is there before the model that belongs to it."""
+
+    def save(state: TrainingState, folder: RunFolder, *_: object, use: bool = True) -> None:
+        folder.write_trainer(state.step, state.trainer_tensors())
+        if use:
+            folder.write_model(state.step, state.in_use())
+
+    with scene_of("train counting"), mock.patch.object(TrainingState, "save", save):
+        report = kills.main(None, seed=0)
+    assert any("model.safetensors" in trial_fault for trial_fault in _faults(report)), report.told()
+
+
+@pytest.mark.slow
+def test_files_that_are_written_in_place_are_found() -> None:
+    def replace(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content)
+
+    with scene_of("test, to files"), mock.patch.object(writing, "_replace", replace):
+        report = kills.main(None, seed=0)
+    assert any("neither the old one nor the new one" in fault for fault in report.faults), report.told()
+
+
+@pytest.mark.slow
+def test_a_missing_lock_is_found() -> None:
+    @contextlib.contextmanager
+    def free(_: Path) -> Iterator[None]:
+        yield
+
+    with mock.patch("regard.training.world.holding", free), mock.patch("regard.runs.pruning.holding", free):
+        report = together.main(40, seed=0)
+    assert report.faults, report.told()
+
+
+@pytest.mark.slow
+def test_a_missing_checksum_is_found() -> None:
+    flips = mock.patch.object(files, "WAYS", [damage.flip])
+    with flips, mock.patch.object(tensors, "_check_sum", lambda file, header: None):
+        report = files.main(100, seed=0)
+    assert any("other losses" in fault for fault in report.faults), report.told()
+
+
+def _faults(report: Any) -> list[str]:
+    return [fault for trial in report.trials for fault in trial.faults]

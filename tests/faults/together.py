@@ -1,0 +1,148 @@
+"""Two commands at once in one folder: one of them is refused, or waits its turn; never are they mixed.
+
+    python -m tests.faults together --count 100
+    python -m tests.faults together --only 12      one of them again
+
+Right is: each ends with status 0, or with status 2 and one line that names the other's process and machine;
+what both come to is, bit for bit, what they come to one after the other in one order or the other; and no
+lock and no temporary file is left.
+"""
+
+import re
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from tests.faults.children import Ended, begin, finish
+from tests.faults.ground import at_home, warm_up
+from tests.faults.report import Report, Trial
+from tests.faults.scenes import Scene, Stage, call, contents, doing, fresh, set_up, training
+
+USUAL_COUNT = 100
+Contents = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Couple:
+    """Two commands that want the same folder, and what they come to one after the other."""
+
+    stage: Stage
+    other: tuple[str, ...]
+    loose: str | None = None
+    """A run that depends on the moment at which another one was read."""
+    outcomes: tuple[Contents, ...] = ()
+
+
+def couples(root: Path) -> list[Couple]:
+    """Return all that is tried, set up below `root`."""
+    counting, signal2 = training("counting"), training("signal2")
+    again = training("counting", "--hidden", "4", "--overwrite")
+    resume = ("train", "counting", "--resume")
+    prune = ("prune", "signal2", "--heads", "1")
+    to_file = ("test", "signal2", "--samples", "4", "--json", "a.json")
+    pruned, anew = "models/signal2-pruned", training("signal2", "--overwrite")
+    translation = training("translation")
+    export = ("export", "translation", "--output", "exported")
+    scenes = [
+        (Scene("the same training twice", (), counting), counting),
+        (Scene("two trainings of the same text", (), translation), translation),
+        (Scene("two trainings into one place", (counting,), again), again),
+        (Scene("a training goes on twice", (counting,), resume, half=True), resume),
+        (Scene("a training is replaced while it goes on", (counting,), resume, half=True), again),
+        (Scene("two prunings", (signal2,), prune), prune),
+        (Scene("a pruning of what is trained anew", (signal2,), prune, run=pruned), anew),
+        (Scene("two exports", (translation,), export), export),
+        (Scene("two tests write one file", (signal2,), to_file), to_file),
+    ]
+    found = []
+    for scene, other in scenes:
+        loose = scene.run if other[:2] == ("train", "signal2") else None
+        couple = Couple(set_up(scene, root / scene.name), other, loose)
+        found.append(replace(couple, outcomes=tuple(_one_after_the_other(couple))))
+    return found
+
+
+def _one_after_the_other(couple: Couple) -> Iterator[Contents]:
+    """Yield what the two come to in either order, and alone."""
+    both = (couple.stage.scene.argv, couple.other)
+    for order in (both, both[::-1], both[:1], both[1:]):
+        site = fresh(couple.stage)
+        for argv in order:
+            call(argv, site)
+        yield contents(site)
+
+
+def attempt(couple: Couple, seconds: float) -> tuple[Path, list[Ended]]:
+    """Begin the one, and the other so many seconds later."""
+    site = fresh(couple.stage)
+    first = begin(doing(couple.stage.scene.argv), site)
+    time.sleep(seconds)
+    second = begin(doing(couple.other), site)
+    return site, [finish(child, patience=120) for child in (first, second)]
+
+
+def judge(couple: Couple, site: Path, ended: list[Ended]) -> Iterator[str]:
+    """Yield what is wrong with how two commands ended."""
+    refused = re.compile(
+        rf"^regard: '.*' is being written by process \d+ on {re.escape(socket.gethostname())} since .*: wait"
+    )
+    there = re.compile(r"already|exists|has ended")
+    for each in ended:
+        own = [line for line in each.err.splitlines() if line.startswith("regard: ")]
+        if "Traceback" in each.err:
+            yield f"traceback: {each.err.strip().splitlines()[-1][:160]}"
+        elif each.status == 2 and not (len(own) == 1 and (refused.match(own[0]) or there.search(own[0]))):
+            yield f"is refused in other words: {own[-1:]}"
+        elif each.status not in (0, 2) or each.hung or each.stopped:
+            yield f"status {each.status}: {own[-1:]}"
+    if all(each.status for each in ended):
+        yield "both are refused"
+    found, outcomes = contents(site), list(couple.outcomes)
+    if couple.loose is not None:
+        # It is of whatever checkpoint was there: a whole one, of which it knows no later steps.
+        ended_well = call(["test", couple.loose, "--samples", "2"], site)
+        if (site / couple.loose).exists() and ended_well.status:
+            yield f"the run that is there is of no use: {ended_well.err.strip().splitlines()[-1][:200]}"
+        found, *outcomes = (_without(couple.loose, each) for each in (found, *outcomes))
+    if found not in outcomes:
+        nearest = min(outcomes, key=lambda whole: len(_differing(found, whole)))
+        yield f"comes to what neither order comes to: {_differing(found, nearest)[:3]}"
+
+
+def _without(folder: str, found: Contents) -> Contents:
+    return {name: content for name, content in found.items() if not name.startswith(f"{folder}/")}
+
+
+def _differing(found: Contents, whole: Contents) -> list[str]:
+    return sorted(name for name in found.keys() | whole.keys() if found.get(name) != whole.get(name))
+
+
+def main(count: int | None, seed: int, only: int | None = None) -> Report:
+    """Try `count` couples, the second of each begun at a moment by the seed."""
+    trials = []
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch).resolve()
+        warm_up()
+        for name in ("home", "tmp"):
+            (root / name).mkdir()
+        with at_home(root):
+            every = couples(root)
+            for index in range(count or USUAL_COUNT) if only is None else [only]:
+                random = Random(f"{seed}/{index}")
+                couple = random.choice(every)
+                # Half of them at once, for which there is no moment like the beginning.
+                seconds = 0.0 if random.random() < 0.5 else random.uniform(0, couple.stage.seconds)
+                site, ended = attempt(couple, seconds)
+                faults = tuple(judge(couple, site, ended))
+                outcome = "one is refused" if any(each.status for each in ended) else "one after the other"
+                what = (couple.stage.scene.name, f"{seconds:.3f} s apart")
+                trials.append(Trial(index, couple.stage.scene.name, outcome, faults, what))
+                if only is not None:
+                    sys.stderr.write("\n".join([str(trials[-1]), *(each.err for each in ended)]))
+    again = f"python -m tests.faults together --seed {seed} --only {{index}}"
+    return Report("two commands at once", seed, trials, again)
