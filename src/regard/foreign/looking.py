@@ -11,7 +11,7 @@ from regard.foreign.families import Family, Guesser, Pairs, Writer, asked_of
 from regard.foreign.interface import is_peer
 from regard.foreign.model import ForeignModel
 from regard.foreign.pictures import Pictures, pictures_of
-from regard.foreign.readers import Loss, Name, Reader
+from regard.foreign.readers import Loss, Name, OwnReader
 from regard.foreign.removing import KEPT, pruned_kind
 from regard.foreign.texts import Texts, parameters_of
 from regard.foreign.whole import Classifier, States
@@ -67,14 +67,14 @@ def _family(
             raise InputError(
                 f"{kind} is no model of Hugging Face's: give look() a function that makes tensors of an input"
             )
-        return Reader(tokenizer, loss, names)
+        return OwnReader(tokenizer, loss, names)
     kind = type(model).__name__
     pictures = "pixel_values" in parameters_of(model) and "input_ids" not in parameters_of(model)
     if tokenizer is None and not pictures:
         raise InputError(f"{kind} reads texts: give look() its tokenizer")
     inputs: Texts | Pictures = pictures_of(model.config, folder) if pictures else Texts(tokenizer)
     if loss is not None:
-        return Reader(lambda given: inputs.tensors(model, given), loss, names)
+        return OwnReader(lambda given: inputs.tensors(model, given), loss, names)
     if "Classification" in kind:
         return Classifier(inputs)
     if isinstance(inputs, Texts):

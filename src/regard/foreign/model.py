@@ -33,15 +33,15 @@ from regard.examination import (
 from regard.files import new_folder
 from regard.foreign.families import Answer, Asked, Family, Fed, asked_of, called, states_of
 from regard.foreign.intervening import intervene
-from regard.foreign.naming import named_layer
+from regard.foreign.naming import layers_of_input, named_layer
 from regard.foreign.pictures import Pictures
 from regard.foreign.pruned import ForeignPruned, count_of
-from regard.foreign.readers import Reader
+from regard.foreign.readers import OwnReader
 from regard.foreign.recording import record
 from regard.foreign.removing import removable_heads, remove_heads, save_pruned
 from regard.foreign.texts import Texts
 from regard.foreign.untrained import untrained_model
-from regard.inspection import AttentionMap, Layer, Playback, Trial, layers_of_records
+from regard.inspection import AttentionMap, Layer, Playback, Trial
 
 if TYPE_CHECKING:
     from regard.inspection.widget import AttentionWidget
@@ -109,7 +109,7 @@ class ForeignModel:
         """Return what it is called with to see what it does."""
         if self.inputs:
             return self.family.plain(self.model, self.family.feed(self.model, self.inputs[0]))
-        if isinstance(self.family, Reader):
+        if isinstance(self.family, OwnReader):
             raise InputError("no input is known that the function takes: give look() inputs=[...]")
         pictures = getattr(self.family, "inputs", None)
         given = torch.zeros(1, 3, pictures.height, pictures.width) if isinstance(pictures, Pictures) else WORDS
@@ -208,9 +208,7 @@ class ForeignModel:
         return self._map(self.family.answer(self.model, asked, count))
 
     def _map(self, answer: Answer) -> AttentionMap:
-        with self.recording() as records:
-            called(self.model, answer.fed.given)
-        layers = layers_of_records(records, 0)
+        layers = layers_of_input(self.model, answer.fed, self.tokenizer)
         return AttentionMap(
             task=self.name,
             input=answer.fed.asked.text,

@@ -1,13 +1,31 @@
-"""Names of steps that no tokenizer has: of patches of a picture, and of what a model of one's own reads."""
+"""Maps of what a model was fed, and names of their steps: of tokens, of patches of a picture, or one's own."""
 
 import dataclasses
 from typing import Any
 
 from torch import nn
 
-from regard.foreign.families import Asked, Family
+from regard.foreign.families import Asked, Family, Fed, called
+from regard.foreign.long import long_layers, record_long
 from regard.foreign.pictures import Pictures, patch_labels
-from regard.inspection import LayerMap
+from regard.foreign.recording import record
+from regard.foreign.texts import Texts
+from regard.inspection import LayerMap, layers_of_records
+
+LONG = 1024
+"""Tokens above which a map is of squares of steps: all weights would have no place."""
+
+
+def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any) -> dict[str, LayerMap]:
+    """Run a model, and return the map of each layer; of a long input, of squares of its steps."""
+    tokens = fed.given.get("input_ids") if isinstance(fed.given, dict) else None
+    if tokens is not None and tokens.shape[1] > LONG:
+        with record_long(model) as kept:
+            called(model, fed.given)
+        return long_layers(kept, None if tokenizer is None else Texts(tokenizer).labels(tokens[0].tolist()))
+    with record(model, tokenizer=tokenizer) as records:
+        called(model, fed.given)
+    return layers_of_records(records, 0)
 
 
 def named_layer(layer: LayerMap, family: Family, model: nn.Module, asked: Asked) -> LayerMap:

@@ -18,7 +18,7 @@ Name = Callable[[Any], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Reader(Family):
+class OwnReader(Family):
     """Whatever a function can feed."""
 
     read: Read
