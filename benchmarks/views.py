@@ -6,6 +6,7 @@ BertViz is measured where it is installed. Seconds are medians of three, of the 
 """
 
 import argparse
+import functools
 import importlib
 import importlib.util
 import statistics
@@ -73,10 +74,7 @@ def showing(model: Any, given: Any, tokens: list[str]) -> None:
         return
     theirs: Any = importlib.import_module("bertviz")
     for name in ("head_view", "model_view"):
-
-        def show(view: Any = getattr(theirs, name)) -> Any:
-            return view(weights, tokens, html_action="return")
-
+        show: Any = functools.partial(getattr(theirs, name), weights, tokens, html_action="return")
         size = len(show().data.encode())
         print(f"| BertViz, {name} | {seconds(show, 3):.2f} | {size / 1024:,.0f} |")
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         head_importance,
     )
     from regard.exchange import export
-    from regard.foreign import ForeignModel, ForeignPruned, Patched, intervene, look, patch, record
+    from regard.foreign import Beside, ForeignModel, ForeignPruned, Patched, intervene, look, patch, record
     from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
     from regard.memory import keep_memory
     from regard.runs import (
@@ -66,6 +66,7 @@ _HOMES = {
     "AnswerRun": "regard.runs",
     "AnyRun": "regard.runs",
     "AttentionMap": "regard.inspection",
+    "Beside": "regard.foreign",
     "Candidate": "regard.decoding",
     "CaseReport": "regard.course",
     "CheckReport": "regard.course",
@@ -141,6 +142,7 @@ __all__ = [
     "AnswerRun",
     "AnyRun",
     "AttentionMap",
+    "Beside",
     "Candidate",
     "CaseReport",
     "CheckReport",

@@ -1,5 +1,6 @@
 """Models that were not built here, as subjects: PyTorch's layers, Hugging Face's models, anybody's own."""
 
+from regard.foreign.comparing import Beside
 from regard.foreign.intervening import intervene
 from regard.foreign.long import LongRecord, LongRecords, record_long
 from regard.foreign.looking import look
@@ -9,6 +10,7 @@ from regard.foreign.pruned import ForeignPruned
 from regard.foreign.recording import record
 
 __all__ = [
+    "Beside",
     "ForeignModel",
     "ForeignPruned",
     "LongRecord",

@@ -31,6 +31,7 @@ from regard.examination import (
     take_out,
 )
 from regard.files import new_folder
+from regard.foreign.comparing import Beside, beside
 from regard.foreign.families import Answer, Asked, Family, Fed, asked_of, called, states_of
 from regard.foreign.intervening import intervene
 from regard.foreign.naming import layers_of_input, named_layer
@@ -326,6 +327,12 @@ class ForeignModel:
             parameters_before=count_of(self.model),
             parameters_after=count_of(subject.model),
         )
+
+    def beside(self, other: "ForeignModel", texts: Iterable[Any]) -> Beside:
+        """Return this model and another one over the same inputs: losses, answers, importance, entropy and
+        weights of heads. Raises `InputError` where they do not measure the same."""
+        one = self.over(texts)
+        return beside(one, other.over(one.inputs), one.inputs)
 
     def view(self, input: Any = None, **options: Any) -> "AttentionWidget":
         """Return a widget for a notebook that shows an input; `options` as in `attend`."""
