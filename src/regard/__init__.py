@@ -14,7 +14,7 @@ from regard.errors import InputError, MachineError, RegardError
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.attention import Record, Records, intervene
+    from regard.attention import Record, Records
     from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.decoding import Candidate, SearchTree
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         head_importance,
     )
     from regard.exchange import export
-    from regard.foreign import record
-    from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of
+    from regard.foreign import Beside, ForeignModel, ForeignPruned, Patched, intervene, look, patch, record
+    from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
     from regard.memory import keep_memory
     from regard.runs import (
         AnswerRun,
@@ -66,6 +66,7 @@ _HOMES = {
     "AnswerRun": "regard.runs",
     "AnyRun": "regard.runs",
     "AttentionMap": "regard.inspection",
+    "Beside": "regard.foreign",
     "Candidate": "regard.decoding",
     "CaseReport": "regard.course",
     "CheckReport": "regard.course",
@@ -79,6 +80,8 @@ _HOMES = {
     "ExerciseReport": "regard.course",
     "Figures": "regard.runs",
     "Finding": "regard.course",
+    "ForeignModel": "regard.foreign",
+    "ForeignPruned": "regard.foreign",
     "HeadFindings": "regard.examination",
     "HeadImportance": "regard.examination",
     "HeadRole": "regard.examination",
@@ -91,6 +94,7 @@ _HOMES = {
     "Pair": "regard.tasks",
     "PairReport": "regard.runs",
     "PairRun": "regard.runs",
+    "Patched": "regard.foreign",
     "Playback": "regard.inspection",
     "PruneReport": "regard.runs",
     "Quality": "regard.evaluation",
@@ -115,18 +119,21 @@ _HOMES = {
     "export": "regard.exchange",
     "fetch": "regard.text.download",
     "head_importance": "regard.examination",
-    "intervene": "regard.attention",
+    "intervene": "regard.foreign",
     "keep_memory": "regard.memory",
     "list_tasks": "regard.tasks",
     "load": "regard.runs",
     "load_translator": "regard.runs",
+    "look": "regard.foreign",
     "make_config": "regard.training",
     "maps_of": "regard.inspection",
+    "patch": "regard.foreign",
     "plot_positions": "regard.runs",
     "prune": "regard.runs",
     "record": "regard.foreign",
     "show": "regard.serving",
     "train": "regard.runs",
+    "view_of": "regard.inspection",
 }
 _RENAMED = {"list_tasks": "examples"}
 """What is called otherwise in its room, where nothing else has its name."""
@@ -136,6 +143,7 @@ __all__ = [
     "AnswerRun",
     "AnyRun",
     "AttentionMap",
+    "Beside",
     "Candidate",
     "CaseReport",
     "CheckReport",
@@ -149,6 +157,8 @@ __all__ = [
     "Explanation",
     "Figures",
     "Finding",
+    "ForeignModel",
+    "ForeignPruned",
     "HeadFindings",
     "HeadImportance",
     "HeadRole",
@@ -163,6 +173,7 @@ __all__ = [
     "Pair",
     "PairReport",
     "PairRun",
+    "Patched",
     "Playback",
     "PruneReport",
     "Quality",
@@ -194,13 +205,16 @@ __all__ = [
     "list_tasks",
     "load",
     "load_translator",
+    "look",
     "make_config",
     "maps_of",
+    "patch",
     "plot_positions",
     "prune",
     "record",
     "show",
     "train",
+    "view_of",
 ]
 
 

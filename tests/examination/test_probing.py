@@ -1,13 +1,21 @@
 """Probes: gradients and ablation against what can be worked out by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import regard
+from regard.attention import record
 from regard.examination import probe
 from regard.text import PairBatch, collate
+
+
+def of(model: nn.Module) -> Any:
+    """What records layers of a model."""
+    return lambda layers: record(model, layers=layers)
 
 
 class Weighted(nn.Module):
@@ -28,7 +36,12 @@ class Weighted(nn.Module):
 def test_against_the_derivative_worked_out_by_hand() -> None:
     model = Weighted()
     inputs = torch.tensor([[0, 1, 1, 2]])
-    found = probe(model, model.embedding, lambda count: model(inputs.expand(count, -1)), [])
+    found = probe(
+        of(model),
+        model.embedding,
+        lambda count: model(inputs.expand(count, -1)),
+        [],
+    )
     # logit z = 2 - 2 - 0.5 = -0.5, so class 1 is predicted, with log-probability -log(1 + e^z).
     z, embedded, factors = -0.5, np.array([1.0, 2.0, 2.0, -1.0]), model.factors.numpy()
     slope = 1 / (1 + np.exp(-z))
@@ -42,7 +55,12 @@ def test_against_the_derivative_worked_out_by_hand() -> None:
 def test_a_probe_leaves_the_model_as_it_was(trained: regard.AnswerRun) -> None:
     model, inputs = trained.model, trained.task.parse("BCCCBAABACCCA")
     before = model(inputs)
-    found = probe(model, model.input_embedding, lambda count: model(inputs.expand(count, -1)), ["cross"])
+    found = probe(
+        of(model),
+        model.input_embedding,
+        lambda count: model(inputs.expand(count, -1)),
+        ["cross"],
+    )
     assert torch.equal(model(inputs), before)
     assert all(parameter.grad is None for parameter in model.parameters())
     assert found.weights["cross"].shape == (2, 3, 13)
@@ -63,6 +81,6 @@ def test_a_shared_embedding_is_changed_for_the_source_only(shared: bool) -> None
         parts = (each.expand(count, -1) for each in (batch.source, batch.source_mask, batch.target_in))
         return model(*parts)
 
-    found = probe(model, model.input_embedding, run, list(model.cross_layers))
+    found = probe(of(model), model.input_embedding, run, list(model.cross_layers))
     assert found.gradient.shape == found.ablation.shape == (3, 4)
     assert (found.ablation > 0).all()

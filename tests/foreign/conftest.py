@@ -1,13 +1,19 @@
 """Small models of Hugging Face's, as `make models` builds them; without transformers, tests skip."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 BENCHMARKS = str(Path(__file__).parents[2] / "benchmarks")
+WORDS = "<pad> <s> </s> <mask> <unk> the cat sat on mat a big dog ran and then he saw she was very small they it"
+TEXTS = [
+    "the cat sat on the mat",
+    "a big dog ran and then he saw the cat",
+    "she was very small and then they saw it",
+]
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +29,56 @@ def small() -> Iterator[Any]:
         yield architectures
     finally:
         sys.path.remove(BENCHMARKS)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(small: Any) -> Any:
+    """A tokenizer of whole words, for vocabularies of 60."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    numbers = {word: number for number, word in enumerate(WORDS.split())}
+    words = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", **special)
+
+
+@pytest.fixture(scope="session")
+def model_of(small: Any) -> Callable[[str], Any]:
+    """Build a small model by its name: an architecture of the table, or one with a head of its own."""
+    import torch
+    import transformers
+
+    def build(name: str) -> Any:
+        kinds = {"bert-mlm": "BertForMaskedLM", "vit-classes": "ViTForImageClassification"}
+        architecture = small.known[name.split("-")[0]]
+        if name not in kinds:
+            return small.build(architecture)
+        torch.manual_seed(0)
+        config = transformers.AutoConfig.for_model(architecture.name, **architecture.sizes)
+        model = getattr(transformers, kinds[name])(config).eval()
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=1.2 * (parameter[0].numel()) ** -0.5)
+        return model
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def folders(
+    model_of: Callable[[str], Any], tokenizer: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Save a small model and its tokenizer as transformers does, once: returns the folder, not to be changed."""
+    root, done = tmp_path_factory.mktemp("folders"), set[str]()
+
+    def folder(name: str) -> Path:
+        if name not in done:
+            done.add(name)
+            model_of(name).save_pretrained(root / name)
+            if not name.startswith("vit"):
+                tokenizer.save_pretrained(root / name)
+        return root / name
+
+    return folder

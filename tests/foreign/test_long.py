@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import regard
 from regard.errors import InputError
 from regard.foreign import keeper, record, record_long
 from regard.foreign import long as long_inputs
@@ -92,3 +93,26 @@ def test_no_more_than_a_block_of_rows_is_worked_out_at_once(small: Any, monkeypa
     with torch.no_grad(), record(model, heads=[1]):
         model(**given)
     assert max(asked) == 8 and sum(asked) == 140
+
+
+@pytest.mark.filterwarnings("ignore")
+@torch.no_grad()
+def test_a_long_input_is_shown_by_its_largest_weights(
+    small: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numpy as np
+
+    from regard.foreign import naming
+
+    subject = regard.look(small.build(small.known["llama"]), tokenizer)
+    text = " ".join(["the cat sat on a mat and then"] * 9)  # 72 tokens
+    whole = subject.attend(text)
+    monkeypatch.setattr(naming, "LONG", 50)
+    found = subject.attend(text)
+    assert found.prediction == whole.prediction
+    for name, layer in found.layers.items():
+        assert layer.weights.shape == (4, 5, 5) and layer.kind == "decoder"
+        for row, column in ((0, 0), (4, 1), (3, 3)):
+            square = whole.layers[name].weights[:, row * 16 : row * 16 + 16, column * 16 : column * 16 + 16]
+            np.testing.assert_allclose(layer.weights[:, row, column], square.max((1, 2)), atol=1e-6)
+    assert layer.key_labels[1] == "16 the" and "each 16 by 16 steps" in layer.title

@@ -1,6 +1,7 @@
 """Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
 
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
+from regard.attention.converting import from_torch, to_torch
 from regard.attention.dropout import Dropout
 from regard.attention.intervening import Intervention, intervene, temper
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask
@@ -66,6 +67,7 @@ __all__ = [
     "explicit",
     "find_layer",
     "find_score",
+    "from_torch",
     "intervene",
     "keep_heads",
     "layers_of",
@@ -75,6 +77,7 @@ __all__ = [
     "short_name",
     "temper",
     "tempered_weights",
+    "to_torch",
     "uniform_weights",
     "watching",
     "weights_of",

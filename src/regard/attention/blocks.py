@@ -164,7 +164,7 @@ class DecoderLayer(nn.Module):
 
         The hypotheses of a source ask side by side, as steps would, so that its memory is not copied for each.
         """
-        together = states.reshape(len(memory.keys), -1, states.shape[-1])
+        together = states.reshape(memory.keys.shape[0], -1, states.shape[-1])
         return self.cross.attend(together, memory, mask, step=step).view_as(states)
 
 

@@ -38,12 +38,30 @@ class _Energy(torch.autograd.Function):
     """Blocks of pairs for query (N, Tq, D), keys (N, Tk, D) and energy (D)."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-        ctx.save_for_backward(query, keys, energy)
+    def forward(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
         scores = query.new_empty(*query.shape[:2], keys.shape[1])
         for samples, rows in _blocks(query, keys):
             scores[samples, rows] = _tanh(query, keys, samples, rows) @ energy
         return scores
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *given: Tensor) -> tuple[Tensor, int]:
+        """Serve `torch.func.vmap`: its batch joins the samples, unless every part has an energy of its own."""
+        count = info.batch_size
+        query, keys, energy = (
+            each.expand(count, *each.shape) if dim is None else each.movedim(dim, 0)
+            for each, dim in zip(given, in_dims, strict=True)
+        )
+        if in_dims[2] is not None:
+            pairs = torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3))
+            return (pairs * energy[:, None, None, None]).sum(-1), 0
+        apply: Any = _Energy.apply
+        scores: Tensor = apply(query.flatten(0, 1), keys.flatten(0, 1), given[2])
+        return scores.unflatten(0, (count, -1)), 0
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:

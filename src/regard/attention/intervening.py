@@ -88,7 +88,9 @@ def _with(weights: Tensor, mask: Tensor | None, key: int, value: float) -> Tenso
     # Where nothing else had any weight, there is nothing to keep in proportion: all others get the same.
     even = uniform_weights(weights, ~here if mask is None else mask & ~here)
     shares = torch.where(total > 0, others / total.clamp(min=torch.finfo(weights.dtype).tiny), even)
-    rows = torch.where(here, value, shares * (1 - value))
+    whole = weights.sum(-1, keepdim=True)  # less than 1 where a model has somewhere else to look
+    left = torch.where(whole > 0, whole, 1.0).clamp(min=value) - value
+    rows = torch.where(here, value, shares * left)
     if mask is None:
         return rows
     # What may not be attended stays so, and with it its whole row.

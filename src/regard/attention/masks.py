@@ -35,7 +35,9 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
     if mask.dtype != torch.bool:
         raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True may be attended")
     shape, rest = tuple(mask.shape), mask.dim() - 1
-    by_batch, by_query = shape == (batch, keys), shape == (queries, keys)
+    by_batch = shape == (batch, keys)
+    # Exported for any size, a model is not to depend on whether two sizes differ: then it means (B, Tk).
+    by_query = not (by_batch and isinstance(shape[0], torch.SymInt)) and shape == (queries, keys)
     if by_batch and by_query and batch > 1:
         raise InputError(
             f"mask {shape} could be (B, Tk) or (Tq, Tk), which are equal here: "
@@ -45,7 +47,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
         return mask[:, None, None, :]
     if by_query:
         return mask[None, None]
-    fits = rest in (2, 3) and shape[-1] == keys and shape[-2] in (1, queries) and shape[0] in (1, batch)
+    fits = rest in (2, 3) and shape[-1] == keys and shape[-2] in (queries, 1) and shape[0] in (batch, 1)
     if not fits:
         raise InputError(
             f"mask {shape} does not fit weights of B {batch}, Tq {queries}, Tk {keys}: "

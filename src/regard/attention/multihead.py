@@ -19,7 +19,10 @@ from regard.attention.observing import AttentionLayer
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import check_states
-from regard.errors import InputError
+from regard.errors import InputError, check_range
+
+MOST = 2**20
+"""Heads, and dimensions of one, at most."""
 
 
 class KeyValues(NamedTuple):
@@ -54,6 +57,9 @@ class MultiHeadAttention(AttentionLayer):
         rotary: bool = False,
     ) -> None:
         super().__init__()
+        check_range("heads", heads, 1, MOST)
+        check_range("groups", heads if groups is None else groups, 1, heads)
+        check_range("head_width", 1 if head_width is None else head_width, 1, MOST)
         if head_width is None and width % heads:
             raise InputError(
                 f"width {width} cannot be split into {heads} heads: choose a multiple of {heads}, or a head_width"
@@ -135,7 +141,7 @@ class MultiHeadAttention(AttentionLayer):
         """Attend with projected queries (B, H, Tq, d)."""
         keys, values = memory
         if mask is not None:
-            mask = as_weights_mask(mask, len(queries), queries.shape[2], keys.shape[2])
+            mask = as_weights_mask(mask, queries.shape[0], queries.shape[2], keys.shape[2])
         if self.rotary is not None:
             queries = self.rotary.rotate(queries, keys.shape[2] - queries.shape[2])
         context = attend(

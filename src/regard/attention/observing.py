@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -84,6 +84,10 @@ class AttentionLayer(nn.Module):
     observer: Observer | None = None
     """Whoever looks on, for as long as the block lasts that asked for it."""
     heads: int = 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is copied or saved: nobody looks on at a copy."""
+        return {name: value for name, value in vars(self).items() if name != "observer"}
 
 
 def layers_of(model: nn.Module) -> dict[str, AttentionLayer]:

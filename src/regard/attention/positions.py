@@ -79,7 +79,7 @@ class Concatenated(nn.Module):
     def forward(self, states: Tensor, offset: int = 0) -> Tensor:
         """Put the position's vector beside each of states (B, T, D), the first at position `offset`."""
         beside = self.positions.vectors(offset, states.shape[1], states.device).to(states.dtype)
-        return torch.cat([states, beside.expand(len(states), -1, -1)], dim=-1)
+        return torch.cat([states, beside.expand(states.shape[0], -1, -1)], dim=-1)
 
 
 class Rotary(nn.Module):

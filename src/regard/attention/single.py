@@ -43,7 +43,7 @@ class Attention(AttentionLayer):
         """
         check_states(query, key, value)
         if mask is not None:
-            mask = as_weights_mask(mask, len(query), query.shape[1], key.shape[1])
+            mask = as_weights_mask(mask, query.shape[0], query.shape[1], key.shape[1])
         if not prepared:
             self._check_widths(query, key)
             key = self.score.prepare(key)
@@ -74,7 +74,7 @@ def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.dim() == key.dim() == value.dim() == 3:
         raise InputError(f"{shapes} are not all (B, T, D): give three dimensions each")
-    if not len(query) == len(key) == len(value) or key.shape[1] != value.shape[1]:
+    if not query.shape[0] == key.shape[0] == value.shape[0] or key.shape[1] != value.shape[1]:
         raise InputError(f"{shapes} do not fit: expected (B, Tq, D), (B, Tk, D) and (B, Tk, Dv)")
     if not query.dtype == key.dtype == value.dtype and not torch.is_autocast_enabled(query.device.type):
         raise InputError(f"query, key and value are {query.dtype}, {key.dtype}, {value.dtype}: give one dtype")

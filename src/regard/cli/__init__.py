@@ -16,6 +16,7 @@ COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model, and see what it attends to",
     "show": "open a page to explore what a model attends to",
+    "look": "look inside any model of Hugging Face's, touch it, and doubt it",
     "examine": "ask whether attention means anything",
     "explain": "show how a weight came about, number by number",
     "prune": "take out the heads that matter least",

@@ -58,6 +58,8 @@ class Examination(Result):
     """Alignment error rate (0 to 1) of each layer, where the alignment is known."""
     roles: HeadRoles | None = None
     """What each head does; None where nobody has asked."""
+    unanswered: list[str] = field(default_factory=list)
+    """What could not be asked, a sentence each."""
 
     @property
     def sentences(self) -> list[str]:
@@ -68,6 +70,7 @@ class Examination(Result):
             found.append(
                 f"{layer}: the largest weight {quality} at what a symbol was made from (error {rate:.1%})."
             )
+        found += self.unanswered
         found.append(
             "Gradients and ablation are measures of their own, with faults of their own: where they disagree "
             "with the weights, that does not say which is right. Only switching a head off shows what the model "
@@ -142,16 +145,18 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     check_range("seed", seed, 0, 2**63 - 1)
     importance = head_importance(subject, seed=seed)
     inputs = subject.unseen(samples, seed)
-    trials = [subject.trial(each) for each in inputs]
-    probes = [probe(subject.model, each.embedding, each.run, list(each.layers)) for each in trials]
+    trials = [trial for trial in map(subject.trial, inputs) if trial is not None]
+    probes = [probe(subject.recording, each.embedding, each.run, each.layers) for each in trials]
     known = [each.relevant for each in trials if each.relevant is not None]
     found = examination_of(
         probes,
-        known if len(known) == len(probes) else None,
+        known if known and len(known) == len(probes) else None,
         importance,
         task=subject.name,
         seed=seed,
+        samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
+        unanswered=subject.unanswered,
     )
     return dataclasses.replace(found, roles=_roles(subject, samples, seed))
 
@@ -171,17 +176,28 @@ def examination_of(
     *,
     task: str,
     seed: int,
+    samples: int | None = None,
     alignment_error: dict[str, float] | None = None,
+    unanswered: Sequence[str] = (),
 ) -> Examination:
-    """Work out all figures; `relevance`: (Tq, Tk) bool for each probe, None where the task does not know it."""
+    """Work out all figures; `relevance`: (Tq, Tk) bool for each probe, None where the task does not know it.
+
+    Without probes, of which there are as many as samples otherwise, importance is all that is told of a head.
+    """
     # Each sample beside the next one: as good as any other, and never itself.
     others = [*range(1, len(probes)), 0]
-    draw = drawn_counts(len(probes), seed)
+    draw = drawn_counts(max(len(probes), 1), seed)
     even = (
         None if relevance is None else np.array([_share(np.full(r.shape, 1 / r.shape[1]), r) for r in relevance])
     )
     heads = []
-    for layer, first in probes[0].weights.items():
+    if not probes:
+        heads = [
+            _unprobed(layer, head, importance)
+            for layer, all in importance.added.items()
+            for head in range(len(all))
+        ]
+    for layer, first in probes[0].weights.items() if probes else ():
         for head in range(len(first)):
             weights = [each.weights[layer][head] for each in probes]
             placing = {}
@@ -189,15 +205,33 @@ def examination_of(
                 placing = _placing(weights, relevance, even, others, draw)
             worth = importance.added[layer][head]
             ranking = _ranking(weights, probes, others, draw)
-            heads.append(HeadFindings(layer=layer, head=head, importance=worth, **ranking, **placing))
+            heads.append(
+                HeadFindings(
+                    layer=layer, head=head, importance=worth, measure=importance.measure, **ranking, **placing
+                )
+            )
     return Examination(
         task=task,
-        samples=len(probes),
+        samples=len(probes) if samples is None else samples,
         seed=seed,
         uniform=None if even is None else estimate(even, draw),
         heads=heads,
         importance=importance,
         alignment_error=alignment_error or {},
+        unanswered=list(unanswered),
+    )
+
+
+def _unprobed(layer: str, head: int, importance: HeadImportance) -> HeadFindings:
+    return HeadFindings(
+        layer=layer,
+        head=head,
+        gradient=None,
+        ablation=None,
+        gradient_permuted=None,
+        ablation_permuted=None,
+        importance=importance.added[layer][head],
+        measure=importance.measure,
     )
 
 

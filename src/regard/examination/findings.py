@@ -30,6 +30,8 @@ class HeadFindings(Result):
     ablation_permuted: Estimate | None
     importance: float
     """What is added to the loss when the head is off, in nats."""
+    measure: str = "loss"
+    """What that is, where it is not the loss against a known truth."""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -43,11 +45,11 @@ class HeadFindings(Result):
         said = [*self._placing(), *self._ranking("gradients do", self.gradient, self.gradient_permuted)]
         said += self._ranking("ablation does", self.ablation, self.ablation_permuted)
         if self.importance > IMPORTANT:
-            said.append(f"switching it off adds {self.importance:.3f} to the loss")
+            said.append(f"switching it off adds {self.importance:.3f} to the {self.measure}")
         else:
             said.append(
-                f"switching it off changes the loss by {self.importance:+.3f}: whatever it shows, the model "
-                f"hardly needs it"
+                f"switching it off changes the {self.measure} by {self.importance:+.3f}: whatever it shows, the "
+                f"model hardly needs it"
             )
         return f"{self.layer}, head {self.head}: {'; '.join(said)}."
 

@@ -1,6 +1,6 @@
 """Head importance: by how much the loss rises when a head is switched off (Michel et al. 2019, section 3.2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.attention import MultiHeadAttention, find_layer, intervene, keep_heads, short_name
 from regard.errors import InputError, check_range
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
@@ -24,6 +23,8 @@ class HeadImportance(Result):
     """Mean cross-entropy of all output steps with every head on, in nats."""
     added: dict[str, list[float]]
     """By layer: what is added to the loss when each head is off. Below 0: the model does better without."""
+    measure: str = "loss"
+    """What `loss` is, where it is not that of a known truth."""
 
     def ranked(self) -> list[tuple[float, str, int]]:
         """Return every head with what it is worth and its layer, the least important first."""
@@ -34,12 +35,13 @@ class HeadImportance(Result):
     def summary(self) -> str:
         """Name the most important head."""
         value, layer, head = self.ranked()[-1]
-        return f"{layer} head {head} adds most when off, {value:+.4f} to a loss of {self.loss:.4f}"
+        return f"{layer} head {head} adds most when off, {value:+.4f} to a {self.measure} of {self.loss:.4f}"
 
     def table(self) -> RenderableType:
         """Return a table, a line for each layer."""
         most = max(map(len, self.added.values()))
-        title = f"Loss added when a head is off ({self.loss:.4f} with all on, {self.samples:,} samples)"
+        over = f"({self.loss:.4f} with all on, {self.samples:,} samples)"
+        title = f"{self.measure.capitalize()} added when a head is off {over}"
         columns = [f"head {head}" for head in range(most)]
         table = Table("layer", *columns, box=None, pad_edge=False)
         for layer, values in self.added.items():
@@ -71,12 +73,12 @@ def head_importance(
     for layer in subject.layers:
         values = []
         for head in range(layer.heads):
-            with intervene(subject.model, layer.name, heads=[head]):
+            with subject.touching(layer.name, heads=[head]):
                 values.append(subject.loss(inputs) - base)
             done += 1
             told(done, heads)
         added[layer.name] = values
-    return HeadImportance(samples=len(inputs), loss=base, added=added)
+    return HeadImportance(samples=len(inputs), loss=base, added=added, measure=subject.measure)
 
 
 class Taken(NamedTuple):
@@ -93,25 +95,34 @@ class Taken(NamedTuple):
 def take_out(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Taken:
     """Take the `heads` least important heads out of a subject's model, for good.
 
-    One head goes at a time, and what the others are worth is asked anew after each, for two heads that do the
-    same both look as if they were of no use. Every layer keeps one head at least. Raises `InputError` where
-    there are not so many heads to take away.
+    One head goes at a time, or those that share their keys, and what the others are worth is asked anew after
+    each, for two heads that do the same both look as if they were of no use. Every layer keeps one head at least.
+    Raises `InputError` where there are not so many heads to take away.
     """
-    model = subject.model
-    left = {
-        short_name(name): list(range(layer.heads))
-        for name, layer in model.named_modules()
-        if isinstance(layer, MultiHeadAttention) and layer.groups == layer.heads
-    }
-    spare = sum(len(each) - 1 for each in left.values())
+    together = subject.removable
+    left = {layer: [head for some in groups for head in some] for layer, groups in together.items()}
+    spare = sum(len(groups) - 1 for groups in together.values())
     check_range("heads", heads, 1, max(spare, 1))
     if not spare:
         raise InputError(f"{subject.where!r} has no layer with two heads or more: there is nothing to prune")
     before = after = head_importance(subject, seed=seed)
     removed = []
     for _ in range(heads):
-        layer, place = next((layer, place) for _, layer, place in after.ranked() if len(left.get(layer, ())) > 1)
-        keep_heads(find_layer(model, layer), [each for each in range(len(left[layer])) if each != place])
-        removed.append((layer, left[layer].pop(place)))
+        layer, places = _least(after, subject.removable)
+        subject.keep_heads(layer, [each for each in range(len(left[layer])) if each not in places])
+        removed += [(layer, left[layer][place]) for place in places]
+        left[layer] = [head for place, head in enumerate(left[layer]) if place not in places]
         after = head_importance(subject, seed=seed)
     return Taken(removed, left, before, after)
+
+
+def _least(found: HeadImportance, removable: Mapping[str, Sequence[Sequence[int]]]) -> tuple[str, Sequence[int]]:
+    """Return the layer and the heads that go next: of those that go together, the sum counts."""
+    worth = (
+        (sum(found.added[layer][head] for head in some), layer, some)
+        for layer, groups in removable.items()
+        for some in groups
+        if len(groups) > 1
+    )
+    _, layer, some = min(worth)
+    return layer, some

@@ -7,8 +7,8 @@
 Both are (Tq, Tk) for one sample: output steps by input steps.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention import record, short_name
+from regard.attention import Record, short_name
+
+Recording = Callable[[Sequence[str]], AbstractContextManager[Mapping[str, Record]]]
+"""Records some layers of a model while a block runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +34,15 @@ class Probe:
     """(Tq, Tk), not negative."""
 
 
-def probe(model: nn.Module, embedding: nn.Module, run: Callable[[int], Tensor], layers: list[str]) -> Probe:
-    """Probe one sample: `run(N)` feeds N copies of it to `model` and returns logits (N, Tq, classes).
+def probe(
+    recording: Recording, embedding: nn.Module, run: Callable[[int], Tensor], layers: Sequence[str]
+) -> Probe:
+    """Probe one sample: `run(N)` feeds N copies of it to a model and returns logits (N, Tq, classes).
 
-    `embedding`: the module whose first output in a run, (N, Tk, D), is the inputs'. The model is to be in
-    evaluation mode.
+    `recording`: what records layers of that model. `embedding`: the module whose first output in a run, (N, Tk,
+    D), is the inputs'. The model is to be in evaluation mode.
     """
-    with torch.no_grad(), record(model, layers=layers) as records:
+    with torch.no_grad(), recording(layers) as records:
         likely, predicted = run(1)[0].log_softmax(-1).max(-1)
     steps = len(predicted)
     leaves: list[Tensor] = []

@@ -1,6 +1,24 @@
 """Models that were not built here, as subjects: PyTorch's layers, Hugging Face's models, anybody's own."""
 
+from regard.foreign.comparing import Beside
+from regard.foreign.intervening import intervene
 from regard.foreign.long import LongRecord, LongRecords, record_long
+from regard.foreign.looking import look
+from regard.foreign.model import ForeignModel
+from regard.foreign.patching import Patched, patch
+from regard.foreign.pruned import ForeignPruned
 from regard.foreign.recording import record
 
-__all__ = ["LongRecord", "LongRecords", "record", "record_long"]
+__all__ = [
+    "Beside",
+    "ForeignModel",
+    "ForeignPruned",
+    "LongRecord",
+    "LongRecords",
+    "Patched",
+    "intervene",
+    "look",
+    "patch",
+    "record",
+    "record_long",
+]

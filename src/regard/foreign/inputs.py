@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention.records import Kind
 from regard.foreign.keeper import Call, Rows, rows_of
-from regard.foreign.kernel import allowed_by, self_attention
+from regard.foreign.kernel_inputs import allowed_by, self_attention
 from regard.foreign.passes import Passes
 
 PEERS = "transformers.modeling_utils"
@@ -104,11 +104,21 @@ class Inputs:
 
     def call(self, rows: Rows, crossing: bool, passes: Passes) -> Call:
         """Describe the call for a keeper; `crossing`: whether it reads from another sequence."""
-        queries, keys = self.query.shape[2], self.key.shape[2]
-        first = 0
-        if not crossing and _slides(self.module, passes.cache):
-            first = max(passes.start + queries - keys, 0)
-        return Call(queries=queries, rows=rows, kind=self._kind(crossing), first_key=first)
+        first = self.first_key(crossing, passes)
+        return Call(queries=self.query.shape[2], rows=rows, kind=self._kind(crossing), first_key=first)
+
+    def first_key(self, crossing: bool, passes: Passes) -> int:
+        """Return the step of the first key: of a window's cache, those before are gone."""
+        if crossing or not _slides(self.module, passes.cache):
+            return 0
+        return max(passes.start + self.query.shape[2] - self.key.shape[2], 0)
+
+    def context(self, weights: Tensor) -> Tensor:
+        """Return the context (B, Tq, H, D) of other weights (B, H, Tq, Tk), as the eager function lays it out."""
+        groups = weights.shape[1] // self.value.shape[1]
+        value = self.value.repeat_interleave(groups, dim=1) if groups > 1 else self.value
+        found: Tensor = (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
+        return found
 
     def _kind(self, crossing: bool) -> Kind:
         if crossing:

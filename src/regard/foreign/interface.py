@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.errors import InputError
 from regard.foreign.inputs import PEERS, Inputs, Output, eager_of
 from regard.foreign.keeper import Keeper, Rows, rows_of
+from regard.foreign.passes import unseen_elsewhere
 
 NAME = "regard"
 """What the configs call our function."""
@@ -161,12 +163,18 @@ def attend(
         name = None if layer is None else recording.keeper.next(layer)
         if name is not None:
             asked.append((recording, name))
+    touching = [recording for recording, _ in asked if recording.keeper.touches]
     exact = query.dtype in (torch.bfloat16, torch.float16)
     rows: Rows = inputs.weights
-    if not asked or exact or all(recording.keeper.by_rows for recording, _ in asked):
+    weights: Tensor | None
+    if touching:
+        output, changed = _touched(inputs, touching)
+        rows, weights = _known(changed, inputs.allowed), changed
+    elif not asked or exact or all(recording.keeper.by_rows for recording, _ in asked):
         output, weights = _as_before(inputs)
     else:
-        output, weights = inputs.eager()
+        with unseen_elsewhere(recording.keeper.passes for recording in _here()):
+            output, weights = inputs.eager()
         if weights is not None:
             rows = _known(weights, inputs.allowed)
         if inputs.some_see_nothing():  # of which the kernel makes something else
@@ -179,19 +187,29 @@ def attend(
     return output, weights
 
 
+def _touched(inputs: Inputs, recordings: "Sequence[_Recording]") -> tuple[Tensor, Tensor]:
+    """Attend with weights that have been changed, in the order in which the changes were asked for."""
+    with unseen_elsewhere(recording.keeper.passes for recording in _here()):
+        output, weights = inputs.eager()
+    if weights is None:
+        raise InputError(
+            f"the weights of {type(inputs.module).__name__} cannot be changed: it does not tell them"
+        )
+    for recording in recordings:
+        keeper = recording.keeper
+        first = inputs.first_key(id(inputs.module) in recording.crossing, keeper.passes)
+        weights = keeper.changed(weights, inputs.allowed, first)
+    return inputs.context(weights).to(output.dtype), weights
+
+
 def _as_before(inputs: Inputs) -> Output:
     """Attend with what the model had before: the fused kernel, or else its own function."""
     switched = _switched.get(id(getattr(inputs.module, "config", None)))
     if switched is None or switched.before != "sdpa":
-        return inputs.eager()
-    watched = [recording.keeper.passes for recording in _here()]
-    for passes in watched:
-        passes.seen_elsewhere = True
-    try:
+        with unseen_elsewhere(recording.keeper.passes for recording in _here()):
+            return inputs.eager()
+    with unseen_elsewhere(recording.keeper.passes for recording in _here()):
         return inputs.fused()
-    finally:
-        for passes in watched:
-            passes.seen_elsewhere = False
 
 
 def _known(weights: Tensor, allowed: Tensor | None) -> Rows:

@@ -1,5 +1,6 @@
 """The keeper decides which calls of attention are recorded, and hands over what was asked for of each."""
 
+import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention import Intervention
 from regard.attention.records import Kind, Part, Recorder, check_indices, short_name
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
@@ -61,6 +63,26 @@ class Keeper:
         """Whether not all weights of a call are wanted at once."""
         return self.recorder.partial
 
+    @property
+    def touches(self) -> bool:
+        """Whether it changes weights, instead of keeping them."""
+        return False
+
+    @property
+    def touched_key(self) -> int | None:
+        """The key whose weight is set; None where no single one is."""
+        return None
+
+    def concerns(self, layer: str) -> bool:
+        """Say whether it changes weights of a layer: of none."""
+        del layer
+        return False
+
+    def changed(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
+        """Return the weights (B, H, Tq, Tk) with which a layer goes on: the same."""
+        del mask, first_key
+        return weights
+
     def wants(self, name: str) -> bool:
         """Say whether a call was asked for: by its own name, or by its layer's."""
         layer = name.split("#")[0]
@@ -104,3 +126,53 @@ class Keeper:
     def _selected(self, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         mask = mask if mask is None else self.recorder.select_heads(mask.expand_as(weights))
         return self.recorder.select_heads(weights), mask
+
+
+class Toucher(Keeper):
+    """Changes weights before anybody keeps them. A copy of it changes nothing."""
+
+    def __init__(self, passes: Passes, layer: str, change: Intervention) -> None:
+        super().__init__(Recorder(), passes, [layer], Read(None))
+        self.change = change
+        self.done = False
+        """Whether anything was changed."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether not all weights are wanted at once: they are."""
+        return False
+
+    @property
+    def touches(self) -> bool:
+        """Whether it changes weights: it does."""
+        return True
+
+    @property
+    def touched_key(self) -> int | None:
+        """The key whose weight is set; None where no single one is."""
+        return self.change.key
+
+    def wants(self, name: str) -> bool:
+        """Say whether this very call is meant: of a layer that runs several times, each has its number."""
+        return self.layers is not None and (name in self.layers or short_name(name) in self.layers)
+
+    def concerns(self, layer: str) -> bool:
+        """Say whether some call of a layer is meant."""
+        return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
+
+    def changed(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
+        """Return changed weights; where steps come one by one, a weight is set in its own step.
+
+        Raises `InputError` for a head, query or key that is not there.
+        """
+        self.done = True
+        if self.change.query is None or self.change.key is None:
+            return self.change.apply(weights, mask, None)
+        row, key = self.change.query - self.passes.start, self.change.key - first_key
+        goes_on = self.passes.cache is not None
+        if goes_on and not (0 <= row < weights.shape[2] and 0 <= key < weights.shape[3]):
+            return weights  # another step's turn
+        return dataclasses.replace(self.change, query=row, key=key).apply(weights, mask, None)
+
+    def keep(self, name: str, call: Call) -> None:
+        """Keep nothing."""

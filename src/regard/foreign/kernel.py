@@ -3,12 +3,14 @@
 - A call of `F.scaled_dot_product_attention` runs unchanged, and its weights are worked out beside it.
 - `F.multi_head_attention_forward`, which `nn.MultiheadAttention` calls, is asked for its weights. Its callers get
   what they asked for.
+- What comes out of a softmax in a layer that works by hand can be changed; it is recorded elsewhere.
 
 The record has the name of the module that made the call.
 """
 
 import inspect
 import sys
+import threading
 import warnings
 from collections.abc import Collection, Sequence
 from functools import cache, partial
@@ -21,12 +23,11 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention.records import Kind
 from regard.foreign.keeper import Call, Keeper, rows_of
+from regard.foreign.kernel_inputs import KernelInputs, self_attention
+from regard.foreign.passes import unseen_elsewhere
+from regard.foreign.softmaxes import SOFTMAXES, touched_softmax
 
-LEAST_OF_HEADS = -50.0
-"""The same where every head has its own bias: Swin adds -100 to it, and e to the -50 is nothing."""
 FORWARD = inspect.signature(F.multi_head_attention_forward)
-LEAST = -9000.0
-"""What masks a score when added to it, or less: models take -inf, the least number, or -10000."""
 
 
 def may_call(model: nn.Module) -> bool:
@@ -52,43 +53,122 @@ def _may_call(kind: Any) -> bool:
 
 
 class KernelCalls(TorchFunctionMode):
-    """Sees every call in the block; `apart`: names of modules whose calls are recorded in another way."""
+    """Sees every call in the block; `apart`: names of modules whose calls are recorded in another way.
+
+    Of several in a thread, the one that sees a call first answers for all.
+    """
 
     def __init__(self, keeper: Keeper, apart: Collection[str]) -> None:
         super().__init__()
         self.keeper, self.apart = keeper, apart
 
+    def __enter__(self) -> "KernelCalls":
+        _here().append(self)
+        mode: Any = super()
+        mode.__enter__()
+        return self
+
+    def __exit__(self, *given: Any) -> None:
+        mode: Any = super()
+        mode.__exit__(*given)
+        _here().remove(self)
+
+    @property
+    def looks(self) -> bool:
+        """Whether a call that is made now is one to look at."""
+        passes = self.keeper.passes
+        return bool(passes.running) and not passes.seen_elsewhere and passes.running[-1] not in self.apart
+
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        record = ASKED.get(function)
-        passes = self.keeper.passes
-        if record is None or not passes.running or passes.seen_elsewhere or passes.running[-1] in self.apart:
+        answer = ASKED.get(function)
+        if answer is None and function not in SOFTMAXES:
             return function(*args, **kwargs)
-        self.keeper.elsewhere.add(passes.running[-1])
-        name = self.keeper.next(passes.running[-1])
-        return function(*args, **kwargs) if name is None else record(self.keeper, name, *args, **kwargs)
+        looking = [each.keeper for each in _here() if each.looks]
+        with unseen_elsewhere(keeper.passes for keeper in looking):
+            if answer is None:
+                return touched_softmax(looking, function(*args, **kwargs), args, kwargs)
+            asked = []
+            for keeper in looking:
+                keeper.elsewhere.add(keeper.passes.running[-1])
+                name = keeper.next(keeper.passes.running[-1])
+                if name is not None:
+                    asked.append((keeper, name))
+            return answer(asked, *args, **kwargs) if asked else function(*args, **kwargs)
 
 
-def _forward(keeper: Keeper, name: str, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+_local = threading.local()
+
+
+def _here() -> list[KernelCalls]:
+    """Return who looks on in this thread."""
+    if not hasattr(_local, "looking"):
+        _local.looking = []
+    found: list[KernelCalls] = _local.looking
+    return found
+
+
+Asked = Sequence[tuple[Keeper, str]]
+"""Who wants a call, and how each calls it."""
+
+
+def _hand_over(asked: Asked, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> None:
+    """Hand weights that are worked out over to all who keep them."""
+    for keeper, name in asked:
+        queries = weights.shape[2]
+        rows = partial(_of, weights, mask)
+        keeper.keep(name, Call(queries=queries, rows=rows, kind=kind))
+
+
+def _changed(asked: Asked, weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Change weights as those ask who touch them, in their order."""
+    for keeper, _ in asked:
+        weights = keeper.changed(weights, mask)
+    return weights
+
+
+def _forward(asked: Asked, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Ask the function of PyTorch's layers for weights, and return what its caller asked for."""
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
-    asked = dict(bound.arguments)
+    given = dict(bound.arguments)
     output, weights = F.multi_head_attention_forward(
-        **(asked | {"need_weights": True, "average_attn_weights": False})
+        **(given | {"need_weights": True, "average_attn_weights": False})
     )
     assert weights is not None
     every = weights if weights.dim() == 4 else weights.unsqueeze(0)
-    mask = _allowed(asked["key_padding_mask"], asked["attn_mask"], every)
-
-    def rows(chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-        return every[:, :, chosen], None if mask is None else rows_of(mask, chosen)
-
-    kind: Kind = "cross" if asked["query"] is not asked["key"] else self_attention(mask, every.shape[2])
-    keeper.keep(name, Call(queries=every.shape[2], rows=rows, kind=kind))
-    if not asked["need_weights"]:
+    mask = _allowed(given["key_padding_mask"], given["attn_mask"], every)
+    kind: Kind = "cross" if given["query"] is not given["key"] else self_attention(mask, every.shape[2])
+    if any(keeper.touches for keeper, _ in asked):
+        every = _changed(asked, every, mask)
+        output, weights = _context(every, given), every.reshape(weights.shape)
+    _hand_over(asked, every, mask, kind)
+    if not given["need_weights"]:
         return output, None
-    return output, weights.mean(-3) if asked["average_attn_weights"] else weights
+    return output, weights.mean(-3) if given["average_attn_weights"] else weights
+
+
+def _context(weights: Tensor, given: dict[str, Any]) -> Tensor:
+    """Return what PyTorch's layers return, of other weights (B, H, Tq, Tk): their context, (Tq, B, D)."""
+    value = given["static_v"]
+    if value is None:
+        value = _values(given)
+        if given["bias_v"] is not None:
+            value = torch.cat([value, given["bias_v"].expand(1, *value.shape[1:])])
+        value = value.unflatten(-1, (weights.shape[1], -1)).permute(1, 2, 0, 3)  # (B, H, Tk, Dv)
+    value = value.reshape(*weights.shape[:2], -1, value.shape[-1])
+    value = F.pad(value, (0, 0, 0, weights.shape[-1] - value.shape[-2]))  # a key of zeros, if it adds one
+    found = (weights.to(value.dtype) @ value).permute(2, 0, 1, 3).flatten(2)
+    projected = F.linear(found, given["out_proj_weight"], given["out_proj_bias"])
+    return projected if given["query"].dim() == 3 else projected.squeeze(1)
+
+
+def _values(given: dict[str, Any]) -> Tensor:
+    """Project the values (Tk, B, D) that a layer of PyTorch's was given."""
+    value, bias = given["value"], given["in_proj_bias"]
+    value = value if value.dim() == 3 else value.unsqueeze(1)
+    weight = given["v_proj_weight"] if given["use_separate_proj_weight"] else given["in_proj_weight"].chunk(3)[2]
+    return F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
 
 
 def _allowed(padding: Tensor | None, mask: Tensor | None, weights: Tensor) -> Tensor | None:
@@ -114,102 +194,40 @@ def _may(mask: Tensor) -> Tensor:
     return ~mask if mask.dtype == torch.bool else mask != float("-inf")
 
 
-def allowed_by(bias: Tensor) -> Tensor:
-    """Turn what a model adds to its scores into a mask, True = may attend."""
-    if bias.dtype == torch.bool:
-        return bias
-    return bias > (LEAST if bias.dim() < 4 or bias.shape[1] == 1 else LEAST_OF_HEADS)
+def _bound(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Return by name what the kernel was given; dropout is not its inputs'."""
+    return dict(zip(GIVEN, args, strict=False)) | kwargs
 
 
-def self_attention(mask: Tensor | None, queries: int) -> Kind:
-    """Say what self-attention has this mask (..., Tq, Tk): one that never sees the future is a decoder's."""
-    if mask is None or queries < 2 or mask.shape[-2] < 2:
-        return "encoder"
-    return "encoder" if mask.triu(mask.shape[-1] - mask.shape[-2] + 1).any() else "decoder"
+GIVEN = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+"""What the kernel takes by its place."""
 
 
-def _attend(
-    keeper: Keeper,
-    name: str,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """Run the kernel and work out its weights beside it; with dropout, work out all from one draw."""
-    given: Any = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
-    unchanged = partial(F.scaled_dot_product_attention, query, key, value, dropout_p=dropout_p, **given)
-    if any(each.is_nested for each in (query, key, value)):
+def _attend(asked: Asked, *args: Any, **kwargs: Any) -> Tensor:
+    """Run the kernel and work out its weights beside it; touched, or with dropout, work out all."""
+    unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
+    given = _bound(*args, **kwargs)
+    if any(given[each].is_nested for each in GIVEN[:3]):
+        names = ", ".join(repr(name) for _, name in asked)
         warnings.warn(
-            f"attention of {name!r} is over jagged tensors, which are not recorded: pad them, and give a mask",
+            f"attention of {names} is over jagged tensors, which are not recorded: pad them, and give a mask",
             stacklevel=3,
         )
         return unchanged()
-    groups = query.shape[-3] // key.shape[-3] if enable_gqa else 1
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, dim=-3), value.repeat_interleave(groups, dim=-3)
-    inputs = _Inputs(query, key, value, attn_mask, is_causal, scale)
-    if dropout_p:
+    inputs = KernelInputs(**given)
+    if inputs.dropout or any(keeper.touches for keeper, _ in asked):
         weights, mask = inputs.weights(slice(None))
-        weights = F.dropout(weights.to(query.dtype), dropout_p)
-        keeper.keep(name, Call(queries=inputs.queries, rows=lambda chosen: _of(weights, mask, chosen)))
-        return (weights @ inputs.value).reshape(*inputs.lead, inputs.queries, value.shape[-1])
+        weights = _changed(asked, F.dropout(weights.to(inputs.query.dtype), inputs.dropout), mask)
+        _hand_over(asked, weights, mask)
+        return inputs.context(weights)
     with torch.no_grad():
-        keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights))
+        for keeper, name in asked:
+            keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights))
     return unchanged()
 
 
 def _of(weights: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
     return weights[:, :, chosen], mask if mask is None else rows_of(mask, chosen)
-
-
-class _Inputs:
-    """What the kernel was given, with the four dimensions (B, H, T, D), whatever it had."""
-
-    def __init__(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None
-    ) -> None:
-        self.lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-        self.queries, self.factor = query.shape[-2], query.shape[-1] ** -0.5 if scale is None else scale
-        self.query, self.key, self.value = (_four(each, self.lead) for each in (query, key, value))
-        self.causal = causal
-        self.mask = None
-        if mask is not None:
-            self.mask = _four(mask.expand(*mask.shape[:-2], self.queries, self.key.shape[2]), self.lead)
-
-    def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-        """Return the weights of some rows, and their mask; a row with nothing to attend is zero."""
-        query = self.query[:, :, rows]
-        scores = _exact(query) @ _exact(self.key).transpose(-2, -1) * self.factor
-        mask = None if self.mask is None else rows_of(self.mask, rows)
-        if self.causal:
-            steps = torch.arange(self.key.shape[2], device=query.device)
-            mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
-        if mask is None:
-            return scores.softmax(-1), None
-        if mask.dtype == torch.bool:
-            return scores.masked_fill(~mask, float("-inf")).softmax(-1).nan_to_num(0.0), mask
-        return (scores + mask).softmax(-1).nan_to_num(0.0), allowed_by(mask)
-
-
-def _exact(states: Tensor) -> Tensor:
-    """Return states of half precision in float32, in which softmax is."""
-    return states.float() if states.dtype in (torch.bfloat16, torch.float16) else states
-
-
-def _four(states: Tensor, lead: torch.Size) -> Tensor:
-    """Give states (..., T, D) the dimensions (B, H, T, D)."""
-    states = states.expand(*lead, *states.shape[-2:])
-    if len(lead) == 2:
-        return states
-    if len(lead) > 2:
-        return states.reshape(-1, *states.shape[-3:])
-    return states.reshape(-1, 1, *states.shape[-2:])
 
 
 ASKED: dict[Any, Any] = {F.scaled_dot_product_attention: _attend, F.multi_head_attention_forward: _forward}

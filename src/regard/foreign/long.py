@@ -24,9 +24,12 @@ from regard.foreign.keeper import BLOCK, Call, Keeper
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
 from regard.foreign.recording import check_layers, nothing_recorded, watching
+from regard.inspection import LayerMap
 
 SQUARE = 16
 """Steps along the side of the smallest square of which the largest weight is kept."""
+SHOWN = 256
+"""Squares along a side of a map at most: what a page of a hundred heads can hold."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -137,3 +140,36 @@ def record_long(
         check_layers(layers, passes, peers)
         yield LongRecords(keeper.records)
     nothing_recorded(model, keeper, bool(keeper.records))
+
+
+def long_layers(
+    records: Mapping[str, LongRecord], tokens: Sequence[str] | None = None, *, input: int = 0, most: int = SHOWN
+) -> dict[str, LayerMap]:
+    """Return maps of a long input, by layer: of each square of steps, the largest weight.
+
+    A square has the least side (16, 32, 64, ...) with which there are at most `most` along the longer side.
+    `tokens` name the first step of each.
+    """
+    found = {}
+    for name, record in records.items():
+        longest = max(record.squares.shape[-2:]) * SQUARE
+        side = SQUARE
+        while longest > most * side:
+            side *= 2
+        weights = record.maxima(side)[input].cpu().numpy()
+        _, queries, keys = weights.shape
+        short = short_name(name)
+        found[short] = LayerMap(
+            name=short,
+            title=f"{short}, the largest weight of each {side} by {side} steps",
+            weights=weights,
+            query_labels=_squares_named(queries, side, tokens),
+            key_labels=_squares_named(keys, side, tokens),
+            reads=record.kind,
+        )
+    return found
+
+
+def _squares_named(count: int, side: int, tokens: Sequence[str] | None) -> list[str]:
+    starts = range(0, count * side, side)
+    return [f"{start} {tokens[start]}" if tokens and start < len(tokens) else str(start) for start in starts]

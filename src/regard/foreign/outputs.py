@@ -17,7 +17,7 @@ from regard.attention.records import Kind
 from regard.foreign.bands import Bands
 from regard.foreign.interface import asks_interface, is_peer
 from regard.foreign.keeper import Call, Keeper, are_weights
-from regard.foreign.kernel import self_attention
+from regard.foreign.kernel_inputs import self_attention
 
 KEY = "attentions"
 """In what a model returns, each name of weights ends so."""
@@ -162,7 +162,7 @@ def _weights_of(returned: Tensor, peer: nn.Module) -> Tensor | None:
     """Return weights, also of a model that returns scores under that name; None where they are something else."""
     if getattr(peer.config, "model_type", None) in SCORES:
         returned = returned if are_weights(returned) else returned.softmax(-1)
-    sound = are_weights(returned) or (peer.training and not (returned < 0).any())
+    sound = are_weights(returned) or not returned.any() or (peer.training and not (returned < 0).any())
     return returned if sound else None
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention.records import short_name
 from regard.errors import unknown
 from regard.foreign.keeper import Call, Keeper, are_weights
-from regard.foreign.kernel import self_attention
+from regard.foreign.kernel_inputs import self_attention
 
 
 @contextmanager

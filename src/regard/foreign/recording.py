@@ -76,14 +76,15 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
     own = set(layers_of(model))
     with ExitStack() as stack:
         stack.enter_context(keeper.passes.watching())
-        stack.enter_context(following_generation(model, keeper))
         peers = stack.enter_context(through_interface(model, keeper))
-        stack.enter_context(through_outputs(model, keeper))
+        if not keeper.touches:
+            stack.enter_context(following_generation(model, keeper))
+            stack.enter_context(through_outputs(model, keeper))
         # After what is returned has been looked at, a pass is over.
         stack.enter_context(following_caches(model, keeper))
         if at is not None:
             stack.enter_context(at_places(model, at, keeper))
-        if may_call(model):
+        if keeper.touches or may_call(model):
             stack.enter_context(KernelCalls(keeper, own))
         yield own | peers
 

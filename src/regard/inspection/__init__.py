@@ -4,8 +4,9 @@ from regard.inspection.attention_map import AttentionMap
 from regard.inspection.endings import check_ending
 from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
 from regard.inspection.playback import Playback
-from regard.inspection.records import Maps, maps_of
+from regard.inspection.records import Maps, layers_of_records, maps_of
 from regard.inspection.subject import Layer, Subject, Trial, Writes
+from regard.inspection.tensors import view_of
 
 __all__ = [
     "CROSS",
@@ -22,5 +23,7 @@ __all__ = [
     "check_ending",
     "kind_of",
     "layer_map",
+    "layers_of_records",
     "maps_of",
+    "view_of",
 ]

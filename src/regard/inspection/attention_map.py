@@ -8,10 +8,12 @@ What it holds is plain data (`maps`); each way to show it is a module of its own
 """
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from regard.errors import check_range, unknown
 from regard.files import write_file
 from regard.inspection.endings import PAGE, PICTURES, check_ending
 from regard.inspection.maps import Map
@@ -34,6 +36,23 @@ class AttentionMap(Map, Result):
     def words(self) -> Self:
         """Return the map between words instead of their pieces: see `merge_words`."""
         return dataclasses.replace(self, layers={name: merge_words(each) for name, each in self.layers.items()})
+
+    def chosen(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
+        """Return the map of some layers and heads only; raises `InputError` for one that is not there."""
+        names = list(self.layers) if layers is None else list(layers)
+        for name in names:
+            if name not in self.layers:
+                raise unknown("layer", name, self.layers)
+        found = {name: self.layers[name] for name in names}
+        if heads is not None:
+            for name, layer in found.items():
+                for head in heads:
+                    check_range(f"head of {name}", head, 0, len(layer.weights) - 1)
+                said = f"{layer.title}, heads {', '.join(map(str, heads))}"
+                found[name] = dataclasses.replace(
+                    layer, weights=layer.weights[list(heads)], numbers=tuple(heads), title=said
+                )
+        return dataclasses.replace(self, layers=found)
 
     def table(self) -> "RenderableType":
         """Return a heatmap of characters."""

@@ -34,11 +34,19 @@ class LayerMap:
     key_labels: list[str]
     relevant: np.ndarray | None = None
     """(Tq, Tk) bool, which keys each query's answer depends on; None where the task does not say."""
+    reads: LayerKind | None = None
+    """Who attends to whom, where the model has said so; None where the name tells."""
+    numbers: tuple[int, ...] | None = None
+    """Of the heads that are here, in the model; None where all are."""
+
+    def number(self, head: int) -> int:
+        """Return which head of the model one that is here is."""
+        return head if self.numbers is None else self.numbers[head]
 
     @property
     def kind(self) -> LayerKind:
         """Who attends to whom."""
-        return kind_of(self.name)
+        return self.reads or kind_of(self.name)
 
     def __repr__(self) -> str:
         heads, queries, keys = self.weights.shape
@@ -91,9 +99,10 @@ class Map:
 
     @property
     def drawn(self) -> list[LayerMap]:
-        """The layers of a static picture: all, or of a model that writes symbols those that read the input."""
-        written = isinstance(self.prediction, str)
-        return [layer for layer in self.layers.values() if layer.kind == CROSS or not written]
+        """The layers of a static picture: all, or of a model that writes symbols those that read the input, where
+        some do."""
+        reading = [layer for layer in self.layers.values() if layer.kind == CROSS]
+        return reading if isinstance(self.prediction, str) and reading else list(self.layers.values())
 
 
 def best_aligned(layers: Iterable[LayerMap]) -> Aligned | None:

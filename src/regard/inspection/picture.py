@@ -1,14 +1,22 @@
-"""Attention maps as static pictures (matplotlib): a row of panels for each layer, a panel for each head."""
+"""Attention maps as static pictures (matplotlib): a row of panels for each layer, a panel for each head.
+
+All panels are cut out of one image on one pair of axes, and what would run together or be too small to read is
+left out: so a hundred heads take seconds.
+"""
 
 import io
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import ListedColormap
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 
 from regard.inspection.glyphs import drawable
 from regard.inspection.maps import LayerMap, Map
@@ -17,38 +25,190 @@ from regard.inspection.palette import shades
 COLOURS = ListedColormap(shades(256), name="regard")
 """Those of the page: from the paper to dark blue, in an order that colour-blind eyes and grey keep."""
 CELL = 0.24
-"""Side of one weight, inches."""
-
+"""Side of one weight, inches, where there is room."""
+SIDE = 27.0
+"""Inches that a picture is wide or high at most, its margins left out; smaller panels then."""
+LEAST = 0.9
+"""Inches that a panel is wide or high at least."""
+DOTS = 160
+"""For each inch."""
+LETTER = 0.065
+"""Inches of a letter of a label."""
 LONG = 4
 """Characters of a label above which labels stand upright."""
+LONGEST = 18
+"""Characters of a label that are written."""
+APART = 0.115
+"""Inches between two labels at least."""
+FEW = 16
+"""Panels up to which each has labels of its own on its left."""
+QUICK: dict[str, Any] = {"png": {"pil_kwargs": {"compress_level": 2}}}
+"""Half the time of a large picture is its compression; it gets a little larger so."""
+MARGIN, GAP, TITLE, SCALE, SAID = 0.2, 0.2, 0.4, 0.8, 0.45
+"""Inches: around the picture, between panels, of a panel's title, of the scale of colours, and of the answer."""
 
 
 def draw(attention: Map, format: str) -> bytes:
     """Return the picture of a map as the bytes of a file; `format`: png, svg or pdf.
 
     All panels share one colour scale, from 0 to the largest weight. A white dot marks an input that the
-    output step depends on.
+    output step depends on. Of more weights than dots, the largest of each square is drawn.
     """
     layers = attention.drawn
-    columns = max(len(layer.weights) for layer in layers)
-    widths = max(len(layer.key_labels) for layer in layers) * CELL + 1.1
-    heights = [len(layer.query_labels) * CELL + 0.8 for layer in layers]
-    figure = Figure(figsize=(max(columns * widths + 1.0, 5.0), sum(heights) + 0.9), layout="constrained")
+    plan = _Plan(layers, said=attention.prediction is not None)
+    figure = Figure(figsize=(plan.width, plan.height))
     FigureCanvasAgg(figure)
-    largest = max(float(layer.weights.max()) for layer in layers)
-    axes = figure.subplots(len(layers), columns, squeeze=False, height_ratios=heights)
-    image = None
-    for row, layer in zip(axes, layers, strict=True):
-        for head, panel in enumerate(row):
-            if head < len(layer.weights):
-                image = _panel(panel, layer, head, largest)
-            else:
-                panel.set_visible(False)
-    assert image is not None
-    figure.colorbar(image, ax=axes, label="weight", shrink=0.6, aspect=30)
+    canvas = figure.add_axes((0, 0, 1, 1), frameon=False)
+    canvas.set(xlim=(0, plan.width), ylim=(plan.height, 0), xticks=[], yticks=[])
+    largest = max(float(layer.weights.max(initial=0.0)) for layer in layers) or 1.0
+    colours = ScalarMappable(Normalize(0.0, largest), COLOURS)
+    for panel in plan.panels():
+        _panel(canvas, panel, colours)
+    bar = figure.add_axes((1 - SCALE / plan.width, 0.2, 0.15 / plan.width, 0.6))
+    figure.colorbar(colours, cax=bar, label="weight")
+    bar.tick_params(labelsize=7)
     if attention.prediction is not None:
         said = f"prediction {_said(attention.prediction)}, truth {_said(attention.truth)}"
-        figure.suptitle(drawable(f"{attention.task}: {attention.input!r}    {said}"), fontsize=10)
+        words = drawable(f"{attention.task}: {attention.input!r}    {said}")
+        lines = "\n".join(textwrap.wrap(words, max(int(plan.width / LETTER * 0.8), 40))[:2])
+        canvas.text(MARGIN, MARGIN, lines, fontsize=10, va="top")
+    return figure_bytes(figure, format)
+
+
+class _Panel(NamedTuple):
+    """One head, and where it stands: inches from the left and the top."""
+
+    layer: LayerMap
+    head: int
+    left: float
+    top: float
+    width: float
+    height: float
+    labelled: bool
+    """Whether its queries are named."""
+    under: bool
+    """Whether its keys are."""
+
+
+class _Plan:
+    """What goes where."""
+
+    def __init__(self, layers: Sequence[LayerMap], *, said: bool) -> None:
+        first = MARGIN + SAID * said
+        self.layers = layers
+        self.columns = max(len(layer.weights) for layer in layers)
+        self.each = self.columns * len(layers) <= FEW
+        queries, keys = (
+            [len(getattr(layer, side)) for layer in layers] for side in ("query_labels", "key_labels")
+        )
+        self.cell = min(CELL, SIDE / self.columns / max(keys), SIDE / sum(queries))
+        self.widths = [max(count * self.cell, LEAST) for count in keys]
+        self.heights = [max(count * self.cell, LEAST) for count in queries]
+        self.left = max(_room(layer.query_labels) for layer in layers)
+        self.under = [
+            self.each or number == len(layers) - 1 or _other(layers, number) for number in range(len(layers))
+        ]
+        """Of each row, whether keys are named below it: not where those of the next row are the same."""
+        self.below = [
+            GAP + _height(layer.key_labels) * under for layer, under in zip(layers, self.under, strict=True)
+        ]
+        self.beside = (self.left if self.each else 0) + GAP
+        rows = [TITLE + high + below for high, below in zip(self.heights, self.below, strict=True)]
+        self.tops = [first, *(first + each for each in accumulate(rows))]
+        self.width = max(MARGIN * 2 + self.left + self.columns * (max(self.widths) + self.beside) + SCALE, 5.0)
+        self.height = self.tops[-1] + MARGIN
+
+    def panels(self) -> Iterator[_Panel]:
+        """Yield each head with its place."""
+        step = max(self.widths) + self.beside
+        for row, layer in enumerate(self.layers):
+            for head in range(len(layer.weights)):
+                left, top = MARGIN + self.left + head * step, self.tops[row] + TITLE
+                place = (left, top, self.widths[row], self.heights[row])
+                yield _Panel(layer, head, *place, self.each or not head, self.under[row])
+
+
+def _other(layers: Sequence[LayerMap], row: int) -> bool:
+    """Say whether the keys of a row are others than those of the next one."""
+    return layers[row].key_labels != layers[row + 1].key_labels
+
+
+def _room(labels: Sequence[str]) -> float:
+    return 0.1 + LETTER * min(max(map(len, labels)), LONGEST)
+
+
+def _height(labels: Sequence[str]) -> float:
+    """Return how much room keys need below a panel: words stand upright, so as not to run into each other."""
+    return _room(labels) if max(map(len, labels)) > LONG else 0.2
+
+
+def _panel(canvas: Axes, panel: _Panel, colours: ScalarMappable) -> None:
+    layer, left, top = panel.layer, panel.left, panel.top
+    right, bottom = left + panel.width, top + panel.height
+    shown = _fitted(layer.weights[panel.head], int(max(panel.width, panel.height) * DOTS))
+    canvas.imshow(
+        colours.to_rgba(shown, bytes=True), extent=(left, right, bottom, top), interpolation="none", aspect="auto"
+    )
+    title = f"{drawable(layer.title)}\n" if panel.labelled else ""
+    room = int((panel.width + GAP) / LETTER)
+    title = title if len(title) <= room or not panel.head else ""
+    canvas.text(left, top - 0.05, f"{title}head {layer.number(panel.head)}", fontsize=7, va="bottom")
+    queries, keys = layer.weights.shape[1:]
+    upright = max(map(len, layer.key_labels)) > LONG
+    for key, label in _named(layer.key_labels, panel.width) if panel.under else ():
+        place = left + (key + 0.5) * panel.width / keys
+        canvas.text(place, bottom + 0.04, label, fontsize=7, rotation=90 * upright, ha="center", va="top")
+    if panel.labelled:
+        for query, label in _named(layer.query_labels, panel.height):
+            place = top + (query + 0.5) * panel.height / queries
+            canvas.text(left - 0.04, place, label, fontsize=7, ha="right", va="center")
+    if layer.relevant is not None:
+        rows, columns = np.nonzero(layer.relevant)
+        x, y = left + (columns + 0.5) * panel.width / keys, top + (rows + 0.5) * panel.height / queries
+        canvas.scatter(x, y, s=6, c="white", edgecolors="black", linewidths=0.4, zorder=3)
+    canvas.set(xlim=canvas.get_xlim(), ylim=canvas.get_ylim())
+
+
+def _named(labels: Sequence[str], side: float) -> Iterator[tuple[int, str]]:
+    """Yield the steps that are named along a side, so many inches long, and how."""
+    every = max(int(np.ceil(len(labels) * APART / side)), 1)
+    for step in range(0, len(labels), every):
+        label = labels[step]
+        yield step, drawable(label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…")
+
+
+def _fitted(weights: np.ndarray, most: int) -> np.ndarray:
+    """Return weights (Tq, Tk) as they are, or where they are more than `most`, the largest of each square."""
+    side = -(-max(weights.shape) // max(most, 1))
+    if side <= 1:
+        return weights
+    high, wide = (-(-count // side) * side for count in weights.shape)
+    padded = np.zeros((high, wide), weights.dtype)
+    padded[: weights.shape[0], : weights.shape[1]] = weights
+    found: np.ndarray = padded.reshape(high // side, side, wide // side, side).max((1, 3))
+    return found
+
+
+def draw_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
+    """Return a heatmap of a value for each head, a row for each layer, as the bytes of a file.
+
+    Colours go from blue over white, which is nothing, to red.
+    """
+    columns = max(map(len, values.values()))
+    table = np.full((len(values), columns), np.nan)
+    for row, each in enumerate(values.values()):
+        table[row, : len(each)] = each
+    size = (max(columns * 0.5 + 3.5, 6.0), max(len(values) * 0.35 + 1.4, 2.4))
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    panel = figure.subplots()
+    most = max(float(np.nanmax(np.abs(table))), 1e-9)
+    image = panel.imshow(table, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    panel.set_xticks(range(columns), [str(head) for head in range(columns)], fontsize=7)
+    panel.set_yticks(range(len(values)), list(map(drawable, values)), fontsize=7)
+    panel.set_xlabel("head", fontsize=8)
+    panel.set_title("\n".join(textwrap.wrap(drawable(title), int(size[0] * 12))), fontsize=8)
+    figure.colorbar(image, ax=panel, shrink=0.8)
     return figure_bytes(figure, format)
 
 
@@ -57,24 +217,8 @@ def figure_bytes(figure: Figure, format: str) -> bytes:
     file = io.BytesIO()
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[format]
     with rc_context({"svg.hashsalt": "regard"}):  # names of its parts are otherwise drawn by lot
-        figure.savefig(file, format=format, dpi=160, metadata=metadata)
+        figure.savefig(file, format=format, dpi=DOTS, metadata=metadata, **QUICK.get(format, {}))
     return file.getvalue()
-
-
-def _panel(panel: Axes, layer: LayerMap, head: int, largest: float) -> AxesImage:
-    image = panel.imshow(layer.weights[head], cmap=COLOURS, vmin=0.0, vmax=largest, aspect="equal")
-    panel.set_title(f"{drawable(layer.title)}\nhead {head}", fontsize=7)
-    # Words stand upright, so as not to run into each other.
-    rotation = 90 if max(map(len, layer.key_labels)) > LONG else 0
-    panel.set_xticks(
-        range(len(layer.key_labels)), list(map(drawable, layer.key_labels)), fontsize=7, rotation=rotation
-    )
-    panel.set_yticks(range(len(layer.query_labels)), list(map(drawable, layer.query_labels)), fontsize=7)
-    panel.tick_params(length=0)
-    if layer.relevant is not None:
-        queries, keys = np.nonzero(layer.relevant)
-        panel.scatter(keys, queries, s=6, c="white", edgecolors="black", linewidths=0.4)
-    return image
 
 
 def _said(answer: list[int] | str | None) -> str:

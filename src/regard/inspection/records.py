@@ -88,17 +88,19 @@ def maps_of(records: Mapping[str, Record]) -> Maps:
                 input=f"input {index}" if inputs > 1 else "",
                 prediction=None,
                 truth=None,
-                layers={
-                    name: _layer(name, record, index)
-                    for name, record in found.items()
-                    if index < len(record.weights)
-                },
+                layers=layers_of_records(records, index),
                 outputs=[],
                 probabilities=[],
             )
             for index in range(inputs)
         ]
     )
+
+
+def layers_of_records(records: Mapping[str, Record], index: int) -> dict[str, LayerMap]:
+    """Return the maps of one input of a batch that was recorded, by the short names of their layers."""
+    found = {short_name(name): record for name, record in records.items()}
+    return {name: _layer(name, record, index) for name, record in found.items() if index < len(record.weights)}
 
 
 def _layer(name: str, record: Record, index: int) -> LayerMap:
@@ -110,6 +112,7 @@ def _layer(name: str, record: Record, index: int) -> LayerMap:
         weights=weights,
         query_labels=_labels(queries, weights.shape[1]),
         key_labels=_labels(keys, weights.shape[2]),
+        reads=record.kind,
     )
 
 

@@ -3,12 +3,14 @@
 The explorer, the examination, head importance, pruning and the pages know nothing else of it.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
 
+from regard.attention import Record
 from regard.decoding import SearchTree
 from regard.inspection.attention_map import AttentionMap
 from regard.inspection.maps import LayerKind
@@ -73,6 +75,14 @@ class Subject(Protocol[Input]):
         """Unseen inputs that importance is asked over, where nothing else is said."""
 
     @property
+    def measure(self) -> str:
+        """What `loss` returns, for people: loss, where it is that of a truth."""
+
+    @property
+    def unanswered(self) -> Sequence[str]:
+        """What nothing can be said of, a sentence each, for want of a truth or otherwise."""
+
+    @property
     def layers(self) -> Sequence[Layer]:
         """Its attention layers, in the order in which they run; none for a model without attention."""
 
@@ -95,6 +105,34 @@ class Subject(Protocol[Input]):
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return how attention on one input formed; raises `InputError` where that was not kept."""
 
+    def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
+        """Record some layers of its model, or all, while a block runs."""
+
+    def touching(
+        self,
+        layer: str,
+        *,
+        heads: Sequence[int] | None = None,
+        to: Literal["off", "uniform"] | float = "off",
+        query: int | None = None,
+        key: int | None = None,
+    ) -> AbstractContextManager[None]:
+        """Change what some heads of a layer attend to while a block runs, as `regard.intervene` does.
+
+        Raises `InputError` for a layer that the model has not.
+        """
+
+    @property
+    def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
+        """By layer: which heads go together, of those that can be taken out for good."""
+
+    def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
+        """Leave only some heads in a layer, for good."""
+
+    def weighing(self, shown: str | None) -> "Subject[Input]":
+        """Return what head importance is asked of while an input is shown: itself, or where it has no unseen
+        inputs, the same subject with that one."""
+
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
         """Return at most so many inputs that training has not seen, others for each purpose where they are drawn.
 
@@ -108,10 +146,10 @@ class Subject(Protocol[Input]):
         """Return the same subject with the parameters that training would begin with, drawn by `seed`."""
 
     def loss(self, inputs: Sequence[Input]) -> float:
-        """Return the mean cross-entropy of all outputs of some inputs, in nats."""
+        """Return the mean cross-entropy of all outputs of some inputs, in nats, or what `measure` says."""
 
-    def trial(self, input: Input) -> Trial:
-        """Return an input ready to be probed."""
+    def trial(self, input: Input) -> Trial | None:
+        """Return an input ready to be probed; None where what its outputs depend on cannot be asked."""
 
     def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
         """Return the alignment error rate (0 to 1) of each layer; nothing where no alignment is known."""

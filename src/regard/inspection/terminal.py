@@ -81,7 +81,9 @@ def heatmap(attention: Map) -> RenderableType:
     head that aligns best, and says how to see the others.
     """
     # Of a run, what the outputs attended to; of records, which know of no outputs, everything.
-    layers = [layer for layer in attention.drawn if layer.kind != "encoder" or attention.prediction is None]
+    drawn = attention.drawn
+    answered = attention.prediction is not None
+    layers = [each for each in drawn if each.kind != "encoder" or not answered] or drawn
     if not layers:
         return Text("This model has no attention to show.")
     heads = sum(len(layer.weights) for layer in layers)
@@ -94,7 +96,8 @@ def heatmap(attention: Map) -> RenderableType:
 
 def _others(best: Aligned, heads: int) -> str:
     return (
-        f"This is head {best.head} of {best.layer.name}, of {heads} heads the one that aligns best. "
+        f"This is head {best.layer.number(best.head)} of {best.layer.name}, of {heads} heads the one that aligns"
+        f" best. "
         f"To see the others: --plot page.html, `regard show`, or in Python .to_html(path)."
     )
 
@@ -130,7 +133,9 @@ class _Heatmap:
                 relevant = np.zeros_like(layer.weights[0], bool) if layer.relevant is None else layer.relevant
                 shown = zip(layer.weights[head, step, keys], relevant[step, keys], strict=True)
                 cells = [cell(float(weight), self.largest, bool(dot)) for weight, dot in shown]
-                table.add_row(f"{_named(label)}" if head == heads[0] else "", f"head {head} ", *cells)
+                table.add_row(
+                    f"{_named(label)}" if head == heads[0] else "", f"head {layer.number(head)} ", *cells
+                )
         yield table
 
     def _legend(self, relevant: bool) -> Text:

@@ -2,13 +2,24 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self
 
-from regard.attention import layers_of, short_name
+from regard.attention import (
+    MultiHeadAttention,
+    Record,
+    find_layer,
+    intervene,
+    keep_heads,
+    layers_of,
+    record,
+    short_name,
+)
+from regard.attention.intervening import To
 from regard.examination import (
     Examination,
     Explanation,
@@ -82,6 +93,51 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """The model's attention layers, by their short names."""
         found = {short_name(name): layer for name, layer in layers_of(self.model).items()}
         return [Layer(name, kind_of(name), layer.heads) for name, layer in found.items()]
+
+    @property
+    def measure(self) -> str:
+        """What `loss` returns, for people."""
+        return "loss"
+
+    @property
+    def unanswered(self) -> Sequence[str]:
+        """What nothing can be said of."""
+        return ()
+
+    def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
+        """Record some layers of the model, or all, while a block runs."""
+        return record(self.model, layers=layers)
+
+    def touching(
+        self,
+        layer: str,
+        *,
+        heads: Sequence[int] | None = None,
+        to: To | float = "off",
+        query: int | None = None,
+        key: int | None = None,
+    ) -> AbstractContextManager[None]:
+        """Change what some heads of a layer attend to while a block runs; see `regard.intervene`."""
+        find_layer(self.model, layer)
+        return intervene(self.model, layer, heads=heads, to=to, query=query, key=key)
+
+    @property
+    def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
+        """By layer: the heads that can be taken out, one by one."""
+        return {
+            short_name(name): [[head] for head in range(layer.heads)]
+            for name, layer in self.model.named_modules()
+            if isinstance(layer, MultiHeadAttention) and layer.groups == layer.heads
+        }
+
+    def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
+        """Leave only some heads in a layer, for good."""
+        keep_heads(find_layer(self.model, layer), heads)
+
+    def weighing(self, shown: str | None) -> Self:
+        """Return itself: it has unseen inputs of its own."""
+        del shown
+        return self
 
     @property
     def has_snapshots(self) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import nn
 
-from regard.attention import find_layer, intervene
 from regard.errors import InputError
 from regard.examination import explain, head_importance, head_roles
 from regard.inspection import Subject, Writes
@@ -23,7 +22,10 @@ class Explorer:
     def __init__(self, subject: Subject[Any], beside: Sequence[Subject[Any]] = ()) -> None:
         self.subject = subject
         self.beside = beside
-        self._importance: dict[str, list[float]] = {}
+        self._importance: dict[str | None, dict[str, list[float]]] = {}
+        """By the input that it is over; None for unseen ones."""
+        self._shown: list[str] = []
+        """The input that was shown last."""
         self._roles: dict[str, list[dict[str, Any]]] = {}
         self._progress: dict[str, list[int]] = {}
 
@@ -36,7 +38,8 @@ class Explorer:
         model = self.subject.model
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
         found = Explorer(copy.deepcopy(self.subject, shared), self.beside)
-        found._importance, found._roles, found._progress = self._importance, self._roles, self._progress
+        found._importance, found._shown = self._importance, self._shown
+        found._roles, found._progress = self._roles, self._progress
 
         def before(module: nn.Module, given: Any) -> None:
             check()
@@ -56,15 +59,14 @@ class Explorer:
 
         Raises `InputError` where a part does not fit the subject.
         """
-        text, model = self._input(asked.input, asked.seed), self.subject.model
-        for change in asked.interventions:
-            find_layer(model, change.layer)
-        original = self.subject.attend(text)
-        others = {"beside": found} if (found := self._beside(text)) else {}
-        if not asked.interventions:
-            return {"map": as_json(original), **others}
+        text = self._input(asked.input, asked.seed)
         with self._touched(asked.interventions):
             touched = self.subject.attend(text)
+        self._shown[:] = [text]
+        others = {"beside": found} if (found := self._beside(text)) else {}
+        if not asked.interventions:
+            return {"map": as_json(touched), **others}
+        original = self.subject.attend(text)
         return {"map": as_json(touched), "original": as_json(original), **others}
 
     def _beside(self, text: str) -> list[BesideData]:
@@ -120,13 +122,17 @@ class Explorer:
         return {**found.data(), "frames": [as_json(each, packed=True) for each in found.frames]}
 
     def importance(self) -> dict[str, list[float]]:
-        """Return, for each layer, by how much the loss rises when each head is off; worked out once."""
-        if not self._importance:
+        """Return, for each layer, by how much the loss rises when each head is off: over unseen inputs, worked
+        out once, or where there are none over the input that was shown last."""
+        shown = self._shown[0] if self._shown else None
+        weighed = self.subject.weighing(shown)
+        over = None if weighed is self.subject else shown
+        if over not in self._importance:
             try:
-                self._importance.update(head_importance(self.subject, told=self._tell("importance")).added)
+                self._importance[over] = head_importance(weighed, told=self._tell("importance")).added
             finally:
                 self._progress.pop("importance", None)
-        return self._importance
+        return self._importance[over]
 
     def roles(self) -> dict[str, list[dict[str, Any]]]:
         """Return, for each layer, what each head does; worked out once."""
@@ -153,13 +159,8 @@ class Explorer:
         with ExitStack() as stack:
             for each in interventions:
                 stack.enter_context(
-                    intervene(
-                        self.subject.model,
-                        each.layer,
-                        heads=each.heads,
-                        to=each.to,
-                        query=each.query,
-                        key=each.key,
+                    self.subject.touching(
+                        each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key
                     )
                 )
             yield

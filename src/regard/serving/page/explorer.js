@@ -21,7 +21,7 @@ import { latest } from "./view/latest.js";
  * @property {string} task
  * @property {string} summary
  * @property {string} kind
- * @property {number} step
+ * @property {number | null} step null for a model that was not trained here
  * @property {boolean} draws whether it draws samples of its own
  * @property {boolean} writes whether it writes its answer token by token
  * @property {boolean} snapshots whether it kept some of its training
@@ -184,8 +184,8 @@ async function introduce() {
   return () => {
     Object.assign(state, { task: about.task, examined: about.examined, roles: about.roles });
     element("task").textContent = about.task;
-    const steps = about.step.toLocaleString("en");
-    element("about").textContent = `${about.summary}; ${about.kind} model, ${steps} training steps`;
+    const steps = about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
+    element("about").textContent = `${about.summary}; ${steps}`;
     element("draw").hidden = !about.draws;
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;

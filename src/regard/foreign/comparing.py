@@ -1,0 +1,118 @@
+"""Two models, checkpoints or prunings side by side over the same inputs: what they answer, what their heads do.
+
+print(regard.look("before").beside(regard.look("after"), texts))
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from regard.errors import InputError
+from regard.examination import head_importance
+from regard.inspection import AttentionMap
+from regard.result import Result
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Beside(Result):
+    """Two models over the same inputs."""
+
+    names: tuple[str, str]
+    samples: int
+    measure: str
+    """What the losses are of."""
+    losses: tuple[float, float]
+    added: tuple[dict[str, list[float]], dict[str, list[float]]]
+    """Of each model, by layer: what is added to its loss when each head is off."""
+    entropy: tuple[dict[str, list[float]], dict[str, list[float]]]
+    """Of each model, by layer: the mean entropy of each head's rows, in nats; 0 where it looks at one step."""
+    predictions: list[tuple[str | None, str | None]]
+    """What both answer to each input."""
+    apart: dict[str, list[float]]
+    """By layer that both have, with as many heads: how far the weights of each head are from the other's, the
+    mean share of a row (0 to 1) that is elsewhere."""
+
+    def summary(self) -> str:
+        """Say how the losses compare."""
+        one, other = self.names
+        return f"{self.measure} {self.losses[0]:.4f} of {one}, {self.losses[1]:.4f} of {other}"
+
+    def table(self) -> RenderableType:
+        """Return a line for each head that both have, and what both answer."""
+        one, other = self.names
+        heads = Table(
+            "layer", "head", *(f"{what}, {name}" for what in ("added", "entropy") for name in (one, other))
+        )
+        heads.add_column("apart")
+        for layer, values in self.apart.items():
+            for head, value in enumerate(values):
+                cells = [f"{each[layer][head]:+.4f}" for each in self.added]
+                cells += [f"{each[layer][head]:.3f}" for each in self.entropy]
+                heads.add_row(layer, str(head), *cells, f"{value:.1%}")
+        heads.box, heads.title = None, f"{self.summary()}, over {self.samples} inputs"
+        answers = Table(one, other, box=None, title="Answers that differ")
+        for first, second in self.predictions:
+            if first != second:
+                answers.add_row(str(first), str(second))
+        return Group(heads, answers) if answers.rows else Group(heads)
+
+
+def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
+    """Ask two subjects the same; both are to have inputs of their own already. Raises `InputError` where they do
+    not measure the same."""
+    if one.measure != other.measure:
+        raise InputError(
+            f"{one.name} has a {one.measure}, {other.name} a {other.measure}: they cannot be compared"
+        )
+    both = [_asked(each, len(inputs)) for each in (one, other)]
+    maps: list[list[AttentionMap]] = [[each.attend(given) for given in inputs] for each in (one, other)]
+    heads = [{layer.name: layer.heads for layer in each.layers} for each in (one, other)]
+    shared = [name for name, count in heads[0].items() if heads[1].get(name) == count]
+    return Beside(
+        names=(one.name, other.name),
+        samples=len(inputs),
+        measure=one.measure,
+        losses=(both[0].loss, both[1].loss),
+        added=(both[0].added, both[1].added),
+        entropy=(_entropy(maps[0]), _entropy(maps[1])),
+        predictions=[
+            (_said(first.prediction), _said(second.prediction)) for first, second in zip(*maps, strict=True)
+        ],
+        apart={name: _apart(maps, name) for name in shared},
+    )
+
+
+@torch.no_grad()
+def _asked(subject: Any, count: int) -> Any:
+    return head_importance(subject, samples=count)
+
+
+def _said(answer: Any) -> str | None:
+    return None if answer is None else str(answer)
+
+
+def _entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
+    found = {}
+    for name in maps[0].layers:
+        rows = [
+            -(each.layers[name].weights * np.log(np.maximum(each.layers[name].weights, 1e-30))).sum(-1).mean(-1)
+            for each in maps
+        ]
+        found[name] = np.mean(rows, 0).tolist()
+    return found
+
+
+def _apart(maps: Sequence[Sequence[AttentionMap]], name: str) -> list[float]:
+    """Return the mean share of the rows that is elsewhere; of answers of different lengths, as far as both go."""
+    shares = []
+    for first, second in zip(*maps, strict=True):
+        one, other = first.layers[name].weights, second.layers[name].weights
+        rows, columns = (min(sizes) for sizes in zip(one.shape[1:], other.shape[1:], strict=True))
+        shares.append(np.abs(one[:, :rows, :columns] - other[:, :rows, :columns]).sum(-1).mean(-1) / 2)
+    found: list[float] = np.mean(shares, 0).tolist()
+    return found

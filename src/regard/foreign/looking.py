@@ -1,0 +1,159 @@
+"""`look`: a model that was not built here, however it is given, as a subject."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.errors import InputError
+from regard.foreign.families import Family, Guesser, Pairs, Writer, asked_of
+from regard.foreign.interface import is_peer
+from regard.foreign.model import ForeignModel
+from regard.foreign.pictures import Pictures, pictures_of
+from regard.foreign.readers import Loss, Name, OwnReader
+from regard.foreign.removing import KEPT, pruned_kind
+from regard.foreign.texts import Texts, parameters_of
+from regard.foreign.whole import Classifier, States
+from regard.reading import is_file, is_folder
+
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
+CONFIG = "config.json"
+
+
+def look(
+    model: nn.Module | str | Path,
+    tokenizer: Any = None,
+    *,
+    inputs: Iterable[Any] = (),
+    loss: Loss | None = None,
+    names: Callable[[Any], Sequence[str]] | None = None,
+    generate: int = 0,
+    trust_code: bool = False,
+) -> ForeignModel:
+    """Return a model, whoever built it, as a subject: to be looked at, touched and asked.
+
+    `model`: a module, or a folder as `save_pretrained` writes it, or a name on the Hub of Hugging Face's (which
+    needs the extra `hub`, and the network). `tokenizer`: of transformers or tokenizers; or, for a module of one's
+    own, a function that makes of an input what the module is called with: a tensor, a tuple or a dict of them.
+    `inputs`: what it is asked over: texts, pairs of source and target, pictures, or what the function takes.
+    `loss`: a function of the model and an input, instead of the model's own. `names`: a function that names the
+    steps of an input. `generate`: tokens that it writes at most. Code in a folder runs only with `trust_code`,
+    and weights are read from safetensors alone. Raises `InputError` where any of that cannot be.
+    """
+    where = type(model).__name__ if isinstance(model, nn.Module) else str(model)
+    folder = None
+    if not isinstance(model, nn.Module):
+        folder = Path(model) if is_folder(Path(model)) else None
+        model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code)
+    model.eval()
+    return ForeignModel(
+        model=model,
+        family=_family(model, tokenizer, loss, names, folder),
+        name=Path(where).name or where,
+        where=where,
+        inputs=tuple(map(asked_of, [inputs] if isinstance(inputs, str) else inputs)),
+        generate=generate,
+    )
+
+
+def _family(
+    model: nn.Module, tokenizer: Any, loss: Loss | None, names: Name | None, folder: Path | None
+) -> Family:
+    """Return how a model is fed, and what it answers."""
+    if not is_peer(model) or not (tokenizer is None or _is_tokenizer(tokenizer)):
+        if not callable(tokenizer) or _is_tokenizer(tokenizer):
+            kind = type(model).__name__
+            raise InputError(
+                f"{kind} is no model of Hugging Face's: give look() a function that makes tensors of an input"
+            )
+        return OwnReader(tokenizer, loss, names)
+    kind = type(model).__name__
+    pictures = "pixel_values" in parameters_of(model) and "input_ids" not in parameters_of(model)
+    if tokenizer is None and not pictures:
+        raise InputError(f"{kind} reads texts: give look() its tokenizer")
+    inputs: Texts | Pictures = pictures_of(model.config, folder) if pictures else Texts(tokenizer)
+    if loss is not None:
+        return OwnReader(lambda given: inputs.tensors(model, given), loss, names)
+    if "Classification" in kind:
+        return Classifier(inputs)
+    if isinstance(inputs, Texts):
+        writes = getattr(model, "can_generate", lambda: False)()
+        if getattr(model.config, "is_encoder_decoder", False) and writes:
+            return Pairs(inputs)
+        if "MaskedLM" in kind:
+            return Guesser(inputs)
+        if writes:
+            return Writer(inputs)
+    return States(inputs)
+
+
+def _is_tokenizer(each: Any) -> bool:
+    return any(hasattr(each, name) for name in ("convert_ids_to_tokens", "id_to_token"))
+
+
+def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool) -> tuple[nn.Module, Any]:
+    """Load a folder, or what has a name on the Hub; returns the model and its tokenizer, or None."""
+    try:
+        import transformers
+    except ImportError:
+        raise InputError(f"{name!r} is looked at with transformers: pip install 'regard[hub]'") from None
+    if folder is not None:
+        _check(folder)
+    options: dict[str, Any] = {"trust_remote_code": trust_code}
+    talk: Any = transformers.utils.logging
+    said = talk.get_verbosity()
+    talk.set_verbosity_error()
+    talk.disable_progress_bar()
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, **options)
+        model = _kind(transformers, config, name, trust_code).from_pretrained(
+            name, config=config, use_safetensors=True, dtype="float32", **options
+        )
+        if tokenizer is None and "pixel_values" not in parameters_of(model):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+        raise InputError(_in_a_line(name, error)) from error
+    finally:
+        talk.set_verbosity(said)
+    return model, tokenizer
+
+
+def _check(folder: Path) -> None:
+    """Raise `InputError` for a folder that holds no model, or one whose weights are pickled."""
+    if not is_file(folder / CONFIG):
+        raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")
+    if any(folder.glob("*.safetensors")):
+        return
+    if any(is_file(folder / each) for each in PICKLED):
+        raise InputError(
+            f"weights in {str(folder)!r} are pickled, which can run code: where you trust them, convert them once"
+            ' with python -c "import transformers as t; t.AutoModel.from_pretrained'
+            f"({str(folder)!r}).save_pretrained('converted')\""
+        )
+    raise InputError(f"folder {str(folder)!r} has no weights: give one with model.safetensors")
+
+
+def _kind(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:
+    """Return what builds a model: its own class, also where heads have been taken out, or an automatic one."""
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    known = getattr(transformers, architecture.removeprefix("Pruned"), None)
+    if known is not None:
+        return known if getattr(config, KEPT, None) is None else pruned_kind(known)
+    if not trust_code:
+        raise InputError(
+            f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: it needs code"
+            " of its own; read that, and then say --trust-code"
+        )
+    automatic = getattr(config, "auto_map", None) or {}
+    best = next((each for each in automatic if each.startswith("AutoModelFor")), "AutoModel")
+    return getattr(transformers, best)
+
+
+def _in_a_line(name: str, error: Exception) -> str:
+    said = " ".join(str(error).split())
+    if isinstance(error, OSError) and "safetensors" in said:
+        return f"{name!r} has no weights in safetensors, and pickled ones can run code: convert them first"
+    if "trust_remote_code" in said:
+        return f"{name!r} needs code of its own: read it, and then say --trust-code"
+    return f"{name!r} cannot be loaded: {said[:200]}"

@@ -1,0 +1,46 @@
+"""Maps of what a model was fed, and names of their steps: of tokens, of patches of a picture, or one's own."""
+
+import dataclasses
+from typing import Any
+
+from torch import nn
+
+from regard.foreign.families import Asked, Family, Fed, called
+from regard.foreign.long import long_layers, record_long
+from regard.foreign.pictures import Pictures, patch_labels
+from regard.foreign.recording import record
+from regard.foreign.texts import Texts
+from regard.inspection import LayerMap, layers_of_records
+
+LONG = 1024
+"""Tokens above which a map is of squares of steps: all weights would have no place."""
+
+
+def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any) -> dict[str, LayerMap]:
+    """Run a model, and return the map of each layer; of a long input, of squares of its steps."""
+    tokens = fed.given.get("input_ids") if isinstance(fed.given, dict) else None
+    if tokens is not None and tokens.shape[1] > LONG:
+        with record_long(model) as kept:
+            called(model, fed.given)
+        return long_layers(kept, None if tokenizer is None else Texts(tokenizer).labels(tokens[0].tolist()))
+    with record(model, tokenizer=tokenizer) as records:
+        called(model, fed.given)
+    return layers_of_records(records, 0)
+
+
+def named_layer(layer: LayerMap, family: Family, model: nn.Module, asked: Asked) -> LayerMap:
+    """Return a layer with the names of patches, or those that a function of one's own gives."""
+    queries, keys = len(layer.query_labels), len(layer.key_labels)
+    find: Any = getattr(family, "names", None)
+    if find is not None:
+        own = list(find(asked.given))
+        by_count = {len(own): own}
+    elif isinstance(getattr(family, "inputs", None), Pictures):
+        by_count = {each: patch_labels(model.config, each) or [] for each in (queries, keys)}
+    else:
+        return layer
+    return dataclasses.replace(
+        layer,
+        query_labels=by_count.get(queries) or layer.query_labels,
+        key_labels=by_count.get(keys) or layer.key_labels,
+    )

@@ -1,0 +1,216 @@
+"""Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1): which heads and layers carry
+what makes a model answer one way and not the other?
+
+    found = regard.patch(subject, "The doctor said he", "The nurse said he", answers=("doctor", "nurse"))
+
+The model runs on a clean input and on a corrupted one. Then it runs on the corrupted one again, with what a
+single head (or all heads of a layer) works out put back as it was in the clean run, and the effect is how much of
+the difference that brings back:
+
+    effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
+
+0: nothing, 1: all of it. The difference is that of the logits of two answers, at the last step. What is patched
+is each head's context, before the projection that joins them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor, nn
+
+from regard.errors import InputError
+from regard.files import write_file
+from regard.foreign.families import Pairs, Writer, asked_of, called
+from regard.foreign.model import ForeignModel
+from regard.foreign.removing import removables
+from regard.inspection.endings import PICTURES, check_ending
+from regard.result import Result
+
+SAME = 1e-6
+"""Difference of the logit differences, in nats, below which there is nothing to bring back."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Patched(Result):
+    """How much of a difference between two inputs each head and layer brings back."""
+
+    clean: str
+    corrupted: str
+    answers: tuple[str, str]
+    """The token that the clean input calls for, and the one that the corrupted input does."""
+    difference_clean: float
+    """Logit of the first answer less that of the second, after the clean input."""
+    difference_corrupted: float
+    heads: dict[str, list[float]]
+    """By layer: the effect of each head, patched alone; 0 nothing, 1 all of the difference."""
+    layers: dict[str, float]
+    """By layer: the effect of all its heads together."""
+
+    def summary(self) -> str:
+        """Name the head with the largest effect."""
+        value, layer, head = max(
+            (value, layer, head) for layer, values in self.heads.items() for head, value in enumerate(values)
+        )
+        return f"{layer} head {head} brings back most, {value:.1%} of the difference"
+
+    def table(self) -> Table:
+        """Return a line for each layer."""
+        most = max(map(len, self.heads.values()))
+        table = Table("layer", *(f"head {head}" for head in range(most)), "all heads", box=None, pad_edge=False)
+        first, second = self.answers
+        table.title = f"Share of the difference {first!r} - {second!r} that is brought back"
+        table.title_justify = "left"
+        for layer, values in self.heads.items():
+            blank = [""] * (most - len(values))
+            table.add_row(layer, *(f"{each:+.3f}" for each in values), *blank, f"{self.layers[layer]:+.3f}")
+        return table
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
+        from regard.inspection.picture import draw_table
+
+        path = Path(path)
+        check_ending(path, PICTURES)
+        first, second = self.answers
+        title = f"{self.clean!r} put into {self.corrupted!r}: share of {first!r} - {second!r} brought back"
+        write_file(path, draw_table(self.heads, title, path.suffix.lower()[1:]))
+        return path
+
+
+def patch(
+    subject: ForeignModel,
+    clean: Any,
+    corrupted: Any,
+    *,
+    answers: tuple[str, str] | None = None,
+    metric: Callable[[Tensor], Tensor] | None = None,
+) -> Patched:
+    """Put what each head works out on a clean input into a run on a corrupted one, and return what that brings
+    back.
+
+    `clean`, `corrupted`: inputs of as many tokens each. `answers`: two texts, whose first tokens' logits are
+    compared at the last step (None: what the model answers to each). `metric`: a function of the logits (T, C)
+    instead of that difference. Raises `InputError` where the inputs are not of one length, where both runs answer
+    alike, or for a model whose heads cannot be told apart.
+    """
+    if not isinstance(subject.family, Writer | Pairs) and metric is None:
+        raise InputError(f"{subject.name} writes nothing whose logits could be compared: give metric")
+    runs = [_given(subject, each) for each in (clean, corrupted)]
+    _check_lengths(runs)
+    found = removables(subject.model, subject.layers)
+    if not found:
+        raise InputError(
+            f"the heads of {type(subject.model).__name__} cannot be told apart: no layer can be patched"
+        )
+    with torch.no_grad():
+        kept: dict[str, Tensor] = {}
+        with _watching(found, kept):
+            logits = [_logits(subject, runs[0])]
+        logits.append(_logits(subject, runs[1]))
+        tokens = _tokens(subject, answers, logits)
+        measure = metric or (lambda each: each[-1, tokens[0]] - each[-1, tokens[1]])
+        whole, nothing = (float(measure(each)) for each in logits)
+        if abs(whole - nothing) < SAME:
+            raise InputError("both inputs are answered alike: there is nothing to bring back")
+
+        def effect(name: str, heads: Sequence[int]) -> float:
+            each = found[name]
+            with _patching(each.output, kept[name], each.heads, heads):
+                return (float(measure(_logits(subject, runs[1]))) - nothing) / (whole - nothing)
+
+        return Patched(
+            clean=asked_of(clean).text,
+            corrupted=asked_of(corrupted).text,
+            answers=subject_words(subject, tokens),
+            difference_clean=whole,
+            difference_corrupted=nothing,
+            heads={name: [effect(name, [head]) for head in range(each.heads)] for name, each in found.items()},
+            layers={name: effect(name, range(each.heads)) for name, each in found.items()},
+        )
+
+
+def _given(subject: ForeignModel, input: Any) -> Any:
+    asked = asked_of(input)
+    if isinstance(subject.family, Writer):
+        return subject.family.texts.tensors(subject.model, asked.given)
+    return subject.family.plain(subject.model, subject.family.feed(subject.model, asked))
+
+
+def _check_lengths(runs: Sequence[Any]) -> None:
+    shapes = [[tuple(each.shape) for each in (run.values() if isinstance(run, dict) else run)] for run in runs]
+    if shapes[0] != shapes[1]:
+        counts = " and ".join(str(each[0][-1]) for each in shapes)
+        raise InputError(f"inputs have {counts} tokens: patching needs as many in both")
+
+
+def _logits(subject: ForeignModel, given: Any) -> Tensor:
+    """Return the logits (T, C) of one run."""
+    output = called(subject.model, given)
+    logits = subject.family.logits(output)
+    if logits is None:
+        raise InputError(f"{subject.name} returns no logits: nothing can be compared")
+    return logits[0].float()
+
+
+def _tokens(subject: ForeignModel, answers: tuple[str, str] | None, logits: Sequence[Tensor]) -> tuple[int, int]:
+    """Return the tokens that are compared: the first ones of two texts, or what is answered to each input."""
+    if answers is None:
+        return int(logits[0][-1].argmax()), int(logits[1][-1].argmax())
+    texts = getattr(subject.family, "texts", None)
+    if texts is None:
+        raise InputError(f"{subject.name} has no tokenizer for answers: give metric")
+    first, second = (_first_token(texts, each) for each in answers)
+    return first, second
+
+
+def _first_token(texts: Any, text: str) -> int:
+    """Return the token that begins a text, special ones left out."""
+    ids = texts.target_ids(text)
+    if not ids:
+        raise InputError(f"answer {text!r} is no token: give another")
+    return int(ids[0])
+
+
+def subject_words(subject: ForeignModel, tokens: tuple[int, int]) -> tuple[str, str]:
+    """Return what two tokens are called."""
+    first, second = subject.called(list(tokens))
+    return first, second
+
+
+@contextmanager
+def _watching(found: Any, kept: dict[str, Tensor]) -> Iterator[None]:
+    """Keep what the projection of each layer gets: all heads side by side."""
+
+    def keep(name: str) -> Any:
+        def hook(module: nn.Module, given: Any) -> None:
+            kept[name] = given[0].clone()
+
+        return hook
+
+    handles = [each.output.register_forward_pre_hook(keep(name)) for name, each in found.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _patching(output: nn.Module, clean: Tensor, heads: int, chosen: Sequence[int]) -> Iterator[None]:
+    """Give the projection of a layer some heads as they were in the clean run."""
+
+    def hook(module: nn.Module, given: Any) -> Any:
+        states = given[0].unflatten(-1, (heads, -1)).clone()
+        states[..., list(chosen), :] = clean.unflatten(-1, (heads, -1))[..., list(chosen), :]
+        return (states.flatten(-2), *given[1:])
+
+    handle = output.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,38 @@
+"""Two models side by side."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+from tests.foreign.conftest import TEXTS
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@torch.no_grad()
+def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    before = model_of("llama")
+    after = copy.deepcopy(before)
+    after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends evenly
+    one, other = regard.look(before, tokenizer), regard.look(after, tokenizer)
+    found = one.beside(other, TEXTS)
+    assert found.apart["model.0.self_attn"] == [0, 0, 0, 0]
+    assert found.apart["model.1.self_attn"][0] > 0.05 and found.apart["model.1.self_attn"][1:] == [0, 0, 0]
+    counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
+    even = np.mean([np.mean([np.log(row + 1) for row in range(count)]) for count in counts])
+    assert found.entropy[1]["model.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
+    assert found.added[1] == other.importance(TEXTS).added and found.losses[0] == one.importance(TEXTS).loss
+    assert found.predictions[0] == (one.attend(TEXTS[0]).prediction, other.attend(TEXTS[0]).prediction)
+    assert "model.1.self_attn" in str(found)
+
+
+def test_models_that_measure_otherwise_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    one, other = (regard.look(model_of(name), tokenizer) for name in ("llama", "bert"))
+    with pytest.raises(InputError, match="they cannot be compared"):
+        one.beside(other, TEXTS)

@@ -1,0 +1,93 @@
+"""What the pages about other people's models and tools show, run as it stands; and tensors of theirs."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    found = re.findall(
+        r"^```python\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert len(found) >= 2
+    return found
+
+
+def test_every_call_beside_another_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks("from-bertviz.md"):
+        exec(block, names)
+    assert {"page.html", "two-heads.pdf", "pair.html", "pattern.png", "cross.png"} <= {
+        each.name for each in tmp_path.iterdir()
+    }
+    assert names["found"].words().layers["layer.0"].key_labels == ["[CLS]", "the", "cat", "sat", "[SEP]"]
+    np.testing.assert_array_equal(names["found"].layers["layer.1"].weights, names["layers"][1][0].numpy())
+    assert names["pair"].layers["cross.0"].kind == "cross"
+    assert (names["without"] - names["plain"]).abs().max() > 1e-4
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_models_that_were_not_trained_here(
+    folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FOLDER").symlink_to(folders("llama"))
+    first, own = blocks("foreign.md")
+    exec(first.replace("The cat sat on the mat.", "the cat sat on the mat"), {"regard": regard})
+    assert (tmp_path / "cat.html").exists() and (tmp_path / "smaller" / "model.safetensors").exists()
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.Embedding(30, 8), layer)
+    names = {
+        "regard": regard,
+        "model": model,
+        "read": lambda text: torch.tensor([[ord(each) % 30 for each in text]]),
+        "loss": lambda model, text: model(torch.tensor([[ord(each) % 30 for each in text]])).square().mean(),
+    }
+    exec(own, names)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        torch.full((3, 4, 4), 0.25),
+        np.full((1, 3, 4, 4), 0.25),
+        [torch.full((1, 3, 4, 4), 0.25)],
+        torch.full((1, 1, 3, 4, 4), 0.25, dtype=torch.bfloat16, requires_grad=True),
+        [torch.full((4, 4), 0.25)] * 3,
+    ],
+    ids=["heads", "numpy", "list", "stack", "matrices"],
+)
+def test_weights_come_as_they_are(given: Any) -> None:
+    [layer] = regard.view_of(given, list("abcd")).layers.values()
+    assert layer.weights.shape == (3, 4, 4) and (layer.weights == 0.25).all()
+    assert layer.key_labels == list("abcd") and layer.kind == "encoder"
+
+
+def test_weights_that_never_see_the_future_are_a_decoders() -> None:
+    weights = torch.eye(3).expand(2, 3, 3)
+    [layer] = regard.view_of(weights).layers.values()
+    assert layer.kind == "decoder" and layer.query_labels == ["0", "1", "2"]
+    labels = regard.view_of(weights, ["The", "Ġcat", "s"]).layers["layer.0"].key_labels
+    assert labels == ["The", "▁cat", "s"]
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match="has 4 queries, and 3 tokens are given"):
+        regard.view_of(torch.zeros(2, 4, 4), list("abc"))
+    with pytest.raises(InputError, match="no weights are given"):
+        regard.view_of()
+    with pytest.raises(InputError, match="weights have 2 dimensions"):
+        regard.view_of(torch.zeros(4, 4))
+    with pytest.raises(InputError, match="input 2 is out of range"):
+        regard.view_of(torch.zeros(2, 1, 4, 4), input=2)

@@ -1,0 +1,69 @@
+"""Activation patching beside one by hand."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.errors import InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
+OUTPUTS = {
+    "llama": [(f"model.{at}.self_attn", f"model.layers.{at}.self_attn.o_proj") for at in (0, 1)],
+    "gpt2": [(f"transformer.h.{at}.attn", f"transformer.h.{at}.attn.c_proj") for at in (0, 1)],
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@torch.no_grad()
+def test_effects_are_those_of_patching_by_hand(
+    model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path, name: str
+) -> None:
+    model = model_of(name)
+    found = regard.patch(regard.look(model, tokenizer), CLEAN, CORRUPTED, answers=("ran", "small"))
+    clean, corrupted = (tokenizer(text, return_tensors="pt")["input_ids"] for text in (CLEAN, CORRUPTED))
+    ran, small = tokenizer.convert_tokens_to_ids(["ran", "small"])
+
+    def difference(ids: torch.Tensor) -> float:
+        logits = model(ids).logits[0, -1]
+        return float(logits[ran] - logits[small])
+
+    whole, nothing = difference(clean), difference(corrupted)
+    assert found.difference_clean == pytest.approx(whole, abs=1e-5)
+    assert found.difference_corrupted == pytest.approx(nothing, abs=1e-5)
+    for layer, output in OUTPUTS[name]:
+        module, kept = model.get_submodule(output), list[torch.Tensor]()
+        handle = module.register_forward_pre_hook(lambda _, given, kept=kept: kept.append(given[0]))
+        model(clean)
+        handle.remove()
+        for head in range(4):
+
+            def put_back(_: Any, given: Any, head: int = head, kept: Any = kept) -> Any:
+                states = given[0].clone()
+                states[..., head * 8 : head * 8 + 8] = kept[0][..., head * 8 : head * 8 + 8]
+                return (states,)
+
+            handle = module.register_forward_pre_hook(put_back)
+            expected = (difference(corrupted) - nothing) / (whole - nothing)
+            handle.remove()
+            assert found.heads[layer][head] == pytest.approx(expected, abs=1e-4)
+        handle = module.register_forward_pre_hook(lambda _, given, kept=kept: (kept[0],))
+        assert found.layers[layer] == pytest.approx(
+            (difference(corrupted) - nothing) / (whole - nothing), abs=1e-4
+        )
+        handle.remove()
+    assert found.answers == ("ran", "small") and found.plot(tmp_path / "patched.png").stat().st_size > 5000
+
+
+def test_what_cannot_be_patched_is_said(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    subject = regard.look(model_of("llama"), tokenizer)
+    with pytest.raises(InputError, match="inputs have 6 and 3 tokens: patching needs as many in both"):
+        regard.patch(subject, CLEAN, "the cat sat")
+    with pytest.raises(InputError, match="both inputs are answered alike"):
+        regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
+    with pytest.raises(InputError, match="writes nothing whose logits could be compared"):
+        regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
