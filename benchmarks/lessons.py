@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import regard
-from regard.course.lessons.trials import RUNS, LessonRun
+from regard.course.lessons import RUNS, LessonRun
 
 SEEDS = 10
 FILE = Path(__file__).parents[1] / "src" / "regard" / "course" / "lessons" / "ranges.json"

@@ -22,6 +22,7 @@ COMMANDS = {
     "translate": "answer texts with a trained model, one a line",
     "score": "give the log-probability of pairs",
     "compare": "train variants over several seeds, and compare them",
+    "learn": "open the course, or write it as a site or notebooks",
     "check": "check your own code: attention, layers, a Transformer, searches",
     "tasks": "list the tasks, each with an example",
     "data": "fetch a data set",

@@ -16,8 +16,7 @@ class LessonRun:
     @property
     def command(self) -> str:
         """What to type for it."""
-        flags = "".join(f" --{name} {value}" for name, value in self.flags.items())
-        return f"regard train {self.task}{flags} --overwrite"
+        return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
 
 
 def _runs(task: str, common: dict[str, Any], **variants: dict[str, Any]) -> tuple[LessonRun, ...]:
@@ -60,9 +59,7 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "multihead": _runs(
         "signal2", {"multihead": True, "steps": 1500}, four={"heads": 4}, one={"heads": 1}, sixteen={"heads": 16}
     ),
-    "transformer": _runs(
-        "sort", {**READER, "max_len": 10, "steps": 1200}, both={}, deeper={"enc_layers": 2, "dec_layers": 2}
-    ),
+    "transformer": _runs("sort", {**READER, "max_len": 10, "steps": 1200}, transformer={}),
     "translation": _runs("phrases", {}, phrases={}),
     "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
 }
