@@ -27,6 +27,7 @@ COMMANDS = {
     "tasks": "list the tasks, each with an example",
     "data": "fetch a data set",
     "export": "hand a trained model to another program",
+    "draw": "draw a trained model: parts, shapes, attention",
     "positions": "draw positions: waves and similarity",
 }
 
