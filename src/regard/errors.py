@@ -8,6 +8,7 @@ Every message is one line that names the value, the limit and the fix.
 """
 
 from collections.abc import Iterable
+from typing import Literal, get_args, get_origin, get_type_hints
 
 MANY = 12
 """Choices above which only the nearest one is named."""
@@ -43,6 +44,17 @@ def check_share(name: str, value: float, *, below: bool = False) -> None:
     """Raise `InputError` unless `value` is from 0 to 1, with `below` to below 1."""
     if not 0 <= value <= 1 or (below and value == 1):
         raise InputError(f"{name} {value} is out of range: choose from 0 to {'below ' if below else ''}1")
+
+
+def check_choices(config: object) -> None:
+    """Raise `InputError` where a field of a dataclass that has a few choices is none of them."""
+    for name, hint in get_type_hints(type(config)).items():
+        choices = [
+            each for part in (hint, *get_args(hint)) if get_origin(part) is Literal for each in get_args(part)
+        ]
+        value = getattr(config, name, None)
+        if choices and value not in choices and not (value is None and type(None) in get_args(hint)):
+            raise unknown(name, str(value), map(str, choices))
 
 
 def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:

@@ -44,3 +44,28 @@ def test_a_run_without_positions(command: Command, tmp_path: Path) -> None:
     regard.train("counting", steps=2, savepath=tmp_path, progress=False)
     status, _, err = command("positions", "--run", "counting", "--savepath", tmp_path)
     assert status == 2 and "has no positions: train it with --pos_enc" in err
+
+
+def test_positions_of_transformers_are_drawn_whatever_they_are(command: Command, tmp_path: Path) -> None:
+    for positions in ("sinusoidal", "rotary", "concatenated", "learned"):
+        flags = (
+            "--model",
+            "transformer",
+            "--positions",
+            positions,
+            "--hidden",
+            "8",
+            "--steps",
+            "1",
+            "--overwrite",
+        )
+        assert command("train", "copy", *flags, "--savepath", tmp_path)[0] == 0
+        plot = tmp_path / f"{positions}.svg"
+        status, _, err = command(
+            "positions", "--run", "copy", "--savepath", tmp_path, "--length=9", "--plot", plot
+        )
+        assert status == 0, err
+        assert plot.read_text().startswith("<?xml")
+    assert command("train", "reverse", "--hidden", "8", "--steps", "1", "--savepath", tmp_path)[0] == 0
+    status, _, err = command("positions", "--run", "reverse", "--savepath", tmp_path)
+    assert status == 2 and "a model of kind recurrent reads step by step, and needs none" in err

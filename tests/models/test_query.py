@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.attention import record
+from regard.attention import LearnedPositions, record
 from regard.errors import InputError
 from regard.models import QueryModel, QueryModelConfig
 
@@ -152,7 +152,7 @@ def test_only_a_step_to_rest_on_tells_lengths_apart() -> None:
 def test_a_model_starts_from_glorots_distribution_and_zero() -> None:
     config = dataclasses.replace(CONFIGS["all"], hidden=210)
     model = QueryModel(config, letters=5, input_len=11, outputs=3, classes=13, vary_len=True)
-    assert model.positions is not None and model.rest is not None
+    assert isinstance(model.positions, LearnedPositions) and model.rest is not None
     assert not model.queries.any() and not model.rest.any() and not model.positions.weight.any()
     assert model.embedding.weight.abs().max().item() <= math.sqrt(6 / (5 + 210))  # Glorot's
     assert all((value == 0).all() for name, value in model.named_parameters() if name.endswith("bias"))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,53 @@ class Narrow(Score):
 class Picky(Score):
     def __init__(self, width, key_width=None):
         raise ValueError("not today")
+"""
+PARTS = """
+import torch
+from torch import nn
+from regard.attention import MultiHeadAttention, Positions
+
+class Ramp(Positions):
+    def __init__(self, width, length):
+        super().__init__(width, length)
+        self.slope = nn.Parameter(torch.zeros(width))
+
+    def vectors(self, first, count, device=None):
+        return torch.arange(first, first + count, device=device).unsqueeze(1) / self.length * self.slope
+
+class Short(Positions):
+    def forward(self, states, offset=0):
+        return states[:, 1:]
+
+class Bare(Positions):
+    def __init__(self, width): super().__init__(width)
+
+class Plain:
+    pass
+
+class Gated(nn.Module):
+    def __init__(self, width, heads, inner):
+        super().__init__()
+        self.attention = MultiHeadAttention(width, heads)
+        self.gate = nn.Linear(width, width)
+
+    def forward(self, states, mask=None):
+        return states + self.gate(states).sigmoid() * self.attention(states, states, states, mask)
+
+class Single(nn.Module):
+    def __init__(self, width): super().__init__()
+
+class Inner(nn.Module):
+    def __init__(self, width, heads, inner):
+        super().__init__()
+        self.inner = nn.Linear(width, inner)
+
+    def forward(self, states, mask=None):
+        return self.inner(states)
+
+class Maskless(Inner):
+    def forward(self, states):
+        return states
 """
 MODELS = """
 import torch
@@ -88,10 +136,11 @@ class Odd(Task):
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "scores_of_mine.py").write_text(SCORES)
     (tmp_path / "models_of_mine.py").write_text(MODELS)
+    (tmp_path / "parts_of_mine.py").write_text(PARTS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    for name in ("scores_of_mine", "models_of_mine"):
+    for name in ("scores_of_mine", "models_of_mine", "parts_of_mine"):
         sys.modules.pop(name, None)
 
 
@@ -110,6 +159,48 @@ def test_a_score_that_does_not_do_what_it_should(score: str, message: str, task:
     with pytest.raises(InputError, match=f"^score 'scores_of_mine:{score}' {message}") as raised:
         regard.train(task, score=f"scores_of_mine:{score}", progress=False)
     assert "\n" not in str(raised.value) and not Path("models").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "message"),
+    [
+        ("positions", "Short", r"gives states of shape \(2, 4, 8\): expected \(2, 5, 8\)"),
+        ("positions", "Bare", "cannot be built for width 8 and 7 steps: TypeError: .*; it takes a width"),
+        ("positions", "Plain", "is not a class derived from regard.attention.Positions"),
+        (
+            "layer",
+            "Single",
+            "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; it takes these",
+        ),
+        ("layer", "Inner", r"gives states of shape \(2, 5, 11\): expected \(2, 5, 8\)"),
+        ("layer", "Maskless", r"fails on \(2, 5, 8\) and \(2, 1, 5\): TypeError: .*; mend it"),
+        ("layer", "Plain", "is not a class derived from torch.nn.Module"),
+    ],
+)
+@pytest.mark.parametrize(("task", "more"), [("signal", {"pos_enc": True}), ("copy", {"model": "transformer"})])
+def test_a_part_that_does_not_do_what_it_should(
+    flag: str, name: str, message: str, task: str, more: dict[str, Any]
+) -> None:
+    train: Any = regard.train
+    with pytest.raises(InputError, match=f"^{flag} 'parts_of_mine:{name}' {message}") as raised:
+        train(task, **more, **{flag: f"parts_of_mine:{name}"}, progress=False)
+    assert "\n" not in str(raised.value) and not Path("models").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "more"),
+    [("signal", {"pos_enc": True, "hidden": 8}), ("copy", {"model": "transformer", "hidden": 8})],
+)
+def test_parts_of_ones_own_train_load_and_are_recorded(task: str, more: dict[str, Any]) -> None:
+    parts = {"positions": "parts_of_mine:Ramp", "layer": "parts_of_mine:Gated"}
+    train: Any = regard.train
+    run: Any = train(task, **more, **parts, enc_layers=1, steps=2, progress=False)
+    loaded: Any = regard.load(task)
+    assert loaded.config == run.config and loaded.config.model.layer == parts["layer"]
+    shown = loaded.attend(loaded.draw(seed=1))
+    assert any("encoder" in name and "attention" in name for name in shown.layers), list(shown.layers)
+    moved = [value for name, value in loaded.model.named_parameters() if "slope" in name]
+    assert moved and all(value.abs().sum() > 0 for value in moved)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,16 @@
 """Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
 
-from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
+from regard.attention.blocks import (
+    STANDARD,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    attention_layer,
+    check_encoder_layer,
+    make_encoder_layer,
+)
 from regard.attention.converting import from_torch, to_torch
 from regard.attention.dropout import Dropout
 from regard.attention.intervening import Intervention, intervene, temper
@@ -15,7 +25,15 @@ from regard.attention.observing import (
     layers_of,
     watching,
 )
-from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
+from regard.attention.positions import (
+    Concatenated,
+    LearnedPositions,
+    Positions,
+    Rotary,
+    Sinusoidal,
+    find_positions,
+    make_positions,
+)
 from regard.attention.pruning import keep_heads
 from regard.attention.recording import record
 from regard.attention.records import Record, Records, short_name
@@ -35,6 +53,7 @@ from regard.attention.weights import context_of, tempered_weights, uniform_weigh
 
 __all__ = [
     "SCORES",
+    "STANDARD",
     "Additive",
     "Attention",
     "AttentionLayer",
@@ -54,6 +73,7 @@ __all__ = [
     "LearnedPositions",
     "MultiHeadAttention",
     "Observer",
+    "Positions",
     "Record",
     "Records",
     "Rotary",
@@ -63,15 +83,19 @@ __all__ = [
     "as_weights_mask",
     "attention_layer",
     "causal_mask",
+    "check_encoder_layer",
     "context_of",
     "explicit",
     "find_layer",
+    "find_positions",
     "find_score",
     "from_torch",
     "intervene",
     "keep_heads",
     "layers_of",
     "length_mask",
+    "make_encoder_layer",
+    "make_positions",
     "make_score",
     "record",
     "short_name",

@@ -15,6 +15,11 @@ from regard.attention.dropout import Dropout
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
+from regard.errors import InputError, unknown
+from regard.own import OwnCodeError, import_own, told
+
+STANDARD = "standard"
+"""What the package's own encoder layer is called."""
 
 
 class FeedForward(nn.Module):
@@ -87,15 +92,59 @@ class EncoderLayer(nn.Module):
         return found
 
 
+def check_encoder_layer(name: str) -> None:
+    """Raise `InputError` unless `name` is `standard`, or `module:Class` of a module of one's own."""
+    if name != STANDARD:
+        _own_encoder_layer(name)
+
+
+def _own_encoder_layer(name: str) -> type[nn.Module]:
+    if ":" not in name:
+        raise unknown("layer", name, (STANDARD,), other="module:Class")
+    found = import_own("layer", name)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise OwnCodeError(f"layer {name!r} is not a class derived from torch.nn.Module: derive it from that")
+    return found
+
+
+def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: int, **options: Any) -> nn.Module:
+    """Return an encoder layer: the package's own, to which `options` go, or one of the user's.
+
+    His is built from width, heads (1 where there are no projections) and inner width, and called on states
+    (B, T, D) and a mask (B, 1, T), True before the end, or None. Raises `InputError` where it cannot be built.
+    """
+    if name == STANDARD:
+        return EncoderLayer(width, heads, inner_width, **options)
+    layer = _own_encoder_layer(name)
+    try:
+        return layer(width, heads or 1, inner_width)
+    except InputError:
+        raise
+    except Exception as error:  # a user's class can fail in any way
+        raise OwnCodeError(
+            f"layer {name!r} cannot be built for width {width}, {heads or 1} heads, inner width {inner_width}: "
+            f"{told(error)}; it takes these three"
+        ) from error
+
+
 class Encoder(nn.Module):
-    """A stack of `layers` encoder layers; `options` go to each."""
+    """A stack of `layers` encoder layers of the kind that `layer` names; `options` go to the standard ones."""
 
     def __init__(
-        self, layers: int, width: int, heads: int, inner_width: int, *, pre_norm: bool = False, **options: Any
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        inner_width: int,
+        *,
+        pre_norm: bool = False,
+        layer: str = STANDARD,
+        **options: Any,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            EncoderLayer(width, heads, inner_width, pre_norm=pre_norm, **options) for _ in range(layers)
+            make_encoder_layer(layer, width, heads, inner_width, pre_norm=pre_norm, **options)
+            for _ in range(layers)
         )
         self.norm = nn.LayerNorm(width) if pre_norm else nn.Identity()
 

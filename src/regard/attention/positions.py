@@ -10,47 +10,57 @@ Attention by itself sees a set: identical steps get identical weights wherever t
 | Rotary       | turns queries and keys            | Su et al. 2021, equation 34                 |
 
 The first three are called on states (B, T, D) and return states; `extra_width` says by how much they are wider.
-`Rotary` is called on the queries and on the keys of each head.
+`Rotary` is called on the queries and on the keys of each head. Positions of one's own are a class derived from
+`Positions`, with `vectors`, or with a `forward` of its own.
 """
 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.errors import InputError, unknown
+from regard.own import OwnCodeError, import_own, told
 
 
-class Sinusoidal(nn.Module):
-    """`PE(pos, 2i) = sin(pos / 10000^(2i/D))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/D))`, for any length."""
+class Positions(nn.Module):
+    """Base of what tells steps of a width where they stand, in sequences of at most `length` steps."""
 
     extra_width = 0
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, length: int | None = None) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.length = width, length
 
     def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
-        """Return the waves at `count` positions from `first` on: (count, D), float64."""
-        steps = torch.arange(first, first + count, device=device, dtype=torch.float64)
-        pairs = torch.arange((self.width + 1) // 2, device=device, dtype=torch.float64)
-        angles = steps.unsqueeze(-1) * 10_000 ** (-2 * pairs / self.width)
-        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
+        """Return what is added at `count` positions from `first` on: (count, D)."""
+        raise NotImplementedError
 
     def forward(self, states: Tensor, offset: int = 0) -> Tensor:
-        """Add the waves to states (B, T, D), whose first step is at position `offset`."""
+        """Return states (B, T, D), whose first step is at position `offset`, with what tells where they stand."""
         return states + self.vectors(offset, states.shape[1], states.device).to(states.dtype)
 
 
-class LearnedPositions(nn.Module):
+class Sinusoidal(Positions):
+    """`PE(pos, 2i) = sin(pos / 10000^(2i/D))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/D))`, for any length."""
+
+    def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
+        """Return the waves at `count` positions from `first` on: (count, D), float64."""
+        return self.waves_at(torch.arange(first, first + count, device=device, dtype=torch.float64))
+
+    def waves_at(self, steps: Tensor) -> Tensor:
+        """Return the waves at any places (N), between two steps too: (N, D)."""
+        pairs = torch.arange((self.width + 1) // 2, device=steps.device, dtype=torch.float64)
+        angles = steps.unsqueeze(-1) * 10_000 ** (-2 * pairs / self.width)
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
+
+
+class LearnedPositions(Positions):
     """One learned vector for each position, added to the step there.
 
     `weight`: (length, width), zero until trained. Raises `InputError` past the learned length.
     """
 
-    extra_width = 0
-
     def __init__(self, length: int, width: int) -> None:
-        super().__init__()
-        self.width = width
+        super().__init__(width, length)
         self.weight = nn.Parameter(torch.zeros(length, width))
 
     def vectors(self, first: int, count: int, device: torch.device | None = None) -> Tensor:
@@ -60,10 +70,6 @@ class LearnedPositions(nn.Module):
             raise InputError(f"a sequence of {time} steps is too long: positions were learned for {limit}")
         return self.weight[first:time]
 
-    def forward(self, states: Tensor, offset: int = 0) -> Tensor:
-        """Add the vectors to states (B, T, D), whose first step is at position `offset`."""
-        return states + self.vectors(offset, states.shape[1])
-
 
 class Concatenated(nn.Module):
     """Positions beside the states instead of added to them: (B, T, D) becomes (B, T, D + width of positions).
@@ -71,7 +77,7 @@ class Concatenated(nn.Module):
     Nothing of the states is overlaid; the layers after it pay for the greater width.
     """
 
-    def __init__(self, positions: "Sinusoidal | LearnedPositions") -> None:
+    def __init__(self, positions: Positions) -> None:
         super().__init__()
         self.positions = positions
         self.extra_width = positions.width
@@ -107,3 +113,38 @@ class Rotary(nn.Module):
         else:  # one pass over the heads instead of several
             turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
         return turned.flatten(-2).to(heads.dtype)
+
+
+def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
+    """Return the class that `module:Class` names, or None where `name` is one of a model's own `choices`.
+
+    Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Positions`.
+    """
+    if name in choices:
+        return None
+    if ":" not in name:
+        raise unknown("positions", name, choices, other="module:Class")
+    found = import_own("positions", name)
+    if not (isinstance(found, type) and issubclass(found, Positions)):
+        raise OwnCodeError(
+            f"positions {name!r} is not a class derived from regard.attention.Positions: derive it from that"
+        )
+    return found
+
+
+def make_positions(name: str, width: int, length: int) -> Positions:
+    """Return positions of one's own for steps of a width in sequences of at most `length` steps.
+
+    Raises `InputError` where there are none, or they cannot be built.
+    """
+    found = find_positions(name, ())
+    assert found is not None, "a name without choices is that of a class"
+    try:
+        return found(width, length)
+    except InputError:
+        raise
+    except Exception as error:  # a user's class can fail in any way
+        raise OwnCodeError(
+            f"positions {name!r} cannot be built for width {width} and {length} steps: {told(error)}; it takes a "
+            f"width and the most steps of a sequence"
+        ) from error

@@ -23,10 +23,12 @@ COMMANDS = {
     "translate": "answer texts with a trained model, one a line",
     "score": "give the log-probability of pairs",
     "compare": "train variants over several seeds, and compare them",
+    "learn": "open the course, or write it as a site or notebooks",
     "check": "check your own code: attention, layers, a Transformer, searches",
     "tasks": "list the tasks, each with an example",
     "data": "fetch a data set",
     "export": "hand a trained model to another program",
+    "draw": "draw a trained model: parts, shapes, attention",
     "positions": "draw positions: waves and similarity",
 }
 

@@ -32,11 +32,13 @@ QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
     "alignment_error": ("alignment error", "{:.1%}".format),
 }
 """Columns of the table: the name of each quantity, and how it is written."""
+SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
+"""Those that are from 0 to 1, and so are their intervals."""
 
 
-def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
-    """Write the mean and, where the values differ, its 95 % interval."""
-    return written(mean(values), form) if values else ""
+def spread(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
+    """Write the mean and, where the values differ, its 95 % interval; of a `share` from 0 to 1."""
+    return written(mean(values, share=share), form) if values else ""
 
 
 def written(found: Interval, form: Callable[[float], str]) -> str:
@@ -58,7 +60,10 @@ def tables(comparison: Measurements) -> RenderableType:
     title = f"{comparison.task}: mean (95 % interval) over {seeds} seeds"
     table = _table(title, *names, *(QUANTITIES[each][0] for each in shown))
     for variant in comparison.variants:
-        cells = {each: spread(comparison.values(variant, each), QUANTITIES[each][1]) for each in shown}
+        cells = {
+            each: spread(comparison.values(variant, each), QUANTITIES[each][1], share=each in SHARES)
+            for each in shown
+        }
         reached = len(comparison.values(variant, "steps_to_99"))
         if "steps_to_99" in cells and reached < seeds:
             cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
@@ -96,7 +101,7 @@ def _by_last(comparison: Measurements) -> Table:
     table = _table(f"Exact match by {last}", *names, *columns)
     for others, variants in _series(comparison).items():
         form = QUANTITIES["exact_match"][1]
-        cells = [spread(comparison.values(each, "exact_match"), form) for each in variants]
+        cells = [spread(comparison.values(each, "exact_match"), form, share=True) for each in variants]
         table.add_row(*map(str, others), *cells)
     return table
 
@@ -170,7 +175,7 @@ def figures(comparison: Measurements) -> dict[str, Any]:
         {
             **variant.varied,
             **{
-                quantity: dataclasses.asdict(mean(values))
+                quantity: dataclasses.asdict(mean(values, share=quantity in SHARES))
                 for quantity in QUANTITIES
                 if (values := comparison.values(variant, quantity))
             },
@@ -203,7 +208,7 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
             smooth = _smoothed(values)
             (line,) = axes.plot(steps, smooth.mean(0), label=variant.name or comparison.task)
             if len(lines) > 1:
-                found = [mean(column) for column in smooth.T.tolist()]
+                found = [mean(column, share=quantity in SHARES) for column in smooth.T.tolist()]
                 low, high = [each.low or 0.0 for each in found], [each.high or 0.0 for each in found]
                 axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
         axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
@@ -236,11 +241,11 @@ def curves(comparison: Measurements, format: str) -> bytes:
     places = values if numeric else list(range(len(values)))
     for others, variants in _series(comparison).items():
         shares = [comparison.values(each, "exact_match") for each in variants]
-        found = [mean(each) for each in shares]
+        found = [mean(each, share=True) for each in shares]
         middle = [each.value for each in found]
         (line,) = axes.plot(places, middle, marker="o", label=", ".join(map(str, others)) or comparison.task)
-        low = [each.value if each.low is None else max(each.low, 0.0) for each in found]
-        high = [each.value if each.high is None else min(each.high, 1.0) for each in found]
+        low = [each.value if each.low is None else each.low for each in found]
+        high = [each.value if each.high is None else each.high for each in found]
         axes.fill_between(places, low, high, alpha=0.2, color=line.get_color())
     axes.set(xlabel=last, ylabel="exact match (mean, 95 % interval)", ylim=(-0.02, 1.02))
     axes.set_xticks(places, [str(value) for value in values])

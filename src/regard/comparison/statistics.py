@@ -6,6 +6,7 @@ interval is widened so that all of them hold at once 95 times of 100 (Bonferroni
 """
 
 import itertools
+import math
 import statistics
 import warnings
 from collections.abc import Sequence
@@ -42,14 +43,24 @@ class Contrast:
         return low is not None and high is not None and (low > 0 or high < 0)
 
 
-def mean(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return the mean and its interval at `level`."""
+def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) -> Interval:
+    """Return the mean and its interval at `level`; of a `share`, one that stays from 0 to 1.
+
+    That one is worked out for the arcsine of the shares' roots, whose spread hardly depends on the mean, and
+    turned back.
+    """
     from scipy import stats  # takes half a second
 
     middle = statistics.fmean(values)
     if len(values) < 2:
         return Interval(value=middle, low=None, high=None)
     width = float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    if share:
+        turned = [math.asin(min(max(value, 0.0), 1.0) ** 0.5) for value in values]
+        half = width * statistics.stdev(turned) / len(turned) ** 0.5
+        ends = (statistics.fmean(turned) + side * half for side in (-1, 1))
+        low, high = (math.sin(min(max(end, 0.0), math.pi / 2)) ** 2 for end in ends)
+        return Interval(value=middle, low=min(low, middle), high=max(high, middle))
     half = width * statistics.stdev(values) / len(values) ** 0.5
     return Interval(value=middle, low=middle - half, high=middle + half)
 

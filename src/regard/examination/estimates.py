@@ -1,5 +1,6 @@
 """Means over samples, with how far they can be trusted: bootstrap over the samples (Efron 1979)."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -55,5 +56,21 @@ def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate
     counts = draw[:, known]
     total = counts.sum(1)
     means = (counts @ values[known])[total > 0] / total[total > 0]
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(mean=float(values[known].mean()), low=float(low), high=float(high))
+    mean, count = float(values[known].mean()), int(known.sum())
+    wider = _wider(count)
+    low, high = (
+        mean + wider * (float(end) - mean) for end in np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    )
+    if values[known].min() >= 0 and values[known].max() <= 1:  # shares
+        low, high = max(low, 0.0), min(high, 1.0)
+    return Estimate(mean=mean, low=low, high=high)
+
+
+@functools.cache
+def _wider(count: int) -> float:
+    """Return how much wider an interval of few samples has to be than the bootstrap's: what Student's is beyond
+    the normal distribution's, and what a variance loses that is taken around the samples' own mean."""
+    from scipy import stats  # takes half a second
+
+    student, normal = stats.t.ppf((1 + LEVEL) / 2, count - 1), stats.norm.ppf((1 + LEVEL) / 2)
+    return float(student / normal * (count / (count - 1)) ** 0.5)

@@ -205,9 +205,16 @@ def examination_of(
                 placing = _placing(weights, relevance, even, others, draw)
             worth = importance.added[layer][head]
             ranking = _ranking(weights, probes, others, draw)
+            moved = _moved(weights, others)
             heads.append(
                 HeadFindings(
-                    layer=layer, head=head, importance=worth, measure=importance.measure, **ranking, **placing
+                    layer=layer,
+                    head=head,
+                    importance=worth,
+                    measure=importance.measure,
+                    moved=moved,
+                    **ranking,
+                    **placing,
                 )
             )
     return Examination(
@@ -250,6 +257,16 @@ def _placing(
         "beyond_uniform": estimate(shares - even, draw),
         "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
     }
+
+
+def _moved(weights: list[np.ndarray], others: list[int]) -> float:
+    """Say how much of a head's attention stands elsewhere on another sample, as far as both go: half the sum of
+    the differences, in the mean."""
+    found = []
+    for own, other in zip(weights, (weights[each] for each in others), strict=True):
+        steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
+        found.append(float(np.abs(own[:steps, :inputs] - other[:steps, :inputs]).sum(1).mean()) / 2)
+    return float(np.mean(found))
 
 
 def _ranking(

@@ -9,6 +9,10 @@ IMPORTANT = 0.01
 """Nats of loss above which a head is said to matter."""
 
 
+STEADY = 0.1
+"""Share of the attention that may move from sample to sample where a head is said to look at places."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadFindings(Result):
     """What is known of one head."""
@@ -28,6 +32,8 @@ class HeadFindings(Result):
     gradient_permuted: Estimate | None
     """The correlation with gradient times input of another sample."""
     ablation_permuted: Estimate | None
+    moved: float | None = None
+    """How much of its attention (0 to 1) stands elsewhere on another sample: 0 where it looks at places alone."""
     importance: float
     """What is added to the loss when the head is off, in nats."""
     measure: str = "loss"
@@ -62,10 +68,10 @@ class HeadFindings(Result):
             return [f"{share}, which is not more than uniform attention would have"]
         if self.beyond_permuted.low > 0:
             return [f"{share}, more than uniform attention and more than for another sample's inputs"]
-        return [
-            f"{share}, more than uniform attention, but no more than would be for another sample: it "
-            f"looks at places, whatever stands there"
-        ]
+        same = f"{share}, more than uniform attention, but no more than would be for another sample"
+        if self.moved is not None and self.moved < STEADY:
+            return [f"{same}: it looks at places, whatever stands there ({self.moved:.0%} of it moves)"]
+        return [same]
 
     @staticmethod
     def _ranking(other: str, found: Estimate | None, permuted: Estimate | None) -> list[str]:

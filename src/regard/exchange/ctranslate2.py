@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention
+from regard.attention import STANDARD, MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
 from regard.errors import InputError
 from regard.exchange.exportable import Exportable
@@ -41,10 +41,11 @@ def export_ctranslate2(run: Exportable, folder: str | Path) -> Path:
     ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
     if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: CTranslate2 cannot run it")
-    if config.positions == "concatenated" or config.score != "scaled_dot":
+    known = config.positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
+    if not known or config.score != "scaled_dot":
         raise InputError(
-            f"CTranslate2 knows positions sinusoidal, learned and rotary, and score scaled_dot; not positions "
-            f"{config.positions} with score {config.score}"
+            f"CTranslate2 knows positions sinusoidal, learned and rotary, score scaled_dot and layer {STANDARD}; "
+            f"not positions {config.positions} with score {config.score} and layer {config.layer}"
         )
     if run.config.kept_heads:
         raise InputError(f"run {str(run.folder)!r} is pruned: CTranslate2 wants as many heads in every layer")

@@ -78,6 +78,8 @@ class Map:
     """Probability (0 to 1) that the model gives to its prediction, at each output step."""
     position_norms: list[float] | None = None
     """L2 norm of each learned position; None without positions."""
+    note: str = ""
+    """What is unusual about the input, such as a length that training has not seen; empty where nothing is."""
 
     @property
     def cross(self) -> LayerMap:

@@ -35,6 +35,7 @@ def describe(attention: Map) -> str:
         f"Prediction: {attention.prediction!r}",
         f"Truth:      {'unknown' if attention.truth is None else repr(attention.truth)}",
     ]
+    lines += [f"Note:       {attention.note}"] if attention.note else []
     if isinstance(attention.prediction, str):
         return "\n".join(lines)  # the heatmap says the rest, at a fraction of the length
     for layer in attention.layers.values():

@@ -13,4 +13,6 @@ class ModelConfig:
 
     dropout = 0.0
     enc_layers = 0
+    layer = "standard"
+    positions = "none"
     score = "none"

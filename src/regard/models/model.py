@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
+from regard.attention import Positions, Rotary
 from regard.models.config import ModelConfig
 
 
@@ -23,6 +24,11 @@ class TaskModel(nn.Module):
     def input_embedding(self) -> nn.Module:
         """The module whose first output in a run, (B, T, D), is the inputs' embedding."""
         raise NotImplementedError
+
+    @property
+    def positions_used(self) -> Positions | Rotary | None:
+        """What tells the input's steps where they stand; None where nothing does."""
+        return None
 
     @property
     def learned_positions(self) -> Tensor | None:

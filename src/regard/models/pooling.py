@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Attention, find_score, make_score
-from regard.errors import check_range
+from regard.errors import check_choices, check_range
 from regard.models.answer import AnswerModel
 from regard.models.cells import Cell
 from regard.models.config import ModelConfig
@@ -42,6 +42,7 @@ class PoolingConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""
+        check_choices(self)
         check_width(self.hidden)
         check_range("enc_layers", self.enc_layers, 1, 100)
         find_score(self.score)

@@ -16,10 +16,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import EncoderLayer, LearnedPositions, attention_layer, find_score
+from regard.attention import (
+    STANDARD,
+    LearnedPositions,
+    Positions,
+    Sinusoidal,
+    attention_layer,
+    check_encoder_layer,
+    find_positions,
+    find_score,
+    make_encoder_layer,
+    make_positions,
+)
 from regard.errors import InputError, check_range
 from regard.models.answer import AnswerModel
 from regard.models.config import ModelConfig
+
+POSITIONS = ("learned", "sinusoidal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +48,12 @@ class QueryModelConfig(ModelConfig):
     heads: int = 4
     """Heads of each attention layer, where multihead is on; they divide hidden."""
     pos_enc: bool = False
-    """Add a learned position to each input step."""
+    """Add a position to each input step."""
+    positions: str = "learned"
+    """Which positions, where pos_enc is on: learned, sinusoidal, or a class of your own as module:Class (see
+    regard.attention.positions)."""
+    layer: str = STANDARD
+    """Encoder layers: standard, or a class of your own as module:Class (width, heads, inner width)."""
     score: str = "scaled_dot"
     """How well a query fits a key: dot, scaled_dot, general, concat or additive, or a class of your own as
     module:Class (see regard.attention.scores)."""
@@ -48,6 +66,8 @@ class QueryModelConfig(ModelConfig):
         check_range("enc_layers", self.enc_layers, 0, 100)
         check_range("heads", self.heads, 1, 65_536)
         find_score(self.score)
+        find_positions(self.positions, POSITIONS)
+        check_encoder_layer(self.layer)
         if self.multihead and self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
@@ -81,9 +101,10 @@ class QueryModel(AnswerModel):
         self.embedding = nn.Linear(letters, width)
         self.one_hot: Tensor
         self.register_buffer("one_hot", torch.eye(letters), persistent=False)
-        self.positions = LearnedPositions(input_len, width) if config.pos_enc else None
+        self.positions = _positions(config, input_len) if config.pos_enc else None
         self.encoder = nn.ModuleList(
-            EncoderLayer(width, heads, inner_width=2 * width, score=score) for _ in range(config.enc_layers)
+            make_encoder_layer(config.layer, width, heads, 2 * width, score=score)
+            for _ in range(config.enc_layers)
         )
         self.rest = nn.Parameter(torch.zeros(1, 1, width)) if vary_len else None
         self.queries = nn.Parameter(torch.zeros(outputs, width))
@@ -105,7 +126,7 @@ class QueryModel(AnswerModel):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        if self.positions is not None:
+        if isinstance(self.positions, LearnedPositions):
             nn.init.zeros_(self.positions.weight)
 
     @property
@@ -114,9 +135,14 @@ class QueryModel(AnswerModel):
         return self.embedding
 
     @property
+    def positions_used(self) -> Positions | None:
+        """What is added to the input steps."""
+        return self.positions
+
+    @property
     def learned_positions(self) -> Tensor | None:
         """The vectors added to the input steps, (T, D)."""
-        return None if self.positions is None else self.positions.weight.detach()
+        return self.positions.weight.detach() if isinstance(self.positions, LearnedPositions) else None
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""
@@ -135,8 +161,16 @@ class QueryModel(AnswerModel):
         if self.positions is not None:
             states = self.positions(states)
         for layer in self.encoder:
-            states = layer(states, mask)
+            states = layer(states, None if mask is None else mask.unsqueeze(1))
         if self.rest is not None:
             states = torch.cat([states, self.rest.expand(len(states), -1, -1)], dim=1)
             mask = None if mask is None else F.pad(mask, (0, 1), value=True)
         return states, mask
+
+
+def _positions(config: QueryModelConfig, length: int) -> Positions:
+    if config.positions == "learned":
+        return LearnedPositions(length, config.hidden)
+    if config.positions == "sinusoidal":
+        return Sinusoidal(config.hidden)
+    return make_positions(config.positions, config.hidden, length)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Dropout, find_score, make_score
-from regard.errors import check_range, check_share
+from regard.errors import check_choices, check_range, check_share
 from regard.models.cells import Cell
 from regard.models.config import ModelConfig
 from regard.models.decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState
@@ -49,6 +49,7 @@ class RecurrentConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range or values exclude each other."""
+        check_choices(self)
         check_width(self.hidden)
         check_range("embedding", self.embedding, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 1, 100)

@@ -11,12 +11,13 @@ target share a vocabulary, E is the source's embedding as well.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import (
+    STANDARD,
     Concatenated,
     Decoder,
     Dropout,
@@ -24,14 +25,19 @@ from regard.attention import (
     KeyValues,
     LearnedPositions,
     MultiHeadAttention,
+    Positions,
+    Rotary,
     Sinusoidal,
+    check_encoder_layer,
+    find_positions,
     find_score,
+    make_positions,
 )
 from regard.errors import InputError, check_range, check_share
 from regard.models.config import ModelConfig
 from regard.models.seq2seq import Seq2Seq
 
-Positions = Literal["sinusoidal", "learned", "concatenated", "rotary"]
+POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +54,12 @@ class TransformerConfig(ModelConfig):
     """Layers of the decoder."""
     inner: int = 256
     """Inner width of the feed-forward layers."""
-    positions: Positions = "sinusoidal"
+    positions: str = "sinusoidal"
     """How steps know where they stand: sinusoidal or learned vectors added to the embeddings; sinusoidal ones
-    beside them (concatenated), half of hidden each; or queries and keys turned by their positions (rotary)."""
+    beside them (concatenated), half of hidden each; queries and keys turned by their positions (rotary); or a
+    class of your own as module:Class (see regard.attention.positions)."""
+    layer: str = STANDARD
+    """Encoder layers: standard, or a class of your own as module:Class (width, heads, inner width)."""
     score: str = "scaled_dot"
     """Score of every head: dot, scaled_dot, general, concat, additive, or a class of your own as module:Class
     (see regard.attention.scores)."""
@@ -67,6 +76,8 @@ class TransformerConfig(ModelConfig):
         check_range("dec_layers", self.dec_layers, 1, 100)
         check_range("inner", self.inner, 1, 10**6)
         find_score(self.score)
+        find_positions(self.positions, POSITIONS)
+        check_encoder_layer(self.layer)
         if self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
@@ -141,7 +152,7 @@ class Transformer(Seq2Seq):
         self.source_embedding = None if shared else nn.Embedding(source_symbols, embedded)
         self.target_embedding = nn.Embedding(target_symbols, embedded)
         self.scale = math.sqrt(embedded)
-        self.source_positions = _positions(config, longest)
+        self.source_positions: Positions | Concatenated | None = _positions(config, longest)
         self.target_positions = _positions(config, longest)
         self.dropout = Dropout(config.dropout)
         options: dict[str, Any] = {
@@ -150,7 +161,9 @@ class Transformer(Seq2Seq):
             "score": find_score(config.score),
             "rotary": config.positions == "rotary",
         }
-        self.encoder = Encoder(config.enc_layers, width, config.heads, config.inner, **options)
+        self.encoder = Encoder(
+            config.enc_layers, width, config.heads, config.inner, layer=config.layer, **options
+        )
         self.decoder = Decoder(config.dec_layers, width, config.heads, config.inner, **options)
         self.output = nn.Linear(width, target_symbols, bias=False) if beside else None
         self.cross_layers = tuple(f"decoder.layers.{layer}.cross" for layer in range(config.dec_layers))
@@ -180,6 +193,16 @@ class Transformer(Seq2Seq):
     def input_embedding(self) -> nn.Module:
         """The module that embeds the source, and the target too where they share a vocabulary."""
         return self.source_embedding or self.target_embedding
+
+    @property
+    def positions_used(self) -> Positions | Rotary | None:
+        """What is added to the source's steps, put beside them, or turns the heads' queries and keys."""
+        found = self.source_positions
+        if isinstance(found, Concatenated):
+            return found.positions
+        if found is None:
+            return next((each for each in self.encoder.modules() if isinstance(each, Rotary)), None)
+        return found
 
     @property
     def learned_positions(self) -> Tensor | None:
@@ -230,7 +253,7 @@ class Transformer(Seq2Seq):
         return states if positions is None else positions(states, offset)
 
 
-def _positions(config: TransformerConfig, longest: int) -> nn.Module | None:
+def _positions(config: TransformerConfig, longest: int) -> Positions | Concatenated | None:
     """Return what is to be called on embeddings; None for rotary ones, which are the attention layers' own."""
     if config.positions == "rotary":
         return None
@@ -238,4 +261,6 @@ def _positions(config: TransformerConfig, longest: int) -> nn.Module | None:
         return LearnedPositions(longest, config.hidden)
     if config.positions == "concatenated":
         return Concatenated(Sinusoidal(config.hidden // 2))
-    return Sinusoidal(config.hidden)
+    if config.positions == "sinusoidal":
+        return Sinusoidal(config.hidden)
+    return make_positions(config.positions, config.hidden, longest)

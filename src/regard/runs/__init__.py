@@ -11,6 +11,7 @@ The command line calls these, so whatever it can do, a notebook can.
 """
 
 from regard.runs.answers import AnswerRun, TestReport
+from regard.runs.drawing import draw_model
 from regard.runs.loading import SAVEPATH, AnyRun, load, load_translator
 from regard.runs.pairs import PairReport, PairRun
 from regard.runs.pictures import plot_positions
@@ -33,6 +34,7 @@ __all__ = [
     "TestReport",
     "TranslationReport",
     "TranslationRun",
+    "draw_model",
     "load",
     "load_translator",
     "plot_positions",

@@ -1,7 +1,9 @@
 """A run on a task with a number for each output step: test it, and see what it attends to."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,10 +38,13 @@ class TestReport(Result):
     """Share of samples (0 to 1) of which all outputs are right."""
     relevance: RelevanceShare | None
     """None for a model without attention."""
+    note: str = ""
+    """What is unusual about the samples: a length that training has not seen; empty where nothing is."""
 
     def __str__(self) -> str:
         lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
         matches = f"Exact match: {self.exact_match:.2%} of {self.samples:,} fresh samples of {lengths} letters"
+        matches += f"\nNote: {self.note}" if self.note else ""
         if self.relevance is None:
             return matches
         heads = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads))
@@ -97,7 +102,22 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
             max_len=self.max_len,
             exact_match=exact_match(self.model, batches()),
             relevance=relevance_share(self.model, self.task, batches()) if attends else None,
+            note=self.unusual(self.max_len if sample_len is None else sample_len),
         )
+
+    def unusual(self, letters: int) -> str:
+        """Say so where training has seen no input of so many letters; empty where it has."""
+        if self.config.training.vary_len or letters == self.max_len:
+            return ""
+        return (
+            f"training has only seen inputs of {self.max_len} letters, not of {letters}: errors are to be "
+            f"expected; train with --vary_len for all lengths"
+        )
+
+    def about(self) -> dict[str, Any]:
+        """Return what a page says of the run."""
+        seen = "" if self.config.training.vary_len else f"; training has only seen {self.max_len} letters"
+        return {**super().about(), "accepts": self.task.accepts + seen}
 
     @property
     def max_len(self) -> int:
@@ -117,7 +137,9 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. Raises
         `InputError` where the input does not fit the task.
         """
-        return map_of_answer(self.model, self.task, self._inputs(input, sample_len, signal, seed))
+        inputs = self._inputs(input, sample_len, signal, seed)
+        found = map_of_answer(self.model, self.task, inputs)
+        return dataclasses.replace(found, note=self.unusual(inputs.shape[1] - self.task.signals))
 
     def playback(
         self,

@@ -81,6 +81,8 @@ class QueryFlags(SampledFlags, total=False):
     multihead: bool
     heads: int
     pos_enc: bool
+    positions: str
+    layer: str
     score: str
     self_att: bool
     recipe: Literal["regard", "seed"]
@@ -120,7 +122,8 @@ class TransformerModelFlags(TypedDict, total=False):
     enc_layers: int
     dec_layers: int
     inner: int
-    positions: Literal["sinusoidal", "learned", "concatenated", "rotary"]
+    positions: str
+    layer: str
     score: str
     pre_norm: bool
     dropout: float
@@ -243,6 +246,7 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     query: str | None
     input_feeding: bool
     positions: str
+    layer: str
     pre_norm: bool
     dropout: float
     recipe: str

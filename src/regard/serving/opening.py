@@ -7,7 +7,8 @@ import signal
 import socket
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError, MachineError, check_range
@@ -53,18 +54,35 @@ def show(
         torch.set_num_threads(threads)
 
 
+def teach(home: Path, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
+    """Serve the course, whose runs are kept under `home`, until interrupted; the rest is as in `show`."""
+    check_port(port)
+    try:
+        from regard.serving.classroom import make_classroom
+    except ImportError:
+        raise InputError("the course needs a server: pip install 'regard[serve]'") from None
+    _listen(lambda **who: make_classroom(home, **who), "the course", host, port, browser=browser)
+
+
 def _serve(explorer: Explorer, host: str, port: int | None, *, browser: bool) -> None:
     """Listen and answer until a signal comes."""
-    from regard.serving.app import LOCAL, make_app
+    from regard.serving.app import make_app
+
+    _listen(lambda **who: make_app(explorer, **who), explorer.subject.where, host, port, browser=browser)
+
+
+def _listen(make: Callable[..., Any], what: str, host: str, port: int | None, *, browser: bool) -> None:
+    """Serve the application that `make` returns for the names and the token that it is to answer to."""
+    from regard.serving.app import LOCAL
     from regard.serving.server import Server
 
     token = None if is_this_machine(host) else make_token()
     with stopping() as stopped, _listening(host, port) as listening:
         names = (*LOCAL, _in_address(host).lower()) if token is None else None
-        app = make_app(explorer, hosts=names, token=token)
+        app = make(hosts=names, token=token)
         shown = "127.0.0.1" if host in (*EVERYWHERE, "localhost") else _in_address(host)
         address = f"http://{shown}:{listening.getsockname()[1]}/{f'?token={token}' if token else ''}"
-        sys.stdout.write(f"Showing {explorer.subject.where} at {address} (Ctrl-C ends it)\n")
+        sys.stdout.write(f"Showing {what} at {address} (Ctrl-C ends it)\n")
         sys.stdout.flush()
         if browser:
             webbrowser.open(address)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Part = TypeVar("Part", bound="DataclassInstance")
+LATER = {"positions", "layer"}
+"""Flags that older runs have not stored, and whose defaults are what they did."""
 
 
 def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConfig:
@@ -79,7 +81,7 @@ def stored_config(stored: Mapping[str, Any]) -> RunConfig:
     parts: dict[str, Any] = {}
     for part, concept in concepts_of(find_task(texts["on"]), find_kind(texts["kind"])).items():
         fields = set(_names(concept))
-        if not isinstance(stored[part], dict) or set(stored[part]) != fields:
+        if not isinstance(stored[part], dict) or not fields - LATER <= set(stored[part]) <= fields:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(fields))}")
         parts[part] = structure(concept, stored[part])
     hints = get_type_hints(RunConfig)

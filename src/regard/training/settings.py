@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.errors import InputError, check_range, check_share, unknown
+from regard.errors import InputError, check_choices, check_range, check_share
 from regard.training.recipes import OWN, RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
 
 Precision = Literal["auto", "bfloat16", "float32"]
@@ -51,6 +51,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""
+        check_choices(self)
         check_range("steps", self.steps, 1, 10**9)
         check_range("snapshots", self.snapshots, 0, 10_000)
         if self.snapshots == 1:
@@ -75,8 +76,14 @@ class TrainingConfig:
         """Steps after which a snapshot is kept: 0, and then each the same factor after the one before."""
         if not self.snapshots:
             return []
-        between = self.snapshots - 2
-        return sorted({0, self.steps, *(round(self.steps ** (each / between)) for each in range(between))})
+        if self.snapshots > self.steps:
+            return list(range(self.steps + 1))
+        found, between = [0], self.snapshots - 1
+        for each in range(1, between):  # each the same factor after the one before, where that is a whole step
+            left = between - each
+            wanted = round(found[-1] * (self.steps / found[-1]) ** (1 / (left + 1))) if found[-1] else 1
+            found.append(min(max(wanted, found[-1] + 1), self.steps - left))
+        return [*found, self.steps]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +116,6 @@ class QueryTraining(SampledTraining):
     primer did it."""
     vary_len: bool = False
     """Train over all lengths from 1 to max_len, with a mask; the model gains one learned step to rest on."""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` where a value is out of range."""
-        super().__post_init__()
-        if self.recipe not in RECIPES:
-            raise unknown("recipe", self.recipe, RECIPES)
 
     @property
     def how(self) -> Recipe:

@@ -14,7 +14,7 @@ from regard.training.folder import RunFolder
 from regard.training.objective import objective_of
 from regard.training.state import TrainingState
 from regard.training.tensors import kept
-from regard.training.trial import owned, try_out, try_score
+from regard.training.trial import owned, try_out, try_parts
 from regard.training.world import ALONE, World
 
 
@@ -47,8 +47,7 @@ def start(config: RunConfig, task: AnyTask, world: World = ALONE) -> TrainingSta
     or what of it is the user's own does not do what it should."""
     settings = config.training
     generator = generator_of(settings.seed, "train")
-    if ":" in config.model.score:
-        try_score(config.model.score)
+    try_parts(config.model)
     model = build_model(config, task)
     try_out(config, task, model)
     objective = objective_of(model.to(world.device), settings, generator)

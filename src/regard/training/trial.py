@@ -6,14 +6,15 @@ What is tried is a batch of two, forward and backward, at the cost of a training
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.attention import make_score
+from regard.attention import make_encoder_layer, make_positions, make_score
 from regard.errors import InputError
-from regard.models import AnswerModel, Seq2Seq, TaskModel
+from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
 from regard.own import OwnCodeError, told
 from regard.tasks import TASKS, AnyTask, Batch, Beginning
 from regard.text import PairBatch, collate
@@ -27,11 +28,12 @@ WIDTH = 8
 
 def owned(config: RunConfig) -> list[str]:
     """Return what of a run is a user's own code, as it is called."""
-    score = config.model.score
+    model = config.model
+    parts = {"score": model.score, "positions": model.positions, "layer": model.layer}
     return [
         *([f"task file {config.on!r}"] if config.on not in TASKS else []),
         *([f"model {config.kind!r}"] if ":" in config.kind else []),
-        *([f"score {score!r}"] if ":" in score else []),
+        *(f"{part} {name!r}" for part, name in parts.items() if ":" in name),
     ]
 
 
@@ -52,6 +54,31 @@ def try_score(name: str) -> None:
             f"forward takes queries and what its prepare returned"
         ) from error
     _check_tensor(said, "scores", found, expected)
+
+
+def try_parts(model: ModelConfig) -> None:
+    """Raise `OwnCodeError` unless the parts of one's own, each by itself, do what they should."""
+    if ":" in model.score:
+        try_score(model.score)
+    states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
+    if ":" in model.positions:
+        said = f"positions {model.positions!r}"
+        _try_part(said, lambda: make_positions(model.positions, WIDTH, 7), states, 2)
+    if ":" in model.layer:
+        _try_part(f"layer {model.layer!r}", lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask)
+
+
+def _try_part(said: str, make: Callable[[], nn.Module], states: Tensor, *more: Any) -> None:
+    """Raise `OwnCodeError` unless a part gives states of the shape that it is given."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            found = make()(states, *more)
+    except InputError:
+        raise
+    except Exception as error:  # a user's class can fail in any way
+        shapes = [tuple(each.shape) if isinstance(each, Tensor) else each for each in (states, *more)]
+        raise OwnCodeError(f"{said} fails on {' and '.join(map(str, shapes))}: {told(error)}; mend it") from error
+    _check_tensor(said, "states", found, tuple(states.shape))
 
 
 def try_out(config: RunConfig, task: AnyTask, model: TaskModel) -> None:

@@ -1,0 +1,56 @@
+"""`regard learn`: the course, as pages that train, a site that works offline, or notebooks."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.cli.parsing import parse
+from regard.course import write_stubs
+from regard.course.notebooks import write_notebooks
+from regard.course.pages import write_site
+from regard.serving import teach
+
+DESCRIPTION = (
+    "Open the course: thirteen lessons, from look-ups to a Transformer that translates, each with a run on this "
+    "machine. With --site, --notebooks or --stubs nothing is opened, and these are written. Needs the extra "
+    "serve."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnFlags:
+    """All flags of the command."""
+
+    site: Path | None = None
+    """Write the course into this folder, as pages that open offline, with the views of all runs; those that are
+    not there yet are trained first, which takes some minutes."""
+    notebooks: Path | None = None
+    """Write the lessons into this folder as notebooks."""
+    stubs: Path | None = None
+    """Write what to start the exercises from into this folder; then: regard check FILE.py."""
+    savepath: Path = Path("course")
+    """Folder of the lessons' runs."""
+    port: int | None = None
+    """Port of the page, 1 to 65535. None: 8137, or another one where that is taken."""
+    host: str = "127.0.0.1"
+    """Address to listen on; see `regard show`."""
+    browser: bool = True
+    """Open the page in a browser."""
+
+
+def run(argv: list[str]) -> None:
+    """Write what is asked for, or serve the course until interrupted."""
+    flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
+    written = False
+    for folder, write, what in (
+        (flags.stubs, write_stubs, "stubs"),
+        (flags.notebooks, write_notebooks, "notebooks"),
+        (flags.site, lambda folder: write_site(folder, flags.savepath), "files"),
+    ):
+        if folder is not None:
+            paths = write(folder)
+            sys.stdout.write(f"Wrote {len(paths)} {what} into {folder}\n")
+            written = True
+    if not written:
+        teach(flags.savepath, port=flags.port, host=flags.host, browser=flags.browser)
+        raise KeyboardInterrupt  # for only Ctrl-C comes back from there

@@ -1,0 +1,73 @@
+"""Lessons as notebooks: text, what is worked out by hand, and the run, as cells to be executed."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from regard.course.lessons import Lesson, lessons
+from regard.errors import InputError
+from regard.files import cannot_write, check_name, write_file
+from regard.reading import is_file
+
+
+def write_notebooks(folder: Path) -> list[Path]:
+    """Write a notebook for each lesson; raises `InputError` where one is there already."""
+    paths = {folder / f"{each.number:02d}_{each.name}.ipynb": each for each in lessons()}
+    check_name(folder)
+    for path in paths:
+        if is_file(path):
+            raise InputError(
+                f"file {str(path)!r} is there already: choose another folder, yours is not overwritten"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, lesson in paths.items():
+            write_file(path, (json.dumps(notebook_of(lesson), indent=1, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return list(paths)
+
+
+def notebook_of(lesson: Lesson) -> dict[str, Any]:
+    """Return a lesson as a notebook, in the format nbformat 4.5."""
+    part, run = lesson.parts, lesson.runs[0]
+    flags = "".join(f", {name}={value!r}" for name, value in run.flags.items())
+    before, after = re.split(r"```python\n.*?```", part["By hand"], maxsplit=1, flags=re.DOTALL)
+    after = re.sub(r"```text\n.*?```", "", after, flags=re.DOTALL)
+    cells = [
+        _text(f"# {lesson.number}. {lesson.title}\n\n## Predict\n\n{part['Predict']}"),
+        _text(f"<details><summary>I have made my bet</summary>\n\n{part['Answer']}\n\n</details>"),
+        _text(f"## By hand\n\n{before}"),
+        _code(lesson.code),
+        _text(f"{after}\n\n## Run it\n\nAbout {lesson.seconds:.0f} seconds of one core."),
+        _code(
+            f'import regard\n\nsavepath = "course/{lesson.name}"\n'
+            f'run = regard.train("{run.task}"{flags}, savepath=savepath, overwrite=True)\nprint(run.test())'
+        ),
+        _text(f"## What to see\n\n{part['See']}\n\n{_ranges(lesson)}"),
+        _code("attention = run.attend(run.draw(seed=1))\nattention"),
+        _code("attention.view()  # the page, in here: needs the extra notebook"),
+        _text(f"## Why\n\n{part['Why']}\n\n## Exercises\n\n{part['Exercises']}"),
+        _code("# Define yours here, then for instance: print(regard.check(attention))"),
+    ]
+    named = [{**cell, "id": f"{lesson.name}-{place}"} for place, cell in enumerate(cells)]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": named, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _ranges(lesson: Lesson) -> str:
+    lines = [
+        f"- {run.name}: {name.replace('_', ' ')} {found}"
+        for run in lesson.runs
+        for name, found in lesson.ranges[run.name].items()
+    ]
+    return "Ten seeds came to:\n\n" + "\n".join(lines) if lines else ""
+
+
+def _text(source: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": source}
+
+
+def _code(source: str) -> dict[str, Any]:
+    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source}

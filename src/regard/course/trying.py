@@ -1,0 +1,65 @@
+"""A lesson's run on the learner's machine: trained, tested, and told beside what ten seeds came to.
+
+Run as a process of its own, so that a page can ask meanwhile how far it has come.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from regard.course.lessons import Lesson, find_lesson
+from regard.files import write_json
+from regard.runs import AnyRun, load, train
+
+TOLD = "told.json"
+"""File in a lesson's folder: what its run came to."""
+
+
+def folder_of(lesson: Lesson, home: Path) -> Path:
+    """Return the folder of a lesson's run, under that of the course."""
+    return home / lesson.name / lesson.runs[0].task
+
+
+def run_of(lesson: Lesson, home: Path) -> AnyRun:
+    """Return a lesson's run; raises `InputError` where it was not trained yet."""
+    found: AnyRun = load(folder_of(lesson, home))
+    return found
+
+
+def try_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
+    """Train a lesson's run under the course's folder, anew if it is there, and say what it came to."""
+    own, making = lesson.runs[0], train
+    asked: Any = making
+    run: AnyRun = asked(own.task, **own.flags, savepath=home / lesson.name, overwrite=True, progress=progress)
+    words = lesson.told(vars(run.figures()))
+    write_json(home / lesson.name / TOLD, {"words": words})
+    return words
+
+
+def state_of(lesson: Lesson, home: Path) -> dict[str, Any]:
+    """Return how far a lesson's run has come: its step of how many, and what it came to when it has ended."""
+    told = home / lesson.name / TOLD
+    try:
+        words = json.loads(told.read_text(encoding="utf-8"))["words"]
+    except (OSError, ValueError, KeyError):
+        words = None
+    return {"words": words, **_steps(folder_of(lesson, home))}
+
+
+def _steps(folder: Path) -> dict[str, Any]:
+    try:
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        steps = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"]["steps"]
+        last = json.loads(lines[-1])
+        return {"step": last["step"], "steps": steps, "loss": last["loss"]}
+    except (OSError, ValueError, KeyError, IndexError):
+        return {"step": 0, "steps": 0, "loss": None}
+
+
+def main() -> None:
+    """Try the lesson that is named on the command line, after the course's folder."""
+    home, name = sys.argv[1:3]
+    lesson = find_lesson(name)
+    (Path(home) / name / TOLD).unlink(missing_ok=True)
+    try_lesson(lesson, Path(home), progress=False)

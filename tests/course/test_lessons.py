@@ -1,0 +1,81 @@
+"""The lessons: what they work by hand is right, their runs can be asked for, pages and notebooks hold them."""
+
+import contextlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regard.course.exercises import EXERCISES
+from regard.course.lessons import Lesson, lessons
+from regard.course.notebooks import notebook_of, write_notebooks
+from regard.course.pages import index_page, lesson_page
+from regard.training import make_config
+
+EVERY = pytest.mark.parametrize("lesson", lessons(), ids=lambda each: each.name)
+
+
+@EVERY
+def test_what_is_worked_by_hand_comes_out_as_it_is_shown(lesson: Lesson) -> None:
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        exec(compile(lesson.code, lesson.name, "exec"), {})
+    shown = lesson.parts["By hand"].split("```text\n")[1].split("```")[0]
+    assert [line.rstrip() for line in told.getvalue().strip("\n").splitlines()] == shown.splitlines()
+
+
+@EVERY
+def test_every_run_can_be_asked_for_and_exercises_exist(lesson: Lesson) -> None:
+    for run in lesson.runs:
+        config = make_config(run.task, run.flags)
+        assert {name: config.flags()[name] for name in run.flags} == run.flags
+    assert lesson.parts["Exercises"].count("\n- ") in (1, 2)
+    named = {each.name for each in EXERCISES}
+    first = lesson.parts["Exercises"].split("`")[1]
+    assert first in named or first.startswith("regard ")
+
+
+@EVERY
+def test_measured_figures_are_of_ten_seeds_and_place_a_value(lesson: Lesson) -> None:
+    for figures in lesson.ranges.values():
+        for found in figures.values():
+            assert 0 <= found.low <= found.middle <= found.high <= 1
+            assert found.verdict(found.middle).startswith("usual")
+            assert found.verdict(found.low - 0.1).startswith("below all ten")
+            assert found.verdict(found.high + 0.1).startswith("above all ten")
+
+
+def test_there_are_twelve_lessons_or_more_and_nearly_all_were_measured() -> None:
+    assert len(lessons()) >= 12
+    assert sum(bool(each.ranges[each.runs[0].name]) for each in lessons()) >= len(lessons()) / 2
+
+
+@EVERY
+def test_a_page_holds_all_parts_and_asks_nothing_of_a_network(lesson: Lesson) -> None:
+    page = lesson_page(lesson, see="<p>here</p>")
+    for heading in ("Predict", "By hand", "Run it", "What to see", "Why", "Exercises"):
+        assert f"<h2>{heading}</h2>" in page
+    assert "http" not in page and "<details>" in page and f'{lesson.name}.html">' in index_page()
+
+
+@EVERY
+def test_a_notebook_is_valid(lesson: Lesson) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbformat.validate(nbformat.from_dict(notebook_of(lesson)))
+    for cell in notebook_of(lesson)["cells"]:
+        if cell["cell_type"] == "code":
+            compile(cell["source"], "cell", "exec")
+
+
+def test_notebooks_and_stubs_are_written_and_never_over_ones_own(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    folder = tmp_path / "notebooks"
+    status, out, err = command("learn", "--notebooks", folder, "--stubs", tmp_path / "stubs")
+    assert status == 0 and "Wrote 16 stubs" in out and f"Wrote {len(lessons())} notebooks" in out, err
+    assert json.loads((folder / "01_lookups.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
+    status, _, err = command("learn", "--notebooks", folder)
+    assert status == 2 and "is there already" in err
+    assert len(list(folder.iterdir())) == len(lessons()) and write_notebooks(tmp_path / "other")
