@@ -160,7 +160,8 @@ def test_a_report_page(trained: regard.AnswerRun, tmp_path: Path) -> None:
     assert found.roles is not None and len(found.roles.heads) == 4
     for each in found.sentences:
         assert html.escape(each) in text
-    assert str(found.heads[1].gradient) in text and found.heads[0].relevance.percent in text
+    relevance = found.heads[0].relevance
+    assert relevance is not None and relevance.percent in text and str(found.heads[1].gradient) in text
     assert text.count("data:image/svg+xml;base64,") == 2
     assert 'href="http://127.0.0.1:1/#layer=cross&amp;head=1"' in text
     assert not re.search(r"(?:src|href)=\"(?!data:|http://127)", text)

@@ -104,12 +104,19 @@ class Planted:
         def layer(name: str, roles: list[str]) -> LayerMap:
             shown = [role if self.planted else "nothing that is sure" for role in roles]
             weights = np.stack([_planted(role, letters, self.random) for role in shown]).astype(np.float32)
-            labels = {"query_labels": letters, "key_labels": letters}
+            queries = letters
             relevant = _look("what the answer depends on", letters) if name == CROSS else None
             if name == CROSS:  # four outputs
-                weights, labels["query_labels"] = weights[:, :OUTPUTS], letters[:OUTPUTS]
+                weights, queries = weights[:, :OUTPUTS], letters[:OUTPUTS]
                 relevant = None if relevant is None else relevant[:OUTPUTS]
-            return LayerMap(name=name, title=name, weights=weights, relevant=relevant, **labels)
+            return LayerMap(
+                name=name,
+                title=name,
+                weights=weights,
+                relevant=relevant,
+                query_labels=queries,
+                key_labels=letters,
+            )
 
         found = {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}
         return type("Map", (), {"layers": found})()
