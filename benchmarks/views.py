@@ -1,99 +1,235 @@
-"""What recording and showing a model of 12 layers and 12 heads costs, beside the model itself and BertViz.
+"""Views of the same attention: Regard's page beside BertViz' head view and Inspectus.
 
-    python benchmarks/views.py [--tokens 64]
+    python benchmarks/views.py [--peers FOLDER] [--scripts FOLDER]
 
-BertViz is measured where it is installed. Seconds are medians, of the processor, on one thread.
+`--peers`: where `pip install --no-deps --target FOLDER bertviz inspectus` has put them. `--scripts`: a folder in
+which `npm install requirejs d3 jquery` was run: what BertViz fetches from a network is answered from there, and
+counted. Measured in a headless Chromium, medians of several openings: bytes that the page needs, time from
+opening it until something is drawn, JavaScript's memory after that; and how often an answer is drawn a second
+while a weight is dragged.
 """
 
 import argparse
-import functools
-import importlib
-import importlib.util
+import shutil
 import statistics
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
 
 import regard
+from regard.inspection import LayerMap, Map
+from regard.inspection.page import page as regard_page
+from regard.serving import Explorer
+from regard.serving.app import make_app
 
-
-def seconds(*works: Callable[[], Any], times: int = 7) -> list[float]:
-    """Return the median of the processor's seconds of each, taken in turns; the first round does not count."""
-    found: list[list[float]] = [[] for _ in works]
-    for _ in range(times + 1):
-        for work, took in zip(works, found, strict=True):
-            start = time.process_time()
-            work()
-            took.append(time.process_time() - start)
-    return [statistics.median(took[1:]) for took in found]
-
-
-def recording(model: Any, given: Any) -> None:
-    """Print what recording costs."""
-    eager = type(model)(model.config)
-    eager.load_state_dict(model.state_dict())
-    eager.set_attn_implementation("eager")
-    eager.eval()
-
-    def recorded(**options: Any) -> None:
-        with regard.record(model, **options):
-            model(given)
-
-    ways: dict[str, Callable[[], Any]] = {
-        "not recorded (sdpa)": lambda: model(given),
-        "one layer recorded": lambda: recorded(layers=["encoder.layer.5.attention.self"]),
-        "all layers recorded": recorded,
-        "eager, output_attentions=True": lambda: eager(given, output_attentions=True),
-    }
-    found = seconds(*ways.values())
-    print("| pass | seconds | times the plain one |\n|---|---|---|")
-    for name, took in zip(ways, found, strict=True):
-        print(f"| {name} | {took:.3f} | {took / found[0]:.2f} |")
-
-
-def showing(model: Any, given: Any, tokens: list[str]) -> None:
-    """Print what a page and a picture cost."""
-    with regard.record(model) as records:
-        model(given)
-    weights = tuple(each.weights for each in records.values())
-    with tempfile.TemporaryDirectory() as folder:
-        page, picture = Path(folder, "page.html"), Path(folder, "heads.png")
-        found = {
-            "Regard, page": (seconds(lambda: regard.view_of(weights, tokens).to_html(page), times=3), page),
-            "Regard, picture": (seconds(lambda: regard.view_of(weights, tokens).plot(picture), times=3), picture),
-        }
-        print("\n| | seconds | size, KiB |\n|---|---|---|")
-        for name, ([took], path) in found.items():
-            print(f"| {name} | {took:.2f} | {path.stat().st_size / 1024:,.0f} |")
-    if importlib.util.find_spec("bertviz") is None:
-        print("| BertViz | not installed | |")
-        return
-    theirs: Any = importlib.import_module("bertviz")
-    for name in ("head_view", "model_view"):
-        show: Any = functools.partial(getattr(theirs, name), weights, tokens, html_action="return")
-        size = len(show().data.encode())
-        print(f"| BertViz, {name} | {seconds(show, times=3)[0]:.2f} | {size / 1024:,.0f} |")
+SENTENCE = "Zwei junge Männer stehen im Garten und sehen einem kleinen Hund zu , der einen roten Ball bringt ."
+LAYERS, HEADS = 6, 8
+ROUNDS = 5
+PATIENCE = 25_000
+"""Milliseconds until a page is said not to draw."""
+DRAWN = {
+    "Regard": "() => document.querySelector('figure canvas')?.width > 100",
+    "BertViz": "() => document.querySelector('svg text, svg rect, svg line')",
+    "Inspectus": "() => document.querySelector('canvas, svg rect')",
+}
+CDN = {
+    "require.min.js": "requirejs/require.js",
+    "d3.min.js": "d3/dist/d3.min.js",
+    "jquery.min.js": "jquery/dist/jquery.min.js",
+}
 
 
 def main() -> None:
-    """Measure, and print tables."""
-    import transformers
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--scripts", type=Path)
+    flags = parser.parse_args()
+    if flags.peers:
+        sys.path.append(str(flags.peers))
+    tokens = SENTENCE.split()
+    small = _weights(LAYERS, HEADS, len(tokens))
+    large = _weights(1, 1, 4096)
+    names = [f"t{step}" for step in range(4096)]
+    with sync_playwright() as started:
+        chromium = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = started.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--enable-precise-memory-info"]
+        )
+        print("| view | tokens | page, KB | of it from a network, KB | drawn after, ms | heap, MB |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: |")
+        for weights, labels in ((small, tokens), (large, names)):
+            for name, make in PAGES.items():
+                _line(browser, name, make, weights, labels, flags.scripts)
+        _dragging(browser)
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=64)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model = transformers.BertModel(transformers.BertConfig()).eval()
-    given = torch.randint(0, 1000, (1, options.tokens))
-    print(f"Regard {regard.__version__}, PyTorch {torch.__version__}, {options.tokens} tokens\n")
-    with torch.no_grad():
-        recording(model, given)
-        showing(model, given, [f"w{number}" for number in range(options.tokens)])
+
+def _weights(layers: int, heads: int, length: int) -> np.ndarray:
+    """Return what one sentence's self-attention looks like, (L, H, T, T): peaked rows."""
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(layers, heads, length, length)).astype(np.float32) * 2
+    found = np.exp(scores)
+    return found / found.sum(-1, keepdims=True)
+
+
+def _regard(weights: np.ndarray, tokens: list[str]) -> str:
+    layers = {}
+    for number, each in enumerate(weights):
+        name = f"encoder.{number}.self_attention"
+        layers[name] = LayerMap(
+            name=name, title=f"layer {number}", weights=each, query_labels=tokens, key_labels=tokens
+        )
+    shown = Map(task="views", input="", prediction=None, truth=None, layers=layers, outputs=[], probabilities=[])
+    return regard_page([shown])
+
+
+def _bertviz(weights: np.ndarray, tokens: list[str]) -> str:
+    from bertviz import head_view
+
+    attention = [torch.from_numpy(each).unsqueeze(0) for each in weights]
+    found: str = head_view(attention, tokens, html_action="return").data
+    return f"<!doctype html><meta charset='utf-8'>{found}"
+
+
+def _inspectus(weights: np.ndarray, tokens: list[str]) -> str:
+    import inspectus
+    from IPython.display import HTML
+
+    shown: list[str] = []
+
+    def display(*parts: Any, **_: Any) -> None:
+        shown.extend(part.data for part in parts if isinstance(part, HTML))
+
+    import IPython.display
+
+    usual, IPython.display.display = IPython.display.display, display
+    try:
+        inspectus.attention(weights, tokens)
+    finally:
+        IPython.display.display = usual
+    return f"<!doctype html><meta charset='utf-8'>{''.join(shown)}"
+
+
+PAGES: dict[str, Callable[[np.ndarray, list[str]], str]] = {
+    "Regard": _regard,
+    "BertViz": _bertviz,
+    "Inspectus": _inspectus,
+}
+
+
+def _line(
+    browser: Browser,
+    name: str,
+    make: Callable[[np.ndarray, list[str]], str],
+    weights: np.ndarray,
+    tokens: list[str],
+    scripts: Path | None,
+) -> None:
+    """Print a line of the table."""
+    try:
+        text = make(weights, tokens)
+    except ImportError as error:
+        print(f"| {name} | {len(tokens):,} | {error} | | | |")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        path.write_text(text, encoding="utf-8")
+        try:
+            found = [
+                _opened(browser, path, DRAWN[name], scripts) for _ in range(ROUNDS if len(tokens) < 1000 else 1)
+            ]
+        except Exception as error:
+            reason = str(error).splitlines()[0]
+            print(
+                f"| {name} | {len(tokens):,} | {path.stat().st_size / 1000:,.0f} | | not drawn: {reason} | |",
+                flush=True,
+            )
+            return
+    fetched, seconds, heap = (statistics.median(each) for each in zip(*found, strict=True))
+    size = (len(text.encode()) + fetched) / 1000
+    print(
+        f"| {name} | {len(tokens):,} | {size:,.0f} | {fetched / 1000:,.0f} | {1000 * seconds:,.0f} "
+        f"| {heap / 1e6:,.1f} |",
+        flush=True,
+    )
+
+
+def _opened(browser: Browser, path: Path, drawn: str, scripts: Path | None) -> tuple[int, float, int]:
+    """Open a page; return bytes from a network, seconds until it is drawn, and bytes of heap."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    fetched = 0
+
+    def answer(route: Any) -> None:
+        nonlocal fetched
+        wanted = route.request.url.rpartition("/")[2]
+        if scripts is None or wanted not in CDN:
+            route.abort()
+            return
+        body = (scripts / "node_modules" / CDN[wanted]).read_bytes()
+        fetched += len(body)
+        route.fulfill(body=body, content_type="text/javascript")
+
+    page.route("http*://**", answer)
+    began = time.perf_counter()
+    page.goto(path.as_uri(), wait_until="commit", timeout=PATIENCE)
+    page.wait_for_function(drawn, timeout=PATIENCE)
+    seconds = time.perf_counter() - began
+    session = context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    used = session.send("Runtime.getHeapUsage")
+    heap = used["usedSize"] + used.get("backingStorageSize", 0)  # arrays of numbers are beside the heap
+    context.close()
+    return fetched, seconds, int(heap)
+
+
+def _dragging(browser: Browser) -> None:
+    """Print how often an answer of Signal 2 is drawn a second while one of its weights is dragged."""
+    import socket
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as listening:
+        run = regard.train("signal2", steps=20, savepath=folder, progress=False)
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(make_app(Explorer(run)), log_level="error", lifespan="off"))
+        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+        while not server.started:
+            time.sleep(0.02)
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/#input=BCCCBAABACCCA&head=0&query=1&key=1")
+        page.wait_for_selector("input[data-name=weight]")
+        print(f"\nA weight of Signal 2 that is dragged: {_redraws(page):.0f} answers drawn a second")
+        server.should_exit = True
+
+
+def _redraws(page: Page) -> float:
+    """Return how many answers are drawn a second while the slider is moved at every frame, for three seconds."""
+    found: float = page.evaluate(
+        """() => new Promise((done) => {
+            const slider = document.querySelector("input[data-name=weight]");
+            let answers = 0;
+            const output = document.querySelector("output");
+            new MutationObserver(() => { answers += 1; }).observe(output, { childList: true });
+            const began = performance.now();
+            const move = () => {
+                const seconds = (performance.now() - began) / 1000;
+                if (seconds > 3) return done(answers / seconds);
+                slider.value = String(0.5 + 0.5 * Math.sin(3 * seconds));
+                slider.dispatchEvent(new Event("input"));
+                requestAnimationFrame(move);
+            };
+            move();
+        })"""
+    )
+    return found
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.attention import Record, Records
     from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
-    from regard.decoding import Candidate
+    from regard.decoding import Candidate, SearchTree
     from regard.evaluation import Quality, Scored
     from regard.examination import (
         Alignment,
@@ -104,6 +104,7 @@ _HOMES = {
     "Run": "regard.runs",
     "RunConfig": "regard.training",
     "Scored": "regard.evaluation",
+    "SearchTree": "regard.decoding",
     "SequenceRun": "regard.runs",
     "Subject": "regard.inspection",
     "TestReport": "regard.runs",
@@ -183,6 +184,7 @@ __all__ = [
     "Run",
     "RunConfig",
     "Scored",
+    "SearchTree",
     "SequenceRun",
     "Subject",
     "TestReport",

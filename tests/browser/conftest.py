@@ -4,7 +4,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,14 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 
 
 @contextmanager
-def served(run: Any) -> Iterator[str]:
-    """Serve the explorer of a run; the value is where it is."""
+def served(run: Any, beside: Sequence[Any] = ()) -> Iterator[str]:
+    """Serve the explorer of a run, with others beside it; the value is where it is."""
     from regard.serving import Explorer
     from regard.serving.app import make_app
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(make_app(Explorer(run)), log_level="error", lifespan="off", ws="none")
+        config = uvicorn.Config(make_app(Explorer(run, beside)), log_level="error", lifespan="off", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

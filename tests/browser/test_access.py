@@ -53,6 +53,13 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
         page.check("text=difference to the original")
     settle(page)
     assert _violations(page) == [], "touched"
+    page.click("text=Show the sum")
+    page.wait_for_selector(".sum h3")
+    assert _violations(page) == [], "sum"
+    if subject == "text":
+        page.click("#tree")
+        page.wait_for_selector(".steps svg")
+        assert _violations(page) == [], "step by step"
     page.click("text=Show me around")
     assert _violations(page) == [], "tour"
     page.keyboard.press("Escape")

@@ -211,7 +211,7 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("figure canvas")
     page.focus("#draw")
-    for _ in range(3):
+    for _ in range(4):
         page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")

@@ -37,7 +37,7 @@ def test_a_port_that_is_taken(command: Callable[..., tuple[int, str, str]], trai
         port = taken.getsockname()[1]
         status, out, err = command("show", trained.folder, "--port", str(port), "--no-browser")
     assert (status, out) == (1, "") and err.count("\n") == 1
-    assert f"cannot listen on 127.0.0.1 port {port}: " in err
+    assert f"cannot listen on '127.0.0.1' port {port}: " in err
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.decoding import Hypothesis, beam_search, greedy_search, length_penalty
+from regard.decoding import Hypothesis, beam_search, greedy_search, length_penalty, sample
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
 from regard.text import BOS, EOS, collate
@@ -197,6 +197,7 @@ def test_sources_that_are_done_take_no_more_steps(monkeypatch: pytest.MonkeyPatc
         ({"width": 0}, "beam 0 is out of range"),
         ({"width": 2, "n_best": 3}, "n_best 3 is out of range: choose from 1 to 2"),
         ({"width": 2, "alpha": -1.0}, "length_penalty -1.0 is out of range"),
+        ({"width": 2, "alpha": 1e30}, "length_penalty 1e\\+30 is out of range: 0 to 10"),
         ({"width": 2, "alpha": float("nan")}, "length_penalty nan is out of range"),
     ],
 )
@@ -204,3 +205,21 @@ def test_numbers_that_do_not_fit_are_refused(options: dict[str, Any], message: s
     source = collate([[4]])
     with pytest.raises(InputError, match=message):
         beam_search(make(0), source, source != 0, max_len=3, **options)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-320, 1e308, float("nan")])
+def test_a_temperature_that_does_not_fit_is_refused(temperature: float) -> None:
+    source = collate([[4]])
+    with pytest.raises(InputError, match="temperature .* is out of range: 0.001 to 1000.0"):
+        sample(make(0), source, source != 0, max_len=3, temperature=temperature, generator=torch.Generator())
+
+
+def test_a_model_that_went_astray_is_told() -> None:
+    model, source = make(0), collate([[4]])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(float("nan"))
+    with pytest.raises(InputError, match="no numbers"):
+        beam_search(model, source, source != 0, max_len=3, width=2)
+    with pytest.raises(InputError, match="no numbers"):
+        sample(model, source, source != 0, max_len=3, temperature=1.0, generator=torch.Generator())

@@ -1,6 +1,9 @@
 """Examination: its figures on attention whose meaning is known, and the words for them."""
 
+import html
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +150,27 @@ def test_without_attention(tmp_path: Path) -> None:
     )
     with pytest.raises(regard.InputError, match="the model has no heads"):
         run.examine(samples=2)
+
+
+def test_a_report_page(trained: regard.AnswerRun, tmp_path: Path) -> None:
+    """It has every figure of the tables, opens offline, and leads into the explorer."""
+    found = trained.examine(samples=12)
+    path = found.to_html(tmp_path / "page.html", explorer="http://127.0.0.1:1/")
+    text = path.read_text(encoding="utf-8")
+    assert found.roles is not None and len(found.roles.heads) == 4
+    for each in found.sentences:
+        assert html.escape(each) in text
+    assert str(found.heads[1].gradient) in text and found.heads[0].relevance.percent in text
+    assert text.count("data:image/svg+xml;base64,") == 2
+    assert 'href="http://127.0.0.1:1/#layer=cross&amp;head=1"' in text
+    assert not re.search(r"(?:src|href)=\"(?!data:|http://127)", text)
+
+
+def test_a_report_by_command(
+    command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun, tmp_path: Path
+) -> None:
+    path = tmp_path / "page.html"
+    status, out, err = command("examine", trained.folder, "--samples", "10", "--html", path)
+    (trained.folder / "examined.json").unlink()
+    assert (status, err) == (0, "") and "What each head does" in out and f"Saved {path}" in out
+    assert "What the attention of signal2 means" in path.read_text(encoding="utf-8")

@@ -50,7 +50,7 @@ def close(one: Any, other: Any) -> None:
 def check_sum(found: Explanation) -> None:
     """Work out every line anew, from the one before it."""
     close(sum(list(found.steps.values())[-1]) * found.scale, found.score)
-    scores = np.where(found.may_see, found.scores, -np.inf)
+    scores = np.where(found.may_see, found.scores, -np.inf) / found.temperature
     shares = np.exp(scores - scores.max())
     close(shares / shares.sum(), found.weights)
     close(np.array(found.weights) @ np.array(found.values), found.context)
@@ -111,6 +111,18 @@ def test_interventions_are_explained_as_they_are(trained: regard.AnswerRun) -> N
         found = trained.explain(seed=1)
     close(found.weights, [1 / len(found.weights)] * len(found.weights))
     assert find_layer(trained.model, "cross").observer is None
+
+
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+def test_a_temperature_divides_the_scores(trained: regard.AnswerRun, temperature: float) -> None:
+    plain = trained.explain(seed=1, head=1)
+    found = trained.explain(seed=1, head=1, key=plain.key, temperature=temperature)
+    check_sum(found)
+    assert found.scores == plain.scores and found.answered != plain.answered
+    assert (found.weight > plain.weight) == (temperature < 1)
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(regard.InputError, match="give a number above 0"):
+            trained.explain(seed=1, temperature=wrong)
 
 
 def test_what_is_not_there_is_said(trained: regard.AnswerRun, tmp_path: Path) -> None:

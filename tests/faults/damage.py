@@ -100,7 +100,7 @@ def pipe(path: Path, random: Random, _: list[Path]) -> None:
 
 def link(path: Path, random: Random, _: list[Path]) -> None:
     path.unlink()
-    path.symlink_to(random.choice([path.name, "/nowhere", "/dev/zero", "/dev/null", "."]))
+    path.symlink_to(random.choice([path.name, "nowhere", "/dev/zero", "/dev/null", "."]))
 
 
 def json_value(path: Path, random: Random, others: list[Path]) -> None:

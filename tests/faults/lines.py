@@ -164,6 +164,8 @@ def near(words: Sequence[str], message: str) -> bool:
         for form in (word, repr(word)[1:-1], plain, plain.replace("-", "_"), plain.replace("_", "-")):
             if form and form[:20].lower() in said:
                 return True
+    if "characters, at most" in said and any(len(word) > 1000 for word in words):
+        return True
     quoted = re.findall(r"'([^']*)'", message)
     spelt = [form for word in words for form in (word, repr(word))]
-    return any(each in form for each in quoted for form in spelt if len(each) < 5 or each == form)
+    return any(each in form for each in quoted for form in spelt if len(each) < 8 or each == form)

@@ -2,8 +2,9 @@
 
 Seen by Python's audit events, and by functions put in place of `pickle`'s and `torch.load`. Two uses are told
 apart by who calls: the import system reads its own compiled modules with `marshal`, and `multiprocessing` pickles
-what goes from one of our processes to another, through pipes that nobody else has. Not seen: a C library that
-writes or reads on its own, and a name of `pickle`'s that was bound before (its classes are seen all the same).
+what goes from one of our processes to another, through pipes that nobody else has, as Babel reads the locales of
+its own package. Not seen: a C library that writes or reads on its own, and a name of `pickle`'s that was bound
+before (its classes are seen all the same).
 """
 
 import errno
@@ -18,9 +19,9 @@ from typing import Any
 
 import torch
 
-HALF_WRITTEN = re.compile(r"/\.([^/]*)~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(?:new|old)$")
+HALF_WRITTEN = re.compile(r"/\.([^/]*)(?:~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(?:new|old)|\.lock)$")
 """A name of what is still being written, which tells what it is to become."""
-OWN = ("importlib._bootstrap", "/multiprocessing/", "zipimport")
+OWN = ("importlib._bootstrap", "/multiprocessing/", "zipimport", "/site-packages/babel/")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
 HARMLESS = ("/dev/null", "/dev/tty", "/proc/self/", "/dev/fd/")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.files import write_file, write_json
+from regard.files import check_writable, write_file, write_json
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -45,6 +45,17 @@ def test_numbers_that_json_has_no_word_for_can_be_refused(tmp_path: Path) -> Non
 def test_a_path_that_cannot_be_is_the_users_to_change(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write '.*': No such file or directory; choose another path"):
         write_file(tmp_path / "none" / "file", b"one")
+
+
+def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for wrong in ("none/file", "", "file/inside", "n" * 300, "\0"):
+        with pytest.raises(InputError, match="cannot write"):
+            check_writable(tmp_path / wrong)
+    for right in ("file", "new", "../new"):
+        check_writable(tmp_path / right)
+    check_writable(Path(os.devnull))
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_links_are_followed_and_pipes_are_written_to(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import regard
 from regard.inspection import AttentionMap
-from regard.inspection.bundle import modules
+from regard.inspection.bundle import VIEW, modules
 from tests.packed import unpack
 
 httpx = pytest.importorskip("httpx")
@@ -88,6 +89,39 @@ def test_a_drawn_sample(client: Client) -> None:
 
 def test_importance(client: Client, trained: regard.AnswerRun) -> None:
     assert client.request("GET", "/api/importance").json() == trained.importance().added
+
+
+def test_a_weight_is_explained(client: Client, trained: regard.AnswerRun) -> None:
+    change = {"layer": "cross", "heads": [1], "to": "uniform"}
+    asked = {"input": INPUT, "layer": "cross", "head": 0, "output": 1, "key": 2, "temperature": 2.0}
+    found = client.post("/api/explain", {**asked, "interventions": [change]})
+    with regard.intervene(trained.model, "cross", heads=[1], to="uniform"):
+        expected = trained.explain(INPUT, layer="cross", head=0, output=1, key=2, temperature=2.0)
+    assert found.status_code == 200 and found.json() == expected.json()
+    documented = (VIEW / "explained.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
+    names = re.findall(r"@property \{[^}]*(?:\{[^}]*\}[^}]*)?\} (\w+)", documented.partition("*/")[0])
+    assert len(names) == 18 and set(names) <= set(found.json())
+    refused = client.post("/api/explain", {**asked, "temperature": 0})
+    assert (
+        refused.status_code == 422 and "temperature 0 does not fit: give a number from" in refused.json()["error"]
+    )
+    refused = client.post("/api/explain", {**asked, "output": 9})
+    assert refused.status_code == 422 and "output 9 is out of range" in refused.json()["error"]
+
+
+def test_a_search_is_shown(client: Client, translator: regard.PairRun) -> None:
+    asked = {"input": "3. Mai 1979", "beam": 3}
+    found = Client(make_app(Explorer(translator))).post("/api/tree", asked).json()
+    tree = translator.tree("3. Mai 1979", beam=3)
+    assert found["tree"] == tree.json()
+    for number, shown in enumerate(found["shown"]):
+        outputs = found["maps"][shown]["outputs"]
+        path = translator.task.target_vocabulary.labels(tree.path(number))
+        assert outputs[: len(path)] == path
+    assert len({found["shown"][number] for number in tree.best}) == 1
+    refused = client.post("/api/tree", {"input": INPUT})
+    assert refused.status_code == 422 and "there is no search to show" in refused.json()["error"]
+    assert client.request("GET", "/api/run").json()["writes"] is False
 
 
 def test_playback(tmp_path: Path) -> None:

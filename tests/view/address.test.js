@@ -13,6 +13,12 @@ test("what is chosen comes back", () => {
     query: 3,
     key: 0,
     frame: 2,
+    off: "0,3",
+    mean: true,
+    also: "1",
+    least: 0.05,
+    top: 3,
+    sum: true,
   };
   const touched = [{ layer: "cross", heads: [1], to: 0.25, query: 1, key: 2 }];
   const found = readAddress(addressOf(state, { input: "a & b #=%", touched }));
@@ -26,7 +32,9 @@ test("nothing is said of what is as at the beginning", () => {
 });
 
 test("an address of somebody else's making does no harm", () => {
-  const found = readAddress("#mode=evil&head=-1&query=1e9&key=0x1&frame=NaN&__proto__=1&other=2&touched={broken");
+  const found = readAddress(
+    "#mode=evil&head=-1&query=1e9&key=0x1&frame=NaN&least=2&off=1;2&__proto__=1&other=2&touched={broken",
+  );
   assert.deepEqual(found, { state: {}, input: null, touched: null });
   assert.equal(readAddress('#touched={"a":1}').touched, null);
 });

@@ -29,7 +29,7 @@ test("of the heads, queries and keys that are asked for", () => {
 });
 
 test("so many at most, and how many there are is said", () => {
-  const { lines: found, ...counts } = strongest(matrix, [0, 1], [0, 1], [0, 1, 2], 2);
+  const { lines: found, ...counts } = strongest(matrix, [0, 1], [0, 1], [0, 1, 2], undefined, 2);
   assert.deepEqual(
     found.map(({ weight, head }) => [weight, head]),
     [
@@ -38,4 +38,23 @@ test("so many at most, and how many there are is said", () => {
     ],
   );
   assert.deepEqual(counts, { seen: 9, all: 12, weakest: 0.75 });
+});
+
+test("only what is asked for: the largest of each row, and from some weight on", () => {
+  const named = ({ lines: found }) => found.map(({ head, query, key }) => [head, query, key]);
+  assert.deepEqual(named(strongest(matrix, [0], [0, 1], [0, 1, 2], { least: 0, top: 1 })), [
+    [0, 1, 2],
+    [0, 0, 0],
+  ]);
+  assert.deepEqual(named(strongest(matrix, [0], [0, 1], [0, 1, 2], { least: 0.5, top: 0 })), [
+    [0, 1, 2],
+    [0, 0, 0],
+  ]);
+  assert.equal(strongest(matrix, [0], [0, 1], [0, 1, 2], { least: 0.6, top: 0 }).all, 6);
+});
+
+test("heads that are switched off are not shown, unless all are", () => {
+  assert.deepEqual(matrix.shown({ head: null, off: "0" }), [1]);
+  assert.deepEqual(matrix.shown({ head: 0, off: "0" }), [0]);
+  assert.deepEqual(matrix.shown({ head: null, off: "0,1" }), [0, 1]);
 });

@@ -3,7 +3,7 @@
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, attention_layer
 from regard.attention.converting import from_torch, to_torch
 from regard.attention.dropout import Dropout
-from regard.attention.intervening import Intervention, intervene
+from regard.attention.intervening import Intervention, intervene, temper
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.observing import (
@@ -31,7 +31,7 @@ from regard.attention.scores import (
     make_score,
 )
 from regard.attention.single import Attention
-from regard.attention.weights import context_of, uniform_weights, weights_of
+from regard.attention.weights import context_of, tempered_weights, uniform_weights, weights_of
 
 __all__ = [
     "SCORES",
@@ -75,6 +75,8 @@ __all__ = [
     "make_score",
     "record",
     "short_name",
+    "temper",
+    "tempered_weights",
     "to_torch",
     "uniform_weights",
     "watching",

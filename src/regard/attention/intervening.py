@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.attention.observing import find_layer, observing, with_change
 from regard.attention.records import check_indices
-from regard.attention.weights import uniform_weights
+from regard.attention.weights import tempered_weights, uniform_weights
 from regard.errors import InputError
 
 To = Literal["off", "uniform"]
@@ -118,4 +118,28 @@ def intervene(
     found = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     with observing({found: with_change(found.observer, change.apply)}):
+        yield
+
+
+@contextmanager
+def temper(
+    model: nn.Module, layer: str, temperature: float, *, heads: Sequence[int] | None = None
+) -> Iterator[None]:
+    """Divide the scores of some `heads` of a layer by a temperature while the block runs (None: of all of them).
+
+    Above 1 their attention becomes more even, below 1 more pointed; 1 leaves it. The rest is as in `intervene`.
+    """
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise InputError(f"temperature {temperature} is out of range: give a number above 0")
+
+    def change(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        del mask, step
+        chosen = range(weights.shape[1]) if heads is None else heads
+        check_indices("head", chosen, weights.shape[1])
+        found = weights.clone()
+        found[:, list(chosen)] = tempered_weights(weights[:, list(chosen)], temperature)
+        return found
+
+    found = find_layer(model, layer)
+    with observing({found: with_change(found.observer, change)}):
         yield

@@ -47,6 +47,16 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
     return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
 
 
+def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
+    """Return what weights (..., Tq, Tk) would be if their scores had been divided by a temperature.
+
+    `softmax(s / t)` is `softmax(s) ** (1 / t)`, brought to a sum of 1 again: above 1 a row becomes more even,
+    below 1 more pointed. A row of zeros stays so.
+    """
+    logarithms = weights.double().log() / temperature
+    return logarithms.softmax(-1).nan_to_num(0.0).to(weights.dtype)
+
+
 def each_head(states: Tensor, heads: int) -> Tensor:
     """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D)."""
     groups = states.shape[1]

@@ -40,6 +40,8 @@ class CompareFlags:
     """A flag of `regard train` and its values, as in --vary score=dot,additive; may be given several times."""
     seeds: int = 5
     """Seeds that each variant is trained with, from 0."""
+    html: Path | None = None
+    """File that the report is written to as a page: tables, curves, and how to look inside each run."""
     savepath: Path = Path(COMPARISONS)
     """Folder of comparisons; this one goes into a folder of its task's name there."""
 
@@ -66,7 +68,7 @@ def run(argv: list[str]) -> None:
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
     varied, argv = take_flag(argv, "--vary")
     own: list[str] = []
-    for flag in ("--seeds", "--savepath"):
+    for flag in ("--seeds", "--html", "--savepath"):
         given, argv = take_flag(argv, flag)
         own += [word for value in given for word in (flag, value)]
     flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
@@ -97,7 +99,10 @@ def run(argv: list[str]) -> None:
         sys.exit(130)
     # What reads a pipe has room for the widest table.
     Console(width=None if sys.stdout.isatty() else PIPED).print(comparison.table())
-    sys.stdout.write("".join(f"Saved {path}\n" for path in comparison.save()))
+    saved = comparison.save()
+    if flags.html is not None:
+        saved.append(comparison.to_html(flags.html))
+    sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
 
 
 def _compare_folders(folders: list[str], argv: list[str]) -> None:

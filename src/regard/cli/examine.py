@@ -1,5 +1,6 @@
 """`regard examine RUN`: ask whether a run's attention means anything."""
 
+import shutil
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -16,7 +17,10 @@ DESCRIPTION = (
     "inputs as gradients and ablation do, and does the model need it? Prints tables and words, and saves all as "
     "examined.json in the run's folder. RUN: a task's name, or a run's folder."
 )
+EXPLORER = "http://127.0.0.1:8137/"
+"""Where `regard show` serves, unless told otherwise."""
 WIDTH = 110
+"""Columns at most: fewer where the terminal has fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,10 @@ class ExamineFlags:
 
     samples: int = 200
     """Unseen samples to ask about (2 or more)."""
+    html: Path | None = None
+    """File that the report is written to as a page: tables, plots, words, and links into the explorer."""
+    explorer: str = EXPLORER
+    """Where `regard show` serves the run: what the page's links lead to."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     savepath: Path = Path(SAVEPATH)
@@ -38,8 +46,11 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
     run: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     found = run.examine(samples=flags.samples, seed=flags.seed)
-    Console(width=WIDTH).print(found.table())
+    width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    Console(width=width).print(found.table())
     sys.stdout.write("\n")
     for each in found.sentences:
-        sys.stdout.write(textwrap.fill(each, WIDTH, subsequent_indent="  ") + "\n")
+        sys.stdout.write(textwrap.fill(each, width, subsequent_indent="  ") + "\n")
     sys.stdout.write(f"\nSaved {found.save(run.folder / 'examined.json')}\n")
+    if flags.html is not None:
+        sys.stdout.write(f"Saved {found.to_html(flags.html, explorer=flags.explorer)}\n")

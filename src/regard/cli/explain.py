@@ -32,6 +32,9 @@ class ExplainFlags:
     """Step that looks, from 0."""
     key: int | None = None
     """Step looked at, from 0. None: the one with the largest weight."""
+    temperature: float = 1.0
+    """What the head's scores are divided by before the softmax: above 1 its weights are more even, below 1 more
+    pointed."""
     seed: int = 0
     """Random seed of the drawn input (0 or more)."""
     json: Path | None = None
@@ -47,7 +50,13 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ExplainFlags(), argv, prog=PROG, description=DESCRIPTION)
     loaded: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     found = loaded.explain(
-        flags.input, layer=flags.layer, head=flags.head, output=flags.output, key=flags.key, seed=flags.seed
+        flags.input,
+        layer=flags.layer,
+        head=flags.head,
+        output=flags.output,
+        key=flags.key,
+        temperature=flags.temperature,
+        seed=flags.seed,
     )
     if flags.json is not None:
         write_json(flags.json, found.json(), indent=1)

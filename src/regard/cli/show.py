@@ -26,6 +26,8 @@ class ShowFlags:
     0.0.0.0, and only by the address with a token that is printed: REGARD_TOKEN, or one that is drawn."""
     browser: bool = True
     """Open the page in a browser."""
+    beside: tuple[str, ...] = ()
+    """Other runs that answer the same inputs, to be looked at beside it: tasks' names, or runs' folders."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     trust_code: bool = False
@@ -38,5 +40,6 @@ def run(argv: list[str]) -> None:
     check_port(flags.port)
     keep_memory()
     shown: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
-    show(shown, port=flags.port, host=flags.host, browser=flags.browser)
+    beside = [load(each, savepath=flags.savepath, trust_code=flags.trust_code) for each in flags.beside]
+    show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=beside)
     raise KeyboardInterrupt  # for only Ctrl-C comes back from there

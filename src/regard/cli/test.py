@@ -10,7 +10,7 @@ from rich.console import Console
 from regard.cli.parsing import first_word, parse, take_flag, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.errors import InputError
-from regard.files import write_file, write_json
+from regard.files import check_writable, write_file, write_json
 from regard.inspection import check_ending
 from regard.inspection.endings import PAGE
 from regard.memory import keep_memory
@@ -88,6 +88,9 @@ def run(argv: list[str]) -> None:
 
 def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     flags = parse(TranslationTestFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    for path in (flags.output, flags.json):
+        if path is not None:
+            check_writable(path)
     keep_memory()
     report = run.test(
         flags.data or None, beam=flags.beam, length_penalty=flags.length_penalty, batchsize=flags.batchsize
@@ -103,6 +106,9 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
         check_ending(plot)
+    for path in (plot, flags.json):
+        if path is not None:
+            check_writable(path)
     drawn: dict[str, Any] = {"sample_len": flags.sample_len, "seed": flags.seed}
     if flags.signal is not None:
         if "signal" not in run.drawn_by:

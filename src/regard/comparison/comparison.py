@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from typing_extensions import Unpack
 
 from regard.comparison.grid import Measurements, make_variants, measure_grid
-from regard.comparison.report import figures, tables, write_report
+from regard.comparison.report import figures, tables, write_page, write_report
 from regard.errors import check_range
 from regard.result import Result
 from regard.runs.flags import AnyFlags
@@ -34,6 +34,10 @@ class Comparison(Measurements, Result):
         """Say what was compared."""
         seeds = len(next(iter(self.measured.values())))
         return f"{self.task}, {len(self.variants)} variants, {seeds} seeds each"
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page with tables and curves; raises `MachineError` where that cannot be."""
+        return write_page(self, path)
 
     def save(self) -> list[Path]:
         """Write results.json, results.csv, summary.json and pictures beside the runs; returns their paths."""

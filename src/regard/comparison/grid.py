@@ -76,9 +76,12 @@ class Measurements:
 
     def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
         """Return the lines of metrics of each seed's training."""
+        return [RunFolder(run).read_metrics() for run in self.folders(variant)]
+
+    def folders(self, variant: Variant) -> list[Path]:
+        """Return the run's folder of each seed."""
         seeds = range(len(self.measured[variant.name]))
-        runs = (self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in seeds)
-        return [RunFolder(run).read_metrics() for run in runs]
+        return [self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in seeds]
 
 
 def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:

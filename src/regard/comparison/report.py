@@ -13,10 +13,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from regard.comparison.grid import Measurements, Variant
 from regard.comparison.statistics import LEVEL, Interval, differences, mean
 from regard.files import write_file
+from regard.inspection.hypertext import Part, Plot, page_of
 from regard.inspection.picture import figure_bytes
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -138,6 +140,28 @@ def write_report(comparison: Measurements) -> list[Path]:
     for name, content in contents.items():
         write_file(comparison.folder / name, content)
     return [comparison.folder / name for name in contents]
+
+
+def write_page(comparison: Measurements, path: str | Path) -> Path:
+    """Write a page with the tables and the curves, which opens offline."""
+    table = tables(comparison)
+    assert isinstance(table, Group)
+    runs = [
+        (f"{variant.name or comparison.task}, seed {seed}", f"regard show {folder}")
+        for variant in comparison.variants
+        for seed, folder in enumerate(comparison.folders(variant))
+    ]
+    shown = Table("run", "to look inside", title="Every run", title_justify="left", box=None)
+    for name, command in runs:
+        shown.add_row(Text(name), Text(command))
+    parts: list[Part] = [
+        table,
+        Plot(learning_curves(comparison, "svg"), "Learning curves: exact match and loss by training step"),
+        Plot(curves(comparison, "svg"), "Exact match by the last flag, with intervals over the seeds"),
+        shown,
+    ]
+    write_file(Path(path), page_of(f"Comparison: {comparison.task}", parts).encode())
+    return Path(path)
 
 
 def figures(comparison: Measurements) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def check_file(path: Path, exercise: Exercise | None = None, *, seconds: float =
     if not path.is_file():
         raise InputError(f"file {str(path)!r} is not there: give the path of a Python file")
     if path.suffix != ".py":
-        raise InputError(f"file {path.name!r} is no Python file: its name has to end in .py")
+        raise InputError(f"file {str(path)!r} is no Python file: its name has to end in .py")
     told = run_file(path, exercise.name if exercise else None, seconds=seconds)
     if told.found == {}:
         wanted = exercise.name if exercise else ", ".join(each.name for each in EXERCISES)

@@ -1,17 +1,23 @@
 """Decoding: from a source to the target that a model finds most likely, one token at a time."""
 
-from regard.decoding.beam import beam_search, length_penalty
+from regard.decoding.beam import Step, beam_search, length_penalty
 from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.search import Candidate, Search, translate
+from regard.decoding.tree import Branch, Possible, SearchTree, search_tree
 
 __all__ = [
+    "Branch",
     "Candidate",
     "Hypothesis",
+    "Possible",
     "Search",
+    "SearchTree",
+    "Step",
     "beam_search",
     "greedy_search",
     "length_penalty",
     "sample",
+    "search_tree",
     "translate",
 ]

@@ -7,10 +7,13 @@ are finished, or when no prefix can overtake the finished ones any more.
 Letters: B sources, K prefixes of each, V target vocabulary.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.decoding.hypothesis import Hypothesis, check_numbers, log_probabilities
 from regard.decoding.largest import largest
 from regard.decoding.vocabulary import vocabulary_layer
 from regard.errors import InputError, check_range
@@ -26,6 +29,23 @@ def length_penalty(length: int, alpha: float) -> float:
     return float(((5 + length) / 6) ** alpha)
 
 
+class Step(NamedTuple):
+    """What a search decides in one step, of all sources that are not done."""
+
+    found: Tensor
+    """Log-probabilities of each token after each prefix, (B, K, V)."""
+    ends: list[tuple[int, int, float]]
+    """Source, prefix and log-probability of each hypothesis that ends."""
+    parents: Tensor
+    """The prefix that each new one extends, (B, K')."""
+    tokens: Tensor
+    """What it is extended by, (B, K')."""
+    totals: Tensor
+    """Log-probability of each new prefix, (B, K')."""
+    last: bool
+    """Whether the longest length is reached, and the new prefixes are given up."""
+
+
 @torch.inference_mode()
 def beam_search(
     model: Seq2Seq,
@@ -36,12 +56,14 @@ def beam_search(
     max_len: int,
     alpha: float = 0.0,
     n_best: int = 1,
+    told: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
     `source_mask` (B, Ts): True before the end. `width`: prefixes kept for each source. `alpha`: exponent of the
     length penalty; 0 compares log-probabilities as they are, above it longer hypotheses are preferred. Where
-    fewer than `n_best` finish in time, unfinished ones follow. Raises `InputError` where numbers do not fit.
+    fewer than `n_best` finish in time, unfinished ones follow. `told` hears of every step. Raises `InputError`
+    where numbers do not fit.
     """
     check_range("beam", width, 1, 10_000)
     check_range("n_best", n_best, 1, width)
@@ -56,7 +78,12 @@ def beam_search(
     for time in range(max_len + 1):
         states, state = model.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
-        ends, parents, tokens, going_on = _best(log_probabilities(logits(states)), totals, width)
+        found = log_probabilities(logits(states))
+        if time == 0:
+            check_numbers(found)
+        ends, parents, tokens, going_on = _best(found, totals, width)
+        if told is not None:
+            told(Step(found, ends, parents, tokens, going_on, last=time == max_len))
         for row, parent, total in ends:
             finished[int(active[row])].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         if time == max_len:

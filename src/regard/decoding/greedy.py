@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, log_probabilities
+from regard.decoding.hypothesis import Hypothesis, check_numbers, log_probabilities
 from regard.decoding.largest import largest
 from regard.decoding.vocabulary import vocabulary_layer
 from regard.errors import InputError
@@ -37,15 +37,20 @@ def sample(
     """Return one hypothesis drawn from the model for each source; the rest is as in `greedy_search`.
 
     `temperature`: logits are divided by it; below 1 likely tokens become likelier, above 1 all become more
-    alike. `log_probability` is that of the model itself. Raises `InputError` where it is not above 0.
+    alike. `log_probability` is that of the model itself. Raises `InputError` where it is out of range.
     """
-    if not 0 < temperature < float("inf"):
-        raise InputError(f"temperature {temperature} is out of range: a finite number above 0")
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
 
     def draw(found: Tensor) -> Tensor:
+        check_numbers(found)
         return (found / temperature).softmax(-1).multinomial(1, generator=generator)
 
     return _walk(model, source, source_mask, draw, max_len)
+
+
+COLDEST, HOTTEST = 1e-3, 1e3
+"""Temperatures beyond which the likeliest token is drawn alone, and all are alike."""
 
 
 @torch.inference_mode()

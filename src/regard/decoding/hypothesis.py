@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.errors import InputError
 from regard.text import BOS, PAD, UNKNOWN
 
 NEVER = (PAD, BOS, UNKNOWN)
@@ -31,3 +32,9 @@ def log_probabilities(logits: Tensor) -> Tensor:
     found = logits.log_softmax(-1)
     found[..., list(NEVER)] = -torch.inf
     return found
+
+
+def check_numbers(found: Tensor) -> None:
+    """Raise `InputError` where log-probabilities are no numbers, as of a model whose training went astray."""
+    if found.isnan().any():
+        raise InputError("the model's answers are no numbers (NaN): train it anew, with a lower --lr")

@@ -3,10 +3,11 @@
 from regard.examination.alignment import Alignment, alignment, error_rate
 from regard.examination.estimates import Estimate
 from regard.examination.examination import Examination, examine
-from regard.examination.explanation import Answered, Explanation, explain
+from regard.examination.explained import Answered, Explanation
+from regard.examination.explanation import explain
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
-from regard.examination.kept import sentences_in
+from regard.examination.kept import roles_in, sentences_in
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
 from regard.examination.roles import HeadRole, HeadRoles, head_roles
@@ -33,6 +34,7 @@ __all__ = [
     "mass_on",
     "probe",
     "relevance_share",
+    "roles_in",
     "sentences_in",
     "take_out",
 ]

@@ -13,6 +13,7 @@ Three questions to every head that reads the input, each answered over many samp
 What nothing was measured of is unknown: it is None, and no sentence is made of it.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,15 +24,23 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.errors import check_range
+from regard.errors import InputError, check_range
 from regard.examination.estimates import Estimate, drawn_counts, estimate, said
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, head_importance
+from regard.examination.plots import importance_plot, relevance_plot
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import mass_on
-from regard.files import write_json
+from regard.examination.roles import FEWEST, HeadRoles, head_roles
+from regard.files import write_file, write_json
+from regard.inspection.hypertext import Links, Part, Plot, page_of
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
+
+_WORTH = "Bars: what is added to the loss when each head is off; the table below has the numbers"
+_PLACED = "Points: the share of each head on what the answer depends on; the table below has the numbers"
+MOST = 60
+"""Samples that roles are found over, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -49,6 +58,8 @@ class Examination(Result):
     """Alignment error rate (0 to 1) of each layer, where the alignment is known."""
     unanswered: list[str] = field(default_factory=list)
     """What could not be asked, a sentence each."""
+    roles: HeadRoles | None = None
+    """What each head does; None where nobody has asked."""
 
     @property
     def sentences(self) -> list[str]:
@@ -84,8 +95,28 @@ class Examination(Result):
         for each in self.heads:
             gradient.add_row(each.layer, str(each.head), said(each.gradient), said(each.gradient_permuted))
             ablation.add_row(each.layer, str(each.head), said(each.ablation), said(each.ablation_permuted))
+        if self.roles is not None:
+            parts += [self.roles.table(self.importance.added), ""]
         about = f"{self.task}: {self.samples:,} unseen samples, mean (95 % interval over the samples)"
         return Group(about, "", *parts, gradient, "", ablation, "", self.importance.table())
+
+    def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
+        """Write a page with all tables, plots and words; raises `MachineError` where that cannot be.
+
+        `explorer`: where `regard show` serves the subject, so that each head has a link into it.
+        """
+        parts: list[Part] = [Group(*self.sentences), Plot(importance_plot(self.importance), _WORTH)]
+        if self.uniform is not None:
+            parts.append(Plot(relevance_plot(self.heads, self.uniform), _PLACED))
+        table = self.table()
+        assert isinstance(table, Group)
+        parts.append(table)
+        if explorer is not None:
+            ranked = self.importance.ranked()[::-1]
+            to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
+            parts.append(Links("In the explorer, while `regard show` runs there", to))
+        write_file(Path(path), page_of(f"What the attention of {self.task} means", parts).encode())
+        return Path(path)
 
     def json(self) -> dict[str, Any]:
         """Return all figures as plain values, and the sentences as `words`."""
@@ -111,12 +142,13 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
     check_range("samples", samples, 2, 10**5)
+    check_range("seed", seed, 0, 2**63 - 1)
     importance = head_importance(subject, seed=seed)
     inputs = subject.unseen(samples, seed)
     trials = [trial for trial in map(subject.trial, inputs) if trial is not None]
     probes = [probe(subject.recording, each.embedding, each.run, each.layers) for each in trials]
     known = [each.relevant for each in trials if each.relevant is not None]
-    return examination_of(
+    found = examination_of(
         probes,
         known if known and len(known) == len(probes) else None,
         importance,
@@ -126,6 +158,15 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         alignment_error=subject.alignment_error(inputs),
         unanswered=subject.unanswered,
     )
+    return dataclasses.replace(found, roles=_roles(subject, samples, seed))
+
+
+def _roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
+    """Return what each head does; None of somebody's model that cannot be drawn anew, and so has no null."""
+    try:
+        return head_roles(subject, samples=min(max(samples, FEWEST), MOST), seed=seed)
+    except InputError:
+        return None
 
 
 def examination_of(

@@ -1,6 +1,6 @@
 """Head importance: by how much the loss rises when a head is switched off (Michel et al. 2019, section 3.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,9 +50,15 @@ class HeadImportance(Result):
 
 
 @torch.inference_mode()
-def head_importance(subject: Subject[Input], *, samples: int | None = None, seed: int = 0) -> HeadImportance:
+def head_importance(
+    subject: Subject[Input],
+    *,
+    samples: int | None = None,
+    seed: int = 0,
+    told: Callable[[int, int], None] = lambda done, heads: None,
+) -> HeadImportance:
     """Return the importance of every head of a subject, over unseen inputs (None: as many as is usual for it),
-    the same ones each time.
+    the same ones each time. `told` hears after each head how many are done, of how many.
 
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
@@ -62,11 +68,15 @@ def head_importance(subject: Subject[Input], *, samples: int | None = None, seed
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="importance")
     base, added = subject.loss(inputs), {}
+    heads, done = sum(layer.heads for layer in subject.layers), 0
+    told(done, heads)
     for layer in subject.layers:
         values = []
         for head in range(layer.heads):
             with subject.touching(layer.name, heads=[head]):
                 values.append(subject.loss(inputs) - base)
+            done += 1
+            told(done, heads)
         added[layer.name] = values
     return HeadImportance(samples=len(inputs), loss=base, added=added, measure=subject.measure)
 

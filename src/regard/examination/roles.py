@@ -7,31 +7,36 @@ role alone:
     (mass on the role's keys - share of these keys) / (1 - share of these keys)      0: by chance, 1: nothing else
 
 A head that shuffled its weights over the keys would have 0. Roles that are searched for (which place, which
-symbol) are chosen on one half of the samples and measured on the other. A head is only described where the 95 %
+symbol) are chosen on one half of the samples and measured on the other. Looking at what the answer depends on has
+to be more than looking at what another sample's answer depends on. A head is only described where the 95 %
 interval lies above `LEAST`, and above whatever a head of the same model before training has.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from regard.errors import InputError, check_range
 from regard.examination.estimates import Estimate, drawn_counts, estimate
-from regard.inspection.maps import CROSS, LayerMap
+from regard.examination.patterns import FIXED, RELEVANT, Targets, searched_roles
+from regard.inspection.maps import LayerMap
 from regard.inspection.subject import Input, Subject
-from regard.result import Result
+from regard.result import Result, plain
 
 LEAST = 0.3
 """Part of the way from even attention to a role, above which a head is described by it."""
 EVEN = 0.02
 """Share of its weight that a head may have elsewhere than even attention has it, and still be called even."""
+FEWEST = 10
+"""Samples that roles can be found over."""
 UNTRAINED = 2
 """Models before training that a head is compared with."""
-SEPARATORS = ("</s>", "<s>")
-MOST_SEARCHED = 40
-"""Places, and symbols, that are searched: the most frequent ones."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -74,100 +79,53 @@ class HeadRoles(Result):
         named = sum(each.role is not None for each in self.heads)
         return f"{self.task}: {named} of {len(self.heads)} heads have a role, over {self.samples} samples"
 
-    def table(self) -> Table:
-        """Return a line for each head."""
-        table = Table("layer", "head", "looks at", "how purely", box=None, pad_edge=False)
-        table.title, table.title_justify = "What each head does (95 % intervals)", "left"
-        for each in self.heads:
+    def table(self, added: Mapping[str, Sequence[float]] | None = None) -> Table:
+        """Return a line for each head; given the loss that is `added` when each is off, by layer, with that, and
+        the most important first."""
+        columns = ["layer", "head", *(["off: loss"] if added else []), "looks at", "how purely", "untrained"]
+        table = Table(*columns, box=None, pad_edge=False)
+        table.title, table.title_justify = "What each head does (0: as even attention; 1: nothing else)", "left"
+        for each in self.sorted(added) if added else self.heads:
             sure = "" if each.strength is None or each.role is None else str(each.strength)
-            table.add_row(each.layer, str(each.head), each.description, sure)
+            null = f"{each.untrained:.3f}" if sure else ""
+            worth = [f"{added[each.layer][each.head]:+.4f}"] if added else []
+            table.add_row(each.layer, str(each.head), *worth, Text(each.description), sure, null)
         return table
 
+    def sorted(self, added: Mapping[str, Sequence[float]]) -> list[HeadRole]:
+        """Return the heads by the loss that is added when each is off, the most important first."""
+        return sorted(self.heads, key=lambda each: -added[each.layer][each.head])
 
-Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
-"""Returns which keys a role looks at, (Tq, Tk) bool, given which may be seen; None where a layer has none."""
-
-
-def _at(offset: int) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        return None if layer.kind == CROSS else np.eye(seen.shape[0], seen.shape[1], offset, dtype=bool)
-
-    return targets
-
-
-def _same(layer: LayerMap) -> np.ndarray:
-    """Return which keys are the same symbol as the query's own, itself left out."""
-    labels = np.array(layer.key_labels, dtype=object)
-    found: np.ndarray = (labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool)
-    return found
-
-
-def _another_of_the_same(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-    return None if layer.kind == CROSS or seen.shape[0] != seen.shape[1] else _same(layer)
-
-
-def _after_the_same(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-    """Induction (Olsson et al. 2022): what came after the last time that this symbol stood there."""
-    if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
-        return None
-    before = np.tril(_same(layer), -1)
-    found: np.ndarray = np.pad(before, ((0, 0), (1, 0)))[:, :-1] & np.tril(np.ones_like(before), -1)
-    return found
-
-
-def _diagonal(backwards: bool) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        if layer.kind != CROSS or seen.shape[0] < 3:
-            return None
-        inputs = sum(label not in SEPARATORS for label in layer.key_labels)
-        outputs = sum(label not in SEPARATORS for label in layer.query_labels)
-        place = np.round(np.arange(seen.shape[0]) * (inputs - 1) / max(outputs - 1, 1))
-        place = inputs - 1 - place if backwards else place
-        found: np.ndarray = np.arange(seen.shape[1])[None, :] == place[:, None]
+    def by_layer(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what the view shows of each layer's heads: `RoleData` of `regard.inspection.data`."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for each in self.heads:
+            told = {"role": each.role, "strength": plain(each.strength), "untrained": each.untrained}
+            found.setdefault(each.layer, []).append(told)
         return found
 
-    return targets
 
-
-def _place(place: int) -> Targets:
-    return lambda layer, seen: np.arange(seen.shape[1])[None, :].repeat(seen.shape[0], 0) == place
-
-
-def _symbol(*symbols: str) -> Targets:
-    def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        return np.isin(np.array(layer.key_labels), symbols)[None, :].repeat(seen.shape[0], 0)
-
-    return targets
-
-
-FIXED: dict[str, Targets] = {
-    "its own step": _at(0),
-    "the previous step": _at(-1),
-    "the next step": _at(1),
-    "what followed the same symbol before": _after_the_same,
-    "other steps with the same symbol": _another_of_the_same,
-    "what the answer depends on": lambda layer, seen: layer.relevant,
-    "the same place in the input, as it goes along": _diagonal(backwards=False),
-    "the input from its end, as it goes along": _diagonal(backwards=True),
-    "the first step": _place(0),
-    "the end of the sequence": _symbol(*SEPARATORS),
-}
-"""Roles that need no search, the more telling ones first: where two fit alike, the first one is said."""
-
-
-def head_roles(subject: Subject[Input], *, samples: int = 60, seed: int = 0) -> HeadRoles:
-    """Describe every head of a subject, over unseen inputs.
+def head_roles(
+    subject: Subject[Input],
+    *,
+    samples: int = 60,
+    seed: int = 0,
+    told: Callable[[int, int], None] = lambda done, all: None,
+) -> HeadRoles:
+    """Describe every head of a subject, over unseen inputs. `told` hears how many of them are looked at, of how
+    many.
 
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
-    check_range("samples", samples, 10, 10**5)
+    check_range("samples", samples, FEWEST, 10**5)
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="roles")
-    shown = [subject.look(each).layers for each in inputs]
     some = inputs[: max(len(inputs) // 2, 1)]
+    looks = _counted(told, len(inputs) + UNTRAINED * len(some))
+    shown = [looks(subject, each) for each in inputs]
     before = [
-        [other.look(each).layers for each in some]
+        [looks(other, each) for each in some]
         for other in (subject.untrained(seed + number) for number in range(UNTRAINED))
     ]
     heads: list[HeadRole] = []
@@ -178,26 +136,56 @@ def head_roles(subject: Subject[Input], *, samples: int = 60, seed: int = 0) -> 
     return HeadRoles(task=subject.name, samples=len(inputs), heads=heads)
 
 
+def _counted(told: Callable[[int, int], None], most: int) -> Callable[[Subject[Any], Any], dict[str, LayerMap]]:
+    """Return what looks at an input of a subject, and tells how many it has looked at."""
+    done = count(1)
+
+    def look(subject: Subject[Any], input: Any) -> dict[str, LayerMap]:
+        found = subject.look(input).layers
+        told(next(done), most)
+        return found
+
+    told(0, most)
+    return look
+
+
 def _describe(maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int) -> Iterator[HeadRole]:
     """Describe the heads of one layer, given its maps of all samples, and those before training."""
     chosen, measured = maps[::2], maps[1::2]
     draw = drawn_counts(len(measured), seed)
-    roles = {**FIXED, **_searched(maps)}
+    roles = {**FIXED, **searched_roles(maps)}
     fixed = list(FIXED)
     on_chosen, on_measured = (_strengths(roles, some) for some in (chosen, measured))
     null = [_strengths(roles, model) for model in untrained]
+    on_others = _strengths({RELEVANT: FIXED[RELEVANT]}, _with_others(measured))[RELEVANT]
     for head in range(len(maps[0].weights)):
         searched = [name for name in roles if name not in fixed and _mean(on_chosen[name][head]) > -np.inf]
         best = sorted(searched, key=lambda name: -_mean(on_chosen[name][head]))[:1]
         found = [
             _found(maps[0].name, head, name, on_measured[name][head], null, draw) for name in [*fixed, *best]
         ]
+        beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
+        if beyond is None or beyond.low <= 0:  # as much for another sample's: it looks at places
+            found = [each for each in found if each is None or each.role != RELEVANT]
         sure = [each for each in found if each is not None]
         if sure:
             most = max(each.strength.mean for each in sure if each.strength is not None)
             yield next(each for each in sure if each.strength is not None and each.strength.mean > most - 0.05)
         else:
             yield _even_or_nothing(maps, untrained, head, drawn_counts(len(maps), seed))
+
+
+def _with_others(maps: Sequence[LayerMap]) -> list[LayerMap]:
+    """Return maps as if each input had what another one's answer depends on, as far as both go."""
+    found = []
+    for own, other in zip(maps, [*maps[1:], *maps[:1]], strict=True):
+        relevant = own.relevant
+        if relevant is not None and other.relevant is not None:
+            relevant = np.zeros_like(relevant)
+            part = tuple(slice(min(sizes)) for sizes in zip(relevant.shape, other.relevant.shape, strict=True))
+            relevant[part] = other.relevant[part]
+        found.append(dataclasses.replace(own, relevant=relevant))
+    return found
 
 
 def _found(
@@ -229,21 +217,6 @@ def _even_or_nothing(
     even = elsewhere is not None and elsewhere.high < min(EVEN, least / 2)
     role = "everything alike" if even else None
     return HeadRole(layer=maps[0].name, head=head, role=role, strength=elsewhere if even else None, untrained=0.0)
-
-
-def _searched(maps: Sequence[LayerMap]) -> dict[str, Targets]:
-    """Return the roles of looking at one place, or at one symbol, wherever it stands."""
-    longest = max(each.weights.shape[2] for each in maps)
-    counts: dict[str, int] = {}
-    for each in maps:
-        for label in set(each.key_labels) - set(SEPARATORS):
-            counts[label] = counts.get(label, 0) + 1
-    frequent = sorted(counts, key=lambda label: -counts[label])[:MOST_SEARCHED]
-    places = {
-        f"step {place}, whatever stands there": _place(place) for place in range(1, min(longest, MOST_SEARCHED))
-    }
-    symbols = {f"the symbol {label!r}, wherever it stands": _symbol(label) for label in frequent}
-    return places | symbols
 
 
 def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:

@@ -4,11 +4,12 @@ from regard.files.folders import new_folder
 from regard.files.locking import holding
 from regard.files.state import state_folder
 from regard.files.temporary import remove_quietly, tidy
-from regard.files.writing import cannot_write, check_name, write_file, write_json
+from regard.files.writing import cannot_write, check_name, check_writable, write_file, write_json
 
 __all__ = [
     "cannot_write",
     "check_name",
+    "check_writable",
     "holding",
     "new_folder",
     "remove_quietly",

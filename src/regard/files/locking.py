@@ -38,8 +38,9 @@ def holding(path: Path) -> Iterator[None]:
         yield
         return
     check_name(path)
-    name = os.fsdecode(os.fsencode(path.absolute().name)[:LONGEST])
-    file = path.absolute().parent / f".{name}.lock"
+    place = Path(os.path.realpath(path))  # no `missing/..`, for which `missing` would be made
+    name = os.fsdecode(os.fsencode(place.name)[:LONGEST])
+    file = place.parent / f".{name}.lock"
     made = []
     try:
         made = [each for each in file.parents if not each.exists()]

@@ -45,6 +45,20 @@ def check_name(path: Path) -> None:
         raise InputError(f"cannot write {str(path)!r}: {error.reason}; choose another path") from error
 
 
+def check_writable(path: Path) -> None:
+    """Raise `InputError` where `write_file` could not write, as far as can be told before; nothing is made."""
+    check_name(path)
+    try:
+        if not _is_stream(path):
+            folder = Path(os.path.realpath(path)).parent
+            if not folder.is_dir():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Replace the file at `path` by `content`, whole or not at all: temporary file, flush, fsync, rename.
 

@@ -70,6 +70,32 @@ class InterventionData(TypedDict):
     key: NotRequired[int]
 
 
+class StrengthData(TypedDict):
+    """How purely a head has a role: 0 as even attention, 1 as the role alone."""
+
+    mean: float
+    low: float
+    """Of the 95 % interval."""
+    high: float
+
+
+class RoleData(TypedDict):
+    """What a head does, over many samples."""
+
+    role: str | None
+    """None where nothing was found that is sure."""
+    strength: StrengthData | None
+    untrained: float
+    """The most that a head has of that role before training."""
+
+
+class BesideData(TypedDict):
+    """What another model did with the same input."""
+
+    name: str
+    map: MapData
+
+
 class ViewData(TypedDict):
     """All that a view shows."""
 
@@ -80,6 +106,10 @@ class ViewData(TypedDict):
     """By layer, the loss that is added when each head is off."""
     examined: NotRequired[dict[str, list[str]]]
     """By layer, what an examination says of each head."""
+    roles: NotRequired[dict[str, list[RoleData]]]
+    """By layer, what each head does."""
+    beside: NotRequired[list[BesideData]]
+    """What other models did with the first of the maps' inputs."""
     playback: NotRequired[PlaybackData]
     interventions: NotRequired[list[InterventionData]]
     """What has been done to the model."""

@@ -11,18 +11,19 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import colormaps, rc_context
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 
 from regard.inspection.glyphs import drawable
 from regard.inspection.maps import LayerMap, Map
+from regard.inspection.palette import shades
 
-COLOURS = "viridis"
-"""Keeps its order for colour-blind eyes and in grey."""
+COLOURS = ListedColormap(shades(256), name="regard")
+"""Those of the page: from the paper to dark blue, in an order that colour-blind eyes and grey keep."""
 CELL = 0.24
 """Side of one weight, inches, where there is room."""
 SIDE = 27.0
@@ -60,7 +61,7 @@ def draw(attention: Map, format: str) -> bytes:
     canvas = figure.add_axes((0, 0, 1, 1), frameon=False)
     canvas.set(xlim=(0, plan.width), ylim=(plan.height, 0), xticks=[], yticks=[])
     largest = max(float(layer.weights.max(initial=0.0)) for layer in layers) or 1.0
-    colours = ScalarMappable(Normalize(0.0, largest), colormaps[COLOURS])
+    colours = ScalarMappable(Normalize(0.0, largest), COLOURS)
     for panel in plan.panels():
         _panel(canvas, panel, colours)
     bar = figure.add_axes((1 - SCALE / plan.width, 0.2, 0.15 / plan.width, 0.6))

@@ -5,12 +5,13 @@ The explorer, the examination, head importance, pruning and the pages know nothi
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
 
 from regard.attention import Record
+from regard.decoding import SearchTree
 from regard.inspection.attention_map import AttentionMap
 from regard.inspection.maps import LayerKind
 from regard.inspection.playback import Playback
@@ -41,6 +42,17 @@ class Trial(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<Trial: of {', '.join(self.layers) or 'no layer'}>"
+
+
+@runtime_checkable
+class Writes(Protocol):
+    """A subject that writes its answer token by token, and can show how it went about it."""
+
+    def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> SearchTree:
+        """Return what its search tries while it answers an input, or one drawn by `seed`."""
+
+    def along(self, input: str, tokens: list[int]) -> AttentionMap:
+        """Return what it attends to while it answers `input` with tokens that its search has tried."""
 
 
 class Subject(Protocol[Input]):

@@ -29,6 +29,7 @@ from regard.examination import (
     explain,
     head_importance,
     head_roles,
+    roles_in,
     sentences_in,
 )
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
@@ -164,6 +165,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,
             "examined": sentences_in(self.folder),
+            "roles": roles_in(self.folder),
         }
 
     @property
@@ -210,11 +212,14 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         head: int = 0,
         output: int = 0,
         key: int | None = None,
+        temperature: float = 1.0,
         seed: int = 0,
     ) -> Explanation:
         """Return how a head came to its weights for one output step, number by number, and what followed: see
         `regard.examination.explain`."""
-        return explain(self, input, layer=layer, head=head, output=output, key=key, seed=seed)
+        return explain(
+            self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
+        )
 
     @abstractmethod
     def called(self, classes: Sequence[int]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from regard.decoding import Candidate, Search, translate
+from regard.decoding import Candidate, Search, SearchTree, search_tree, translate
 from regard.errors import InputError, check_range
 from regard.evaluation import Scored, score_pairs
 from regard.inspection import AttentionMap, Playback, Trial
@@ -88,6 +88,25 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             max_len=self.task.longest_target,
             batchsize=batchsize,
         )
+
+    def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> SearchTree:
+        """Return what the search tries while it answers an input, or one drawn by `seed`: every prefix that it
+        keeps, with what might have come next. `beam` None: what is usual for such a run."""
+        text = self.draw(seed=seed) if input is None else input
+        self._check([text])
+        return search_tree(
+            self.model,
+            self.task.source_vocabulary,
+            self.task.target_vocabulary,
+            text,
+            beam=self.usual_beam if beam is None else beam,
+            length_penalty=self.usual_length_penalty,
+            max_len=self.task.longest_target,
+        )
+
+    def along(self, input: str, tokens: list[int]) -> AttentionMap:
+        """Return what a model attends to while it answers `input` with tokens that a search has tried."""
+        return map_of_pair(self.model, self.task, input, tokens)
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[Scored]:
         """Return the log-probability of each target given its source.

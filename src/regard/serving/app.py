@@ -3,8 +3,12 @@
     GET  /                 the page, with its script, style and view
     GET  /api/run          what the run is
     POST /api/attend       {input, seed, interventions}: the prediction and records, and those of the original
+    POST /api/explain      the same with layer, head, output, key, temperature: how a weight came about
+    POST /api/tree         {input, seed, interventions, beam}: what a search tries while it answers
     POST /api/playback     {input}: the same for each snapshot of the training
     GET  /api/importance   by how much the loss rises when a head is off
+    GET  /api/roles        what each head does
+    GET  /api/progress     how far these are, while they are worked out
 
 Errors are `{"error": one line}` with a status: 400 for what is no JSON object or another machine's name, 401
 without the token, 403 for a page elsewhere, 404 and 405 for what is not there, 408 for a body that does not come,
@@ -32,7 +36,7 @@ from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
 from regard.serving.guard import SHOWN, Guard
 from regard.serving.lanes import Lane
-from regard.serving.questions import Attend, Play, read_question
+from regard.serving.questions import Attend, Explain, Play, Written, read_question
 from regard.serving.refusing import RefusedError, refusal
 
 BODY = 256 * 1024
@@ -47,6 +51,7 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 PAGES = {
     "/": ("regard.serving", "page/explorer.html", "text/html"),
     "/explorer.js": ("regard.serving", "page/explorer.js", "text/javascript"),
+    "/tree.js": ("regard.serving", "page/tree.js", "text/javascript"),
     "/tour.js": ("regard.serving", "page/tour.js", "text/javascript"),
     "/explorer.css": ("regard.serving", "page/explorer.css", "text/css"),
     **{f"/view/{name}": ("regard.inspection", f"view/{name}", "text/javascript") for name in modules()},
@@ -66,8 +71,12 @@ class Question(NamedTuple):
 QUESTIONS = {
     "/api/run": Question(Explorer.about, None, 1),
     "/api/attend": Question(Explorer.attend, Attend, 1),
+    "/api/explain": Question(Explorer.explain, Explain, 1),
+    "/api/tree": Question(Explorer.tree, Written, 1),
     "/api/playback": Question(Explorer.playback, Play, 4),
     "/api/importance": Question(Explorer.importance, None, 1),
+    "/api/roles": Question(Explorer.roles, None, 1),
+    "/api/progress": Question(Explorer.progress, None, 1),
 }
 
 

@@ -2,27 +2,32 @@
 
 import copy
 import itertools
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from torch import nn
 
-from regard.examination import head_importance
-from regard.inspection import Subject
+from regard.errors import InputError
+from regard.examination import explain, head_importance, head_roles
+from regard.inspection import Subject, Writes
+from regard.inspection.data import BesideData
 from regard.inspection.page import as_json
-from regard.serving.questions import Attend, Play
+from regard.serving.questions import Attend, Change, Explain, Play, Written
 
 
 class Explorer:
     """A subject that answers questions, one at a time."""
 
-    def __init__(self, subject: Subject[Any]) -> None:
+    def __init__(self, subject: Subject[Any], beside: Sequence[Subject[Any]] = ()) -> None:
         self.subject = subject
+        self.beside = beside
         self._importance: dict[str | None, dict[str, list[float]]] = {}
         """By the input that it is over; None for unseen ones."""
         self._shown: list[str] = []
         """The input that was shown last."""
+        self._roles: dict[str, list[dict[str, Any]]] = {}
+        self._progress: dict[str, list[int]] = {}
 
     def apart(self, check: Callable[[], None]) -> "Explorer":
         """Return an explorer that can be asked beside this one, for its layers are its own: whatever is done to
@@ -32,8 +37,9 @@ class Explorer:
         """
         model = self.subject.model
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
-        found = Explorer(copy.deepcopy(self.subject, shared))
-        found._importance, found._shown = self._importance, self._shown
+        found = Explorer(copy.deepcopy(self.subject, shared), self.beside)
+        found._importance, found._roles, found._progress = self._importance, self._roles, self._progress
+        found._shown = self._shown
 
         def before(module: nn.Module, given: Any) -> None:
             check()
@@ -46,7 +52,7 @@ class Explorer:
 
     def about(self) -> dict[str, Any]:
         """Return what the page says of the subject."""
-        return self.subject.about()
+        return {**self.subject.about(), "writes": isinstance(self.subject, Writes)}
 
     def attend(self, asked: Attend) -> dict[str, Any]:
         """Answer an input; the answer is a map, and with interventions also the `original`.
@@ -54,19 +60,60 @@ class Explorer:
         Raises `InputError` where a part does not fit the subject.
         """
         text = self._input(asked.input, asked.seed)
-        with ExitStack() as stack:
-            for each in asked.interventions:
-                stack.enter_context(
-                    self.subject.touching(
-                        each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key
-                    )
-                )
-            touched = self.subject.attend(text)
         self._shown[:] = [text]
+        with self._touched(
+            asked.interventions
+        ):  # first: what does not fit is refused before anything else is done
+            touched = self.subject.attend(text)
+        others = {"beside": found} if (found := self._beside(text)) else {}
         if not asked.interventions:
-            return {"map": as_json(touched)}
+            return {"map": as_json(touched), **others}
         original = self.subject.attend(text)
-        return {"map": as_json(touched), "original": as_json(original)}
+        return {"map": as_json(touched), "original": as_json(original), **others}
+
+    def _beside(self, text: str) -> list[BesideData]:
+        """Return what the other subjects do with an input; those that cannot read it are left out."""
+        found: list[BesideData] = []
+        for each in self.beside:
+            with suppress(InputError):
+                found.append({"name": each.where, "map": as_json(each.attend(text))})
+        return found
+
+    def explain(self, asked: Explain) -> dict[str, Any]:
+        """Return how one weight came about, number by number: an `ExplanationData`."""
+        text = self._input(asked.input, asked.seed)
+        with self._touched(asked.interventions):
+            found = explain(
+                self.subject,
+                text,
+                layer=asked.layer,
+                head=asked.head,
+                output=asked.output,
+                key=asked.key,
+                temperature=asked.temperature,
+            )
+        return found.json()
+
+    def tree(self, asked: Written) -> dict[str, Any]:
+        """Return what a search tries while it answers an input: the `tree`, and for each branch, which of `maps`
+        shows what it attended to.
+
+        Raises `InputError` where the subject writes no sequences.
+        """
+        subject = self.subject
+        if not isinstance(subject, Writes):
+            raise InputError(f"{subject.name} answers with numbers, all at once: there is no search to show")
+        text = self._input(asked.input, asked.seed)
+        with self._touched(asked.interventions):
+            found = subject.tree(text, beam=asked.beam)
+            leaves = found.leaves
+            maps = [as_json(subject.along(text, found.path(leaf)), packed=True) for leaf in leaves]
+        shown: list[int] = [0] * len(found.branches)
+        for place, leaf in sorted(enumerate(leaves), key=lambda each: each[1] in found.best):
+            at: int | None = leaf
+            while at is not None:
+                shown[at], at = place, found.branches[at].parent
+        return {"tree": found.json(), "shown": shown, "maps": maps}
 
     def playback(self, asked: Play) -> dict[str, Any]:
         """Return how attention on an input formed: `{steps, losses, frames}`, a map for each step.
@@ -83,8 +130,42 @@ class Explorer:
         weighed = self.subject.weighing(shown)
         over = None if weighed is self.subject else shown
         if over not in self._importance:
-            self._importance[over] = head_importance(weighed).added
+            try:
+                self._importance[over] = head_importance(weighed, told=self._tell("importance")).added
+            finally:
+                self._progress.pop("importance", None)
         return self._importance[over]
+
+    def roles(self) -> dict[str, list[dict[str, Any]]]:
+        """Return, for each layer, what each head does; worked out once."""
+        if not self._roles:
+            try:
+                self._roles.update(head_roles(self.subject, told=self._tell("roles")).by_layer())
+            finally:
+                self._progress.pop("roles", None)
+        return self._roles
+
+    def progress(self) -> dict[str, list[int]]:
+        """Return how far that is which is being worked out: by its name, what is done, and of how much."""
+        return dict(self._progress)
+
+    def _tell(self, name: str) -> Callable[[int, int], None]:
+        def tell(done: int, all: int) -> None:
+            self._progress[name] = [done, all]
+
+        return tell
+
+    @contextmanager
+    def _touched(self, interventions: Sequence[Change]) -> Iterator[None]:
+        """Do to the model what was asked for, while the block runs."""
+        with ExitStack() as stack:
+            for each in interventions:
+                stack.enter_context(
+                    self.subject.touching(
+                        each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key
+                    )
+                )
+            yield
 
     def _input(self, text: str | None, seed: int) -> str:
         if text is None:

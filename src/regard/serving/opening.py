@@ -22,15 +22,21 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def show(
-    subject: Subject[Any], *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True
+    subject: Subject[Any],
+    *,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    browser: bool = True,
+    beside: Sequence[Subject[Any]] = (),
 ) -> None:
     """Serve a page on which one sees what a subject attends to, until interrupted.
 
     `port`: 1 to 65535; None: 8137, or another one where that is taken. `host`: the address to listen on; others
     than this machine can reach the page only where that is another one, and only by the address with a token
     that is printed: that of the environment variable REGARD_TOKEN, or one that is drawn. `browser`: open the
-    page in one. Raises `InputError` where the extra `serve` is not installed or a token cannot be used,
-    `MachineError` where nothing can listen there. Returns after Ctrl-C; other signals end the process as usual.
+    page in one. `beside`: others that answer the same inputs, to be looked at beside it. Raises `InputError`
+    where the extra `serve` is not installed or a token cannot be used, `MachineError` where nothing can
+    listen there. Returns after Ctrl-C; other signals end the process as usual.
     """
     check_port(port)
     try:
@@ -42,7 +48,7 @@ def show(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one input at a time: more threads would only wait for each other
     try:
-        _serve(Explorer(subject), host, port, browser=browser)
+        _serve(Explorer(subject, beside), host, port, browser=browser)
     finally:
         torch.set_num_threads(threads)
 
@@ -105,11 +111,11 @@ def _listening(host: str, port: int | None) -> socket.socket:
         try:
             listening.bind((host, each))
             listening.listen(1024)  # at once, for the browser may be faster than the server
-        except (OSError, UnicodeError, ValueError) as error:
+        except (OSError, TypeError, UnicodeError, ValueError) as error:
             listening.close()
             if port is None and each and isinstance(error, OSError):
                 continue
             reason = getattr(error, "strerror", None) or "no such address"
-            raise MachineError(f"cannot listen on {host} port {each}: {reason}") from error
+            raise MachineError(f"cannot listen on {host!r} port {each}: {reason}") from error
         return listening
     raise AssertionError("port 0 is always free")

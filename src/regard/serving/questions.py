@@ -40,6 +40,9 @@ Weight = Annotated[Literal["off", "uniform"] | Share, Meta(description="off, uni
 Step = Annotated[Index | None, Meta(description="a step, from 0")]
 Input = Annotated[Text | None, Meta(description=f"a text of at most {LONGEST:,} characters")]
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 0 to 4294967295")]
+Number = Annotated[Index, Meta(description="a number, from 0")]
+Beam = Annotated[Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="a whole number from 1 to 20")]
+Temperature = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
 
 
 class Change(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,6 +69,22 @@ class Attend(Play, frozen=True):
     """What `/api/attend` is asked."""
 
     interventions: Changes = []
+
+
+class Explain(Attend, frozen=True, kw_only=True):
+    """What `/api/explain` is asked: which weight, and what the scores of its head are divided by."""
+
+    layer: LayerName
+    head: Number = 0
+    output: Number = 0
+    key: Step = None
+    temperature: Temperature = 1.0
+
+
+class Written(Attend, frozen=True):
+    """What `/api/tree` is asked: how many prefixes are kept side by side; None: as many as is usual."""
+
+    beam: Beam = None
 
 
 Shape = TypeVar("Shape", bound=Struct)

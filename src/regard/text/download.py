@@ -54,7 +54,8 @@ def fetch(name: str, savepath: str | Path = "data", *, url: str | None = None) -
                 path=Path(savepath) / name,
                 progressbar=False,
             )
-        except (OSError, ValueError) as error:  # requests' errors are OSErrors, a wrong checksum a ValueError
+        # requests' errors are OSErrors, a wrong checksum is a ValueError, links that go round a RuntimeError.
+        except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise MachineError(f"cannot fetch {address}/{file}: {reason}") from error
         files.append(Path(path))

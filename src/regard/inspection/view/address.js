@@ -5,9 +5,11 @@ import { START } from "./state.js";
 /** @import { InterventionData } from "./data.js" */
 /** @import { State } from "./state.js" */
 
-const NUMBERS = ["map", "head", "query", "key", "focus", "frame"];
-const SWITCHES = ["words", "change"];
-const WAYS = ["heatmap", "lines", "table", "overview"];
+const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
+const SHARES = ["least"];
+const LISTS = ["off", "also"];
+const SWITCHES = ["words", "change", "mean", "sorted", "sum"];
+const WAYS = ["heatmap", "lines", "arcs", "flow", "table", "overview"];
 
 /**
  * What an address says; `input` and `touched` are null where it does not.
@@ -47,7 +49,10 @@ export function readAddress(hash) {
   const state = {};
   for (const [name, value] of given) {
     if (NUMBERS.includes(name) && /^\d{1,6}$/.test(value)) state[name] = Number(value);
+    else if (SHARES.includes(name) && /^0\.\d{1,4}$/.test(value)) state[name] = Number(value);
+    else if (LISTS.includes(name) && /^\d{1,6}(,\d{1,6})*$/.test(value)) state[name] = value;
     else if (SWITCHES.includes(name)) state[name] = value === "true";
+    else if (name === "beside" && /^(original|(model|input|snapshot)-\d{1,4})$/.test(value)) state[name] = value;
     else if (name === "layer" || (name === "mode" && WAYS.includes(value))) state[name] = value;
   }
   return { state, input: given.get("input"), touched: listIn(given.get("touched")) };

@@ -50,11 +50,33 @@
  */
 
 /**
+ * @typedef {object} StrengthData
+ * @property {number} mean
+ * @property {number} low
+ * @property {number} high
+ */
+
+/**
+ * @typedef {object} RoleData
+ * @property {string | null} role
+ * @property {StrengthData | null} strength
+ * @property {number} untrained
+ */
+
+/**
+ * @typedef {object} BesideData
+ * @property {string} name
+ * @property {MapData} map
+ */
+
+/**
  * @typedef {object} ViewData
  * @property {MapData[]} maps
  * @property {MapData} [original]
  * @property {Record<string, number[]>} [importance]
  * @property {Record<string, string[]>} [examined]
+ * @property {Record<string, RoleData[]>} [roles]
+ * @property {BesideData[]} [beside]
  * @property {PlaybackData} [playback]
  * @property {InterventionData[]} [interventions]
  */

@@ -37,6 +37,15 @@ function filled(element, attributes = {}, text = undefined) {
 }
 
 /**
+ * A remark.
+ *
+ * @param {string} text
+ */
+export function quiet(text) {
+  return node("span", { class: "quiet" }, text);
+}
+
+/**
  * A choice among options; `onChange` is given the number of the one that is taken.
  *
  * @param {string} label

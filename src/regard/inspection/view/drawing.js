@@ -1,18 +1,20 @@
 // The parts of the view in the page: each is made anew only when what it shows has changed.
 
 import { answer } from "./answer.js";
-import { node, Part } from "./dom.js";
-import { heatmaps } from "./heatmap.js";
+import { arcs } from "./arcs.js";
+import { button, node, Part } from "./dom.js";
 import { legend } from "./legend.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
+import { heatmaps } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
+import { Sum } from "./sum.js";
 import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
-import { touchBar } from "./touch.js";
+import { TouchBar } from "./touch.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
@@ -20,6 +22,7 @@ import { touchBar } from "./touch.js";
 /** @import { Player } from "./playback.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
+/** @import { Explain } from "./sum.js" */
 
 /**
  * @typedef {object} Shown
@@ -36,13 +39,14 @@ export class Drawing {
    * @param {HTMLElement} root
    * @param {Actions} actions
    * @param {Player} player
-   * @param {{ exact?: Exact, touch?: unknown }} options
+   * @param {{ exact?: Exact, explain?: Explain, touch?: unknown }} options
    */
-  constructor(root, actions, player, { exact, touch }) {
+  constructor(root, actions, player, { exact, explain, touch }) {
     this.actions = actions;
     this.player = player;
-    this.touchable = touch !== undefined;
+    this.touchBar = touch === undefined ? null : new TouchBar(actions);
     this.readout = new Readout(exact);
+    this.sum = explain && new Sum(explain, actions);
     /** @type {Scene | null} */
     this.scene = null;
     /** @type {Map<string, Heatmap>} */
@@ -56,6 +60,7 @@ export class Drawing {
       stage: new Part(),
       legend: new Part("below"),
       readout: new Part(),
+      sum: new Part(),
       touch: new Part(),
       player: new Part(),
       tokens: new Part(),
@@ -80,8 +85,8 @@ export class Drawing {
   }
 
   drawNothing() {
-    const { sentence, toolbar: bar, stage, legend: below, touch, player, tokens, save } = this.parts;
-    for (const part of [sentence, bar, below, touch, player, tokens, save]) part.show([null], () => []);
+    const { sentence, toolbar: bar, stage, legend: below, sum, touch, player, tokens, save } = this.parts;
+    for (const part of [sentence, bar, below, sum, touch, player, tokens, save]) part.show([null], () => []);
     this.readout.element.textContent = "";
     stage.show([null], () => [node("p", { class: "quiet" }, "This model has no attention to show.")]);
   }
@@ -92,24 +97,46 @@ export class Drawing {
    * @param {Surface} surface
    */
   drawScene(scene, interventions, surface) {
-    const { actions, parts, player, touchable } = this;
+    const { actions, parts, player } = this;
     const { data, map, layer, matrix, state, largest, before } = scene;
     const { colours } = surface;
     const shown = [data, map, layer, matrix, state.head, state.mode];
-    parts.sentence.show([...shown, state.query, state.focus, state.key === null], () => sentences(scene));
+    const drawn = [state.off, state.mean, state.least, state.top, scene.beside?.name];
+    parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null], () =>
+      sentences(scene),
+    );
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
     this.drawStage(scene, surface);
-    parts.legend.show([...shown, largest, colours, state.change, state.words, before], () => {
+    parts.legend.show([...shown, largest, colours, state.change, state.words, before, ...drawn], () => {
       return [legend(scene, colours), ...choices(scene, actions)];
     });
-    parts.touch.show([...shown, state.query, state.key, state.focus, state.frame, interventions], () => {
-      return touchable ? [touchBar(scene, interventions, actions)] : [];
-    });
+    const { touchBar } = this;
+    parts.touch.show([touchBar], () => (touchBar ? [touchBar.element] : []));
+    touchBar?.show(scene, interventions);
     parts.player.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));
     player.tell(data.playback ? state.frame : null);
     this.drawTokens(scene, colours);
     parts.save.show([scene, colours], () => [saveButtons(scene, colours, parts.stage.element)]);
     this.readout.tell(scene, state.query, state.key, null);
+    this.drawSum(scene, colours);
+  }
+
+  /**
+   * How the weight comes about: not of words, which are several weights, nor of a snapshot, which is another model.
+   *
+   * @param {Scene} scene
+   * @param {Palette} colours
+   */
+  drawSum(scene, colours) {
+    const { sum, actions, parts } = this;
+    const { state } = scene;
+    const can = sum !== undefined && !scene.derived && !state.words && state.frame === null;
+    parts.sum.show([can, state.sum], () => {
+      if (!can) return [];
+      const shown = button("Show the sum", () => actions.choose({ sum: !state.sum }), state.sum);
+      return [shown, ...(state.sum ? [sum.element] : [])];
+    });
+    if (can && state.sum) sum.show(scene, colours);
   }
 
   /**
@@ -120,17 +147,22 @@ export class Drawing {
     const { actions } = this;
     const { stage } = this.parts;
     const { map, matrix, changes, largest, state, data } = scene;
-    this.panels = state.mode === "heatmap" ? heatmaps(scene, actions, surface, this.panels) : new Map();
+    this.panels = ["heatmap", "flow"].includes(state.mode)
+      ? heatmaps(scene, actions, surface, this.panels)
+      : new Map();
     const figures = [...this.panels.values()].map((panel) => panel.figure);
     const given = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
+    const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
     const make = {
       heatmap: () => panelsOf(figures),
       lines: () => lines(scene, actions, surface),
+      arcs: () => arcs(scene, actions, surface),
+      flow: () => panelsOf(figures),
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
-    const all = state.mode === "heatmap" ? figures : [...given, ...place];
+    const all = this.panels.size ? figures : [...given, ...wanted, ...place];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
     for (const panel of this.panels.values()) {
       if (surface.onPaper) panel.drawNow();

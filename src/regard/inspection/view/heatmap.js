@@ -13,10 +13,7 @@ import { Viewport } from "./viewport.js";
 /** @import { Marked, Picture } from "./painting.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const GAP_BETWEEN = 16; // pixels
-const SIDE_NAME = 24; // room for what the rows are called, pixels
 const TALL = 130; // pixels: rows have their name beside them if they are higher
-const NARROW = 330; // pixels: as many heads stand beside each other as are wider than that
 
 let numbered = 0; // heatmaps that there have been: the cell that is read out has a name of its own
 
@@ -86,7 +83,7 @@ export class Heatmap {
     this.caption.replaceChildren(...captionOf(this.head, scene));
     this.grid.dataset.name = `heatmap-${place}`;
     const size = { "aria-rowcount": matrix.rows, "aria-colcount": matrix.columns };
-    const name = `${layer.title}, head ${this.head}: rows ${down}, columns ${across}; arrow keys move`;
+    const name = `${layer.title}, ${matrix.name(this.head)}: rows ${down}, columns ${across}; arrow keys move`;
     for (const [key, value] of Object.entries({ ...size, "aria-label": name })) {
       this.grid.setAttribute(key, String(value));
     }
@@ -146,11 +143,13 @@ export class Heatmap {
    * @param {number} key
    */
   tell(query, key) {
-    const { matrix } = this.scene;
+    const { matrix, changes, title } = this.scene;
     this.row.setAttribute("aria-rowindex", String(query + 1));
     this.cell.setAttribute("aria-colindex", String(key + 1));
     this.rowName.textContent = matrix.queries[query] ?? "";
-    this.cell.textContent = `${isolated(matrix.keys[key] ?? "")} ${percent(matrix.at(this.head, query, key) || 0)}`;
+    const change = changes && title ? signed(changes[this.head][query * matrix.columns + key] || 0) : null;
+    const value = change ?? percent(matrix.at(this.head, query, key) || 0);
+    this.cell.textContent = `${isolated(matrix.keys[key] ?? "")} ${value}`;
   }
 
   draw() {
@@ -185,49 +184,14 @@ export class Heatmap {
 }
 
 /**
- * The heatmaps of the heads that are chosen; those of `before` that fit are taken again.
- *
- * @param {Scene} scene
- * @param {Actions} actions
- * @param {Surface} surface
- * @param {Map<string, Heatmap>} before
- */
-export function heatmaps(scene, actions, surface, before) {
-  const { matrix, layer, state } = scene;
-  const heads = matrix.chosen(state.head);
-  const room = { ...surface, width: roomOf(surface.width, heads.length, matrix.columns) };
-  /** @type {Map<string, Heatmap>} */
-  const found = new Map();
-  heads.forEach((head, place) => {
-    const name = [layer.name, head, state.words, matrix.rows, matrix.columns].join(" ");
-    const panel = before.get(name) ?? new Heatmap(head, scene, room, actions);
-    panel.show(scene, room, place);
-    found.set(name, panel);
-  });
-  return found;
-}
-
-/**
- * What a heatmap has from side to side: as many as fit stand beside each other.
- *
- * @param {number} width
- * @param {number} heads
- * @param {number} columns
- */
-function roomOf(width, heads, columns) {
-  const most = Math.max(1, Math.min(heads, Math.floor(width / Math.max(NARROW, 14 * columns))));
-  const beside = Math.ceil(heads / Math.ceil(heads / most)); // as many in every row
-  return Math.floor(width / beside) - (beside > 1 ? GAP_BETWEEN : 0) - SIDE_NAME;
-}
-
-/**
  * @param {number} head
  * @param {Scene} scene
  */
-function captionOf(head, { data, layer, matrix }) {
-  const found = [node("b", {}, matrix.heads > 1 ? `head ${head}` : layer.title)];
-  if (matrix.heads > 1) found.push(node("span", { class: "quiet" }, layer.title));
-  const added = data.importance?.[layer.name]?.[head];
+function captionOf(head, { data, layer, matrix, title }) {
+  const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
+  if (matrix.heads > 1 && !matrix.names) found.push(node("span", { class: "quiet" }, layer.title));
+  if (title) found.push(node("span", {}, title));
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
   if (added !== undefined) found.push(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
   return found;
 }

@@ -13,21 +13,33 @@ const SCALE_HEIGHT = 10;
  * @param {Scene} scene
  * @param {Palette} colours
  */
-export function legend({ changes, largest, layer, state }, colours) {
+export function legend({ beside, changes, largest, layer, state }, colours) {
   const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
-  const context = brush(canvas);
-  for (let x = 0; x < SCALE_WIDTH; x += 1) {
-    context.fillStyle = css(
-      changes ? colours.change((2 * x) / SCALE_WIDTH - 1) : colours.at(x / (SCALE_WIDTH - 1)),
-    );
-    context.fillRect(x, 0, 1, SCALE_HEIGHT);
-  }
+  fill(canvas, (share) => (changes ? colours.change(2 * share - 1) : colours.at(share)));
   const most = largest.toFixed(3);
   const bar = node("p", { class: "legend" });
-  const of = state.mode === "overview" ? "all layers and heads" : "all heads";
+  const of =
+    { overview: "all layers and heads", flow: "all layers" }[/** @type {string} */ (state.mode)] ?? "all heads";
   bar.append(changes ? "change of the weight −" : "weight 0", changes ? most : "", canvas);
   bar.append(`${changes ? "+" : ""}${most}, the same for ${of}`);
   if (layer.relevant && state.mode === "heatmap")
     bar.append(node("span", {}, "○ the output depends on this input"));
+  if (beside?.changes && state.mode === "heatmap") {
+    const scale = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
+    fill(scale, (share) => colours.change(2 * share - 1));
+    bar.append(`; difference −${beside.most.toFixed(3)}`, scale, `+${beside.most.toFixed(3)}`);
+  }
   return bar;
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {(share: number) => number[]} colour
+ */
+function fill(canvas, colour) {
+  const context = brush(canvas);
+  for (let x = 0; x < SCALE_WIDTH; x += 1) {
+    context.fillStyle = css(colour(x / (SCALE_WIDTH - 1)));
+    context.fillRect(x, 0, 1, SCALE_HEIGHT);
+  }
 }

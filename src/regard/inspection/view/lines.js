@@ -1,9 +1,10 @@
 // Lines from queries, on the left, to keys, on the right: the stronger the weight, the stronger the line.
 
 import { dashes, hue } from "./colours.js";
-import { node, oneTabStop, svg } from "./dom.js";
+import { button, node, oneTabStop, svg } from "./dom.js";
 import { around, cut } from "./labels.js";
 import { widest, widthOf } from "./measuring.js";
+import { toggled } from "./numbers.js";
 import { axesOf } from "./sides.js";
 
 /** @import { Matrix } from "./matrix.js" */
@@ -18,6 +19,7 @@ const TOP = 24; // where the first token stands
 const WIDEST = 150; // of a label, pixels
 const ACROSS = 420; // between queries and keys, pixels
 const APART = 6;
+const ALL = { least: 0, top: 0 };
 
 /**
  * @param {Scene} scene
@@ -26,7 +28,7 @@ const APART = 6;
  */
 export function lines(scene, actions, { colours, width }) {
   const { matrix, state, largest } = scene;
-  const heads = matrix.chosen(state.head);
+  const heads = matrix.shown(state);
   const queries = around(matrix.rows, state.query);
   const keys = around(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
   const places = placesOf(matrix, queries, keys, width);
@@ -37,7 +39,7 @@ export function lines(scene, actions, { colours, width }) {
     role: "group",
     "aria-label": "Lines from queries to keys",
   });
-  const found = strongest(matrix, heads, queries, keys);
+  const found = strongest(matrix, heads, queries, keys, state);
   const drawn = found.lines.map((line) => {
     const element = svg("line", {
       x1: places.left + APART,
@@ -80,8 +82,11 @@ export function lines(scene, actions, { colours, width }) {
     ...right,
   );
   const box = node("div", { class: "lines" });
-  if (heads.length > 1) box.append(keyOf(heads, colours.dark));
-  box.append(picture, node("p", { class: "quiet" }, leftOut(matrix, queries, keys, found)));
+  box.append(
+    ...headKey(scene, actions, colours.dark),
+    picture,
+    node("p", { class: "quiet" }, leftOut(matrix, queries, keys, found)),
+  );
   return box;
 }
 
@@ -102,42 +107,53 @@ function placesOf(matrix, queries, keys, available) {
 }
 
 /**
- * Which line belongs to which head: by colour, and by dashes where colours come again.
+ * Which line belongs to which head: by colour, and by dashes where colours come again. Each head is switched on and off.
  *
- * @param {number[]} heads
+ * @param {Scene} scene
+ * @param {Actions} actions
  * @param {boolean} dark
  */
-function keyOf(heads, dark) {
+export function headKey({ matrix, state }, { choose }, dark) {
+  if (matrix.heads === 1 || state.head !== null) return [];
+  const shown = matrix.shown(state);
   const list = node("ul", { class: "key", "aria-label": "Heads" });
-  for (const head of heads) {
+  const found = [];
+  for (const head of matrix.chosen(null)) {
     const sample = svg("svg", { width: 28, height: 10, "aria-hidden": "true" });
     const line = { x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 3 };
     sample.append(svg("line", { ...line, stroke: hue(head, dark), "stroke-dasharray": dashes(head) }));
     const item = node("li");
-    item.append(sample, `head ${head}`);
+    const on = shown.includes(head);
+    const chosen = button("", () => choose({ off: toggled(state.off, head) }), on);
+    chosen.dataset.name = `key-${head}`;
+    chosen.append(sample, matrix.name(head));
+    found.push(chosen);
+    item.append(chosen);
     list.append(item);
   }
-  return list;
+  oneTabStop(found, 0);
+  return [list];
 }
 
 /**
  * The strongest weights between queries and keys, the strongest first, and how many there are in all; what would hardly
- * be seen is left out.
+ * be seen is left out, and what is not asked for: weights below `least`, and of each query all but the `top` largest.
  *
  * @param {Matrix} matrix
  * @param {number[]} heads
  * @param {number[]} queries
  * @param {number[]} keys
+ * @param {{ least: number, top: number }} wanted
  */
-export function strongest(matrix, heads, queries, keys, most = MOST_LINES) {
+export function strongest(matrix, heads, queries, keys, { least, top } = ALL, most = MOST_LINES) {
   /** @type {Line[]} */
   const found = [];
   for (const head of heads) {
     for (const query of queries) {
-      for (const key of keys) {
-        const weight = matrix.at(head, query, key);
-        if (weight > HARDLY * matrix.largest) found.push({ weight, head, query, key });
-      }
+      const row = keys.map((key) => ({ weight: matrix.at(head, query, key), head, query, key }));
+      const seen = row.filter(({ weight }) => weight > HARDLY * matrix.largest && weight >= least);
+      if (top) seen.sort((one, other) => other.weight - one.weight);
+      found.push(...(top ? seen.slice(0, top) : seen));
     }
   }
   found.sort((one, other) => other.weight - one.weight);
@@ -158,14 +174,14 @@ export function strongest(matrix, heads, queries, keys, most = MOST_LINES) {
  * @param {number[]} keys
  * @param {{ seen: number, all: number, weakest: number | null, lines: Line[] }} found
  */
-function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
+export function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
   const count = (/** @type {number} */ number) => number.toLocaleString("en");
   const said = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
   if (weakest !== null)
     said.push(
       `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are left out, choose a head to see more`,
     );
-  if (all > seen) said.push(`${count(all - seen)} hardly differ from 0`);
+  if (all > seen) said.push(`${count(all - seen)} are smaller than what is drawn`);
   const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
   if (hidden > 0) said.push(`${count(hidden)} tokens further away are left out`);
   return `${said.join("; ")}.`;

@@ -1,6 +1,7 @@
 // The weights of one layer.
 
 import { greatest } from "./arithmetic.js";
+import { numbersIn } from "./numbers.js";
 
 /** `slices[head]` is a Float32Array of rows (queries) times columns (keys). */
 export class Matrix {
@@ -10,13 +11,15 @@ export class Matrix {
    * @param {string[]} keys labels of the columns
    * @param {number[][] | null} relevant pairs of query and key where the output depends on the input
    * @param {boolean} exact whether the weights are as they were computed, and not rounded
+   * @param {string[] | null} names of the slices, where they are not heads
    */
-  constructor(slices, queries, keys, relevant, exact = false) {
+  constructor(slices, queries, keys, relevant, exact = false, names = null) {
     this.slices = slices;
     this.queries = queries;
     this.keys = keys;
     this.relevant = relevant;
     this.exact = exact;
+    this.names = names;
     this.heads = slices.length;
     this.rows = queries.length;
     this.columns = keys.length;
@@ -62,6 +65,26 @@ export class Matrix {
       if (this.at(head, query, key) > this.at(head, query, best)) best = key;
     }
     return best;
+  }
+
+  /**
+   * What a slice is called.
+   *
+   * @param {number} head
+   */
+  name(head) {
+    return this.names?.[head] ?? `head ${head}`;
+  }
+
+  /**
+   * The heads that are shown: one, or all that are not switched off.
+   *
+   * @param {{ head: number | null, off?: string }} state
+   */
+  shown({ head, off = "" }) {
+    const hidden = numbersIn(off);
+    const found = this.chosen(head).filter((each) => head !== null || !hidden.includes(each));
+    return found.length ? found : this.chosen(null);
   }
 
   /**

@@ -1,10 +1,11 @@
-// All heads of all layers, small, on one scale.
+// A gallery of all heads of all layers, small, on one scale: with what each does and is worth, where that is known.
 
 import { shade } from "./colours.js";
-import { node, oneTabStop } from "./dom.js";
+import { check, node, oneTabStop } from "./dom.js";
 import { signed } from "./labels.js";
 import { pixels } from "./painting.js";
 import { halved } from "./pyramid.js";
+import { described, roleOf, roleSentence } from "./roles.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -12,42 +13,79 @@ import { halved } from "./pyramid.js";
 
 const SIDE = 76; // of a head, pixels
 
+/** @typedef {{ layer: LayerData, head: number, added: number | undefined }} Small */
+
 /**
  * @param {Scene} scene
  * @param {Actions} actions
  * @param {Surface} surface
  */
 export function overview(scene, actions, surface) {
+  const { data, map, state } = scene;
+  const { importance, roles } = data;
   const grid = node("div", { class: "grid" });
-  for (const layer of scene.map.layers) {
-    const matrix = scene.shown(layer);
+  if (importance) {
+    grid.append(check("the most important first", state.sorted, (sorted) => actions.choose({ sorted })));
+  }
+  const rows = map.layers.map((layer) => smallOf(scene, layer));
+  const ordered = state.sorted && importance ? [rows.flat().sort(byWorth)] : rows;
+  for (const heads of ordered) {
     const row = node("div", { class: "row" });
-    row.append(node("span", {}, layer.title));
-    const found = matrix.chosen(null).map((head) => thumbnail(scene, layer, head, actions, surface));
+    if (ordered === rows) row.append(node("span", {}, heads[0]?.layer.title ?? ""));
+    const found = heads.map((each) => thumbnail(scene, each, ordered !== rows, actions, surface));
     oneTabStop(found, 0);
     row.append(...found);
     grid.append(row);
   }
-  if (scene.data.importance) {
-    grid.append(node("p", { class: "quiet" }, "Numbers: by how much the loss rises when the head is off."));
-  }
+  const said = [];
+  if (importance) said.push("Signed numbers: by how much the loss rises when the head is off.");
+  if (roles && Object.keys(roles).length)
+    said.push(
+      "Words: what the head does over many samples, and how purely (0: as even attention, 1: nothing else).",
+    );
+  if (said.length) grid.append(node("p", { class: "quiet" }, said.join(" ")));
   return grid;
 }
 
 /**
  * @param {Scene} scene
  * @param {LayerData} layer
- * @param {number} head
+ * @returns {Small[]}
+ */
+function smallOf({ data, shown }, layer) {
+  return shown(layer)
+    .chosen(null)
+    .map((head) => ({ layer, head, added: data.importance?.[layer.name]?.[head] }));
+}
+
+/**
+ * @param {Small} one
+ * @param {Small} other
+ */
+function byWorth(one, other) {
+  return (other.added ?? 0) - (one.added ?? 0);
+}
+
+/**
+ * @param {Scene} scene
+ * @param {Small} small
+ * @param {boolean} named whether the layer is told
  * @param {Actions} actions
  * @param {Surface} surface
  */
-function thumbnail({ data, shown, largest }, layer, head, actions, { colours }) {
-  const added = data.importance?.[layer.name]?.[head];
-  const name = `${layer.title}, head ${head}${added === undefined ? "" : `, without it loss ${signed(added)}`}`;
+function thumbnail({ data, shown, largest }, { layer, head, added }, named, actions, { colours }) {
+  const role = roleOf(data, layer.name, head);
+  const worth = added === undefined ? "" : ` ${signed(added)}`;
+  const parts = [`${layer.title}, head ${head}`];
+  if (added !== undefined) parts.push(`without it loss${worth}`);
+  if (role) parts.push(roleSentence(role));
+  const name = parts.join(", ");
   const found = node("button", { type: "button", class: "thumb", title: name, "aria-label": name });
   found.dataset.name = `thumb-${layer.name}-${head}`;
   const canvas = small(shown(layer), head, (value) => colours.table[shade(value / largest)]);
-  found.append(canvas, node("span", {}, `head ${head}${added === undefined ? "" : ` ${signed(added)}`}`));
+  found.append(canvas, node("span", {}, `head ${head}${worth}`));
+  if (named) found.append(node("span", { class: "quiet" }, layer.title));
+  if (role) found.append(node("span", { class: role.role ? "role" : "role quiet" }, described(role)));
   found.addEventListener("click", () => {
     actions.choose({ layer: layer.name, head, mode: "heatmap", query: 0, key: null });
   });

@@ -3,6 +3,7 @@
 import { node } from "./dom.js";
 import { isolated, signed } from "./labels.js";
 
+/** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
 
 /** @typedef {{ map: number, layer: string, head: number, query: number }} Row a row of weights */
@@ -73,9 +74,10 @@ function changed({ matrix, before }, head, query, key) {
   return ` (was ${was.toFixed(4)}, ${signed(matrix.at(head, query, key) - was)})`;
 }
 
-/** @param {{ rows: number, columns: number, heads: number }} matrix */
-function invitation({ rows, columns, heads }) {
-  const size = `${rows} × ${columns} weights in each of ${heads} head${heads > 1 ? "s" : ""}`;
+/** @param {Matrix} matrix */
+function invitation({ rows, columns, heads, names }) {
+  const each = names ? "" : ` in each of ${heads} head${heads > 1 ? "s" : ""}`;
+  const size = `${rows} × ${columns} weights${each}`;
   return `Point at a weight, or use the arrow keys on a heatmap. ${size}.`;
 }
 
@@ -87,5 +89,5 @@ function invitation({ rows, columns, heads }) {
  */
 function named({ matrix }, head, query, key, mainly = false) {
   const [from, to] = [isolated(matrix.queries[query]), isolated(matrix.keys[key])];
-  return `head ${head}: ${from} →${mainly ? " mainly" : ""} ${to} (step ${key})`;
+  return `${matrix.name(head)}: ${from} →${mainly ? " mainly" : ""} ${to} (step ${key})`;
 }

@@ -23,14 +23,11 @@ const SHARP = 2; // pixels of a PNG for each of the page
 export function saveButtons(scene, colours, stage) {
   const bar = node("div", { class: "bar", role: "group", "aria-label": "Save" });
   const name = `${scene.map.task}-${scene.layer.name}`.replace(/[^\w.-]+/g, "_");
-  const drawn = ["heatmap", "lines", "table"].includes(scene.state.mode);
+  const drawn = ["heatmap", "lines", "arcs", "flow", "table"].includes(scene.state.mode);
   const picture = () =>
     stage.querySelector(".lines > svg") ? linesPicture(scene, stage, colours) : heatmapPicture(scene, colours);
   bar.append(node("span", { class: "quiet" }, "Save what is shown:"));
-  if (
-    drawn &&
-    scene.matrix.rows * scene.matrix.columns * scene.matrix.chosen(scene.state.head).length <= MOST_CELLS
-  ) {
+  if (drawn && scene.matrix.rows * scene.matrix.columns * scene.matrix.shown(scene.state).length <= MOST_CELLS) {
     bar.append(
       button("PNG", () => rasterised(picture()).then((blob) => save(`${name}.png`, blob))),
       button("SVG", () => save(`${name}.svg`, new Blob([textOf(picture())], { type: "image/svg+xml" }))),
@@ -47,7 +44,7 @@ export function saveButtons(scene, colours, stage) {
  */
 export function csvOf({ matrix, changes, state }) {
   const lines = [`head,query_step,query,key_step,key,${changes ? "change" : "weight"}`];
-  for (const head of matrix.chosen(state.head)) {
+  for (const head of matrix.shown(state)) {
     const values = (changes ?? matrix.slices)[head];
     matrix.queries.forEach((query, row) => {
       matrix.keys.forEach((key, column) => {
@@ -78,7 +75,7 @@ export function heatmapPicture(scene, colours) {
   const cell = Math.max(10, cellOf(matrix, { left, top }, PANEL));
   const wide = left + matrix.columns * cell + AROUND;
   const high = top + matrix.rows * cell + AROUND;
-  const heads = matrix.chosen(state.head);
+  const heads = matrix.shown(state);
   const beside = Math.max(1, Math.min(heads.length, Math.floor((2 * PANEL) / wide)));
   const words = `${map.task}: ${map.input}`;
   const width = Math.max(beside * wide, widest([words, layer.title])) + AROUND;
@@ -112,7 +109,7 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
   const { queries, keys, columns } = matrix;
   const [down, across] = axesOf(scene);
   const ink = { fill: colours.ink };
-  group.append(svg("text", { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" }, `head ${head}`));
+  group.append(svg("text", { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" }, matrix.name(head)));
   group.append(svg("text", { ...ink, x: left, y: TITLE - 8 }, `${across} →`));
   group.append(svg("text", { ...ink, transform: `translate(10 ${top}) rotate(90)` }, `${down} →`));
   queries.forEach((query, row) => {
@@ -148,7 +145,7 @@ function linesPicture(scene, stage, colours) {
   const [width, height] = ["width", "height"].map((name) => Number(drawn?.getAttribute(name)));
   const { map, layer, matrix, state } = scene;
   const words = `${map.task}: ${map.input}`;
-  const heads = matrix.chosen(state.head);
+  const heads = matrix.shown(state);
   const top = AROUND + TITLE * (2 + (heads.length > 1 ? heads.length : 0));
   const wide = Math.max(width, widest([words, layer.title])) + 2 * AROUND;
   const picture = sheet(wide, height + top + AROUND, colours);

@@ -1,7 +1,11 @@
 // One drawing: everything that its parts need to know, and what they can ask for.
 
 import { greatest } from "./arithmetic.js";
+import { averaged } from "./average.js";
+import { besideOf } from "./beside.js";
 import { changes, originalOf } from "./difference.js";
+import { once } from "./once.js";
+import { flows, rollout } from "./rollout.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
@@ -11,6 +15,9 @@ import { changes, originalOf } from "./difference.js";
 
 /** @type {Mode[]} */
 const COMPARING = ["heatmap", "table"]; // ways to draw that can show a difference
+const ROLLOUT =
+  "Rollout: how much of each input is in each state, layer by layer. Heads are averaged, and half of each state is " +
+  "handed on as it was, by the residual (Abnar and Zuidema 2020).";
 
 /**
  * @typedef {object} Scene
@@ -20,9 +27,22 @@ const COMPARING = ["heatmap", "table"]; // ways to draw that can show a differen
  * @property {Readonly<State>} state
  * @property {Matrix} matrix the layer's weights as they are shown: between words, if that was chosen
  * @property {(layer: LayerData) => Matrix} shown the same of another layer
+ * @property {string | null} derived what is shown, where that is not the weights of heads
  * @property {Matrix | null} before the layer's weights before it was touched, where these are of the same tokens
+ * @property {Beside | null} beside what stands beside it
+ * @property {string} [title] of a heatmap, where it is not that of its head
  * @property {Float32Array[] | null} changes of each head, where these are drawn instead of weights
  * @property {number} largest what the strongest colour stands for, the same for all that is drawn
+ */
+
+/**
+ * The same layer of another map.
+ *
+ * @typedef {object} Beside
+ * @property {string} name
+ * @property {Matrix} matrix
+ * @property {Float32Array[] | null} changes what is shown less this, where both have the same tokens
+ * @property {number} most the largest of these, by size
  */
 
 /**
@@ -46,31 +66,103 @@ const COMPARING = ["heatmap", "table"]; // ways to draw that can show a differen
  * @param {ViewData} data
  * @param {MapData} map
  * @param {LayerData} layer
- * @param {Readonly<State>} state
+ * @param {Readonly<State>} given what is chosen
  * @param {Weights} weights prepared for `layersNeeded`
  * @returns {Scene}
  */
-export function sceneOf(data, map, layer, state, weights) {
+export function sceneOf(data, map, layer, given, weights) {
   /** @param {LayerData} each */
-  const shown = (each) => weights.of(each, state.words);
+  const shown = (each) => weights.of(each, given.words);
   const before = originalOf(data, layer);
-  const matrix = shown(layer);
-  const original = before && shown(before);
+  const derived = derivedOf(map, layer, given, shown);
+  const state = derived ? derived.state : { ...given, mode: modeOf(map, layer, given.mode) };
+  const matrix = derived ? derived.matrix : shown(layer);
+  const flow = state.mode === "flow";
+  const original = before && !flow ? (derived ? averaged(shown(before), derived.heads) : shown(before)) : null;
   const changed = original && state.change && COMPARING.includes(state.mode) ? changes(matrix, original) : null;
-  const largest = changed
-    ? changed.map((each) => greatest(each, true))
-    : layersOnScale(data, map, layer, state).map((each) => shown(each).largest);
+  const scale = () => layersOnScale(data, map, layer, state).map((each) => shown(each).largest);
+  const beside = derived ? null : standing(besideOf(data, map, layer, state), matrix, shown);
+  const largest = changed ? changed.map((each) => greatest(each, true)) : flow ? [matrix.largest] : scale();
   return {
     data,
     map,
     layer,
     state,
     matrix,
+    derived: derived?.said ?? null,
     shown,
     before: original,
+    beside,
     changes: changed,
-    largest: Math.max(...largest, 1e-9),
+    largest: Math.max(...largest, beside?.matrix.largest ?? 0, 1e-9),
   };
+}
+
+/**
+ * The way to draw that is chosen, where the layer has it: arcs are of tokens that look at each other.
+ *
+ * @param {MapData} map
+ * @param {LayerData} layer
+ * @param {Mode} mode
+ * @returns {Mode}
+ */
+function modeOf(map, layer, mode) {
+  return modesOf(map, layer).includes(mode) ? mode : "heatmap";
+}
+
+/**
+ * The ways to draw that a layer has.
+ *
+ * @param {MapData} map
+ * @param {LayerData} layer
+ * @returns {Mode[]}
+ */
+export function modesOf(map, layer) {
+  const arcs = layer.kind !== "cross" && layer.queries.length === layer.keys.length;
+  /** @type {Mode[]} */
+  const own = [
+    ...(arcs ? /** @type {Mode[]} */ (["arcs"]) : []),
+    ...(flows(map, layer.kind) ? /** @type {Mode[]} */ (["flow"]) : []),
+  ];
+  return ["heatmap", "lines", ...own, "table", "overview"];
+}
+
+/**
+ * What is worked out of the weights of several heads or layers, and the state that fits it; null: nothing is.
+ *
+ * @param {MapData} map
+ * @param {LayerData} layer
+ * @param {Readonly<State>} state
+ * @param {(layer: LayerData) => Matrix} shown
+ */
+function derivedOf(map, layer, state, shown) {
+  const own = shown(layer);
+  if (modeOf(map, layer, state.mode) === "flow") {
+    const matrix = rollout(map, layer, shown);
+    const fitting = { ...state, head: null, off: "", key: null, focus: matrix.heads - 1, change: false };
+    return { matrix, heads: [], state: fitting, said: ROLLOUT };
+  }
+  if (!state.mean || own.heads === 1 || state.head !== null || state.mode === "overview") return null;
+  const heads = own.shown(state);
+  const matrix = averaged(own, heads);
+  const fitting = { ...state, mode: modeOf(map, layer, state.mode), focus: 0, off: "" };
+  return { matrix, heads, state: fitting, said: `This is the ${matrix.name(0)}.` };
+}
+
+/**
+ * @param {{ name: string, layer: LayerData } | null} other
+ * @param {Matrix} matrix
+ * @param {(layer: LayerData) => Matrix} shown
+ * @returns {Beside | null}
+ */
+function standing(other, matrix, shown) {
+  if (!other) return null;
+  const found = shown(other.layer);
+  const same = String(found.queries) === String(matrix.queries) && String(found.keys) === String(matrix.keys);
+  const changed =
+    same && found.heads === matrix.heads ? once(matrix, other.name, () => changes(matrix, found)) : null;
+  const most = Math.max(...(changed ?? []).map((each) => greatest(each, true)), 1e-9);
+  return { name: other.name, matrix: found, changes: changed, most };
 }
 
 /**
@@ -83,7 +175,10 @@ export function sceneOf(data, map, layer, state, weights) {
  */
 export function layersNeeded(data, map, layer, state) {
   const before = originalOf(data, layer);
-  return [layer, ...(before ? [before] : []), ...layersOnScale(data, map, layer, state)];
+  const all = state.mode === "flow" ? [...map.layers] : [];
+  const beside = besideOf(data, map, layer, state);
+  if (beside) all.push(beside.layer);
+  return [layer, ...(before ? [before] : []), ...all, ...layersOnScale(data, map, layer, state)];
 }
 
 /**

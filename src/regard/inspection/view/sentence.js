@@ -2,6 +2,8 @@
 
 import { node } from "./dom.js";
 import { isolated, signed } from "./labels.js";
+import { roleOf, roleSentence } from "./roles.js";
+import { rowsOf, together } from "./rows.js";
 import { axesOf } from "./sides.js";
 
 /** @import { Matrix } from "./matrix.js" */
@@ -19,12 +21,17 @@ const SAID = ["no", "one", "two", "three", "four", "five", "six", "seven", "eigh
 export function sentences(scene) {
   const { data, layer, matrix, state } = scene;
   if (!matrix.rows || !matrix.columns) return [];
+  if (scene.state.mode === "flow") return [node("p", { class: "sentence" }, scene.derived ?? "")];
   const head = headOf(scene);
-  const added = data.importance?.[layer.name]?.[head];
+  const rows = rowsOf(state, state.query, matrix.rows);
+  if (rows.length > 1) return [node("p", { class: "sentence" }, together(matrix, head, rows))];
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
   const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
   if (added !== undefined)
     found[0].append(` Over unseen samples, the loss changes by ${signed(added)} without it.`);
-  const examined = data.examined?.[layer.name]?.[head];
+  const role = matrix.names ? null : roleOf(data, layer.name, head);
+  if (role) found.push(node("p", { class: "quiet" }, roleSentence(role)));
+  const examined = matrix.names ? undefined : data.examined?.[layer.name]?.[head];
   if (examined !== undefined)
     found.push(node("p", { class: "quiet" }, `Over many samples (examine): ${examined}`));
   return found;
@@ -51,7 +58,7 @@ export function headOf({ matrix, state }) {
  */
 export function sentence({ map, layer, matrix }, head, query) {
   const row = matrix.row(matrix.slices[head], query);
-  const who = matrix.heads > 1 ? `head ${head}` : "attention";
+  const who = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
   const found = `${purpose(map.prediction, layer.kind, matrix.queries[query], query)}, ${who} looks at ${target(matrix, row, axesOf({ map, layer })[1].split(" ")[0])}`;
   const relevant = onRelevant(matrix, row, query);
   if (!relevant) return `${found}.`;

@@ -2,7 +2,7 @@
 
 /** @import { MapData } from "./data.js" */
 
-/** @typedef {"heatmap" | "lines" | "table" | "overview"} Mode */
+/** @typedef {"heatmap" | "lines" | "arcs" | "flow" | "table" | "overview"} Mode */
 
 /**
  * @typedef {object} State
@@ -16,6 +16,14 @@
  * @property {number} focus the head in which the query was chosen
  * @property {boolean} change whether differences to the original are shown
  * @property {number | null} frame number of the snapshot; null: the map itself
+ * @property {string} off numbers of the heads that are left out, of all
+ * @property {boolean} mean whether the heads that are drawn are averaged
+ * @property {string} also numbers of the queries that are summed up with the one that is looked at
+ * @property {number} least weights below this are left out as lines
+ * @property {number} top of each query only so many lines are drawn, the strongest; 0: all
+ * @property {string} beside what stands beside the map, by its key; empty: nothing
+ * @property {boolean} sorted whether the heads of the overview are sorted by what they are worth
+ * @property {boolean} sum whether it is shown how the weight comes about
  */
 
 const MANY = 80; // queries or keys: of more, one head is shown at a time
@@ -32,6 +40,14 @@ export const START = {
   focus: 0,
   change: false,
   frame: null,
+  off: "",
+  mean: false,
+  also: "",
+  least: 0,
+  top: 0,
+  beside: "",
+  sorted: false,
+  sum: false,
 };
 
 /**

@@ -34,15 +34,16 @@ const STYLE = `
 .regard-view .sentence + .quiet { margin: 0.3rem 0; max-width: 90ch; }
 .regard-view .thumb { border: 0; padding: 2px; display: inline-grid; gap: 1px; justify-items: start; font-size: 11px; }
 .regard-view .thumb canvas { max-width: none; }
+.regard-view .thumb .role { max-width: 8.5rem; text-align: start; white-space: normal; overflow-wrap: anywhere; }
 .regard-view .grid { display: grid; gap: 0.3rem; }
-.regard-view .grid .row { display: flex; flex-wrap: wrap; gap: 0.2rem; align-items: end; }
+.regard-view .grid .row { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: start; }
 .regard-view .grid .row > span:first-child { flex: 0 0 min(9.5rem, 100%); font-size: 12px; }
 .regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.6rem; margin: 0.5rem 0; font-size: 13px; }
 .regard-view .token { display: inline-block; padding: 1px 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
   min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; }
 .regard-view .answer .token { min-height: 0; }
 .regard-view .token.on { border-color: currentColor; font-weight: 600; }
-.regard-view .token[tabindex] { cursor: pointer; }
+.regard-view .token[tabindex] { cursor: pointer; user-select: none; }
 .regard-view output { display: block; min-height: 1.5em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .regard-view .answer { overflow-wrap: anywhere; margin: 0.3rem 0; }
 .regard-view .answer code { white-space: pre-wrap; font-size: 1.05em; unicode-bidi: isolate; }
@@ -64,6 +65,20 @@ const STYLE = `
 .regard-view th[scope="col"] { white-space: pre; unicode-bidi: isolate; }
 .regard-view .changed { text-decoration: underline 2px; font-weight: 600; }
 .regard-view .touch { border-left: 3px solid var(--edge); padding-left: 0.6rem; }
+.regard-view .sum { border-left: 3px solid var(--focus); padding-left: 0.8rem; margin: 0.5rem 0; }
+.regard-view .sum h2 { font-size: 1.1rem; margin: 0.3rem 0; }
+.regard-view .sum h3 { font-size: 1rem; margin: 0.9rem 0 0.2rem; }
+.regard-view .sum h3 .quiet { font-weight: normal; font-size: 12px; }
+.regard-view .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 2rem; }
+.regard-view .sum p { margin: 0.2rem 0; }
+.regard-view .number { font-variant-numeric: tabular-nums; }
+.regard-view .strips { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.8rem; margin: 0.2rem 0; align-items: center; }
+.regard-view .strips dd { margin: 0; display: flex; flex-wrap: wrap; gap: 0 0.8rem; align-items: center; white-space: pre-wrap; font-size: 12px; }
+.regard-view .strips svg { max-width: 100%; }
+.regard-view tr.on { font-weight: 700; background: var(--down); }
+.regard-view td.bars { min-width: 124px; text-align: start; }
+.regard-view td.bars span { display: block; height: 12px; }
+@container (max-width: 500px) { .regard-view .strips { grid-template-columns: 1fr; } }
 @media print {
   .regard-view { color: black; }
   .regard-view .bar, .regard-view .touch, .regard-view .zoom, .regard-view .save, .regard-view .playback :is(button, input) { display: none; }

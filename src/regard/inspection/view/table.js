@@ -19,7 +19,7 @@ export function tables(scene, actions) {
   const box = node("div", { class: "tables" });
   const queries = around(matrix.rows, state.query, MOST);
   const keys = around(matrix.columns, state.key ?? 0, MOST);
-  for (const head of matrix.chosen(state.head)) box.append(tableOf(scene, head, queries, keys, actions));
+  for (const head of matrix.shown(state)) box.append(tableOf(scene, head, queries, keys, actions));
   const left = matrix.rows - queries.length + matrix.columns - keys.length;
   if (left > 0) {
     const shown = `${queries.length} of ${matrix.rows} rows and ${keys.length} of ${matrix.columns} columns`;
@@ -40,7 +40,9 @@ function tableOf(scene, head, queries, keys, { choose }) {
   const [down, across] = axesOf(scene);
   const table = node("table");
   const what = changes ? "change of the weights" : "weights";
-  table.append(node("caption", {}, `${layer.title}, head ${head}: ${what}; rows ${down}, columns ${across}`));
+  table.append(
+    node("caption", {}, `${layer.title}, ${matrix.name(head)}: ${what}; rows ${down}, columns ${across}`),
+  );
   const top = node("tr");
   top.append(node("td"), ...keys.map((key) => node("th", { scope: "col" }, matrix.keys[key])));
   const [body, first] = [node("tbody"), node("thead")];
@@ -63,7 +65,7 @@ function tableOf(scene, head, queries, keys, { choose }) {
     class: "scrolling",
     tabindex: 0,
     role: "region",
-    "aria-label": `weights of head ${head}`,
+    "aria-label": `weights of ${matrix.name(head)}`,
   });
   box.dataset.name = `table-${head}`;
   box.append(table);

@@ -1,8 +1,10 @@
 // The queries and the keys written out; the weights of the query that is looked at colour the keys.
 
 import { css, luminance } from "./colours.js";
-import { node, oneTabStop } from "./dom.js";
-import { around } from "./labels.js";
+import { node, oneTabStop, quiet } from "./dom.js";
+import { around, signed } from "./labels.js";
+import { toggled } from "./numbers.js";
+import { rowsOf } from "./rows.js";
 import { axesOf } from "./sides.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -25,9 +27,15 @@ export class Tokens {
       token.dataset.name = `query-${query}`;
       token.addEventListener("mouseenter", on);
       token.addEventListener("focus", on);
-      token.addEventListener("click", () => actions.choose({ query, key: null }));
-      token.addEventListener("keydown", ({ key }) => {
-        if (key === "Enter") actions.choose({ query, key: null });
+      /** @param {MouseEvent | KeyboardEvent} event */
+      const choose = ({ shiftKey, ctrlKey, metaKey }) => {
+        const { also } = this.scene.state;
+        if (shiftKey || ctrlKey || metaKey) actions.choose({ also: toggled(also, query) });
+        else actions.choose({ query, key: null, also: "" });
+      };
+      token.addEventListener("click", choose);
+      token.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") choose(event);
       });
     }
     oneTabStop([...this.queries.tokens.values()], state.query - (this.queries.tokens.keys().next().value ?? 0));
@@ -37,8 +45,8 @@ export class Tokens {
   }
 
   /**
-   * Colour the keys by a query's weights, or by what has changed in them: of a head, or their mean over all. The scale
-   * is that of all that is drawn.
+   * Colour the keys by a query's weights, or by what has changed in them: of a head, or their mean over all; of several
+   * queries, by their mean. The scale is that of all that is drawn.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -50,13 +58,18 @@ export class Tokens {
     const { matrix, changes, largest } = scene;
     const heads = matrix.chosen(head);
     const shown = changes ?? matrix.slices;
+    const queries = rowsOf(scene.state, query, matrix.rows);
     for (const [index, token] of this.queries.tokens) {
-      token.classList.toggle("on", index === query);
-      token.setAttribute("aria-pressed", String(index === query));
+      token.classList.toggle("on", queries.includes(index));
+      token.setAttribute("aria-pressed", String(queries.includes(index)));
     }
     for (const [key, token] of this.keys.tokens) {
-      const place = query * matrix.columns + key;
-      const value = heads.reduce((sum, each) => sum + shown[each][place], 0) / heads.length;
+      const total = queries.reduce((sum, row) => {
+        const place = row * matrix.columns + key;
+        return sum + heads.reduce((found, each) => found + shown[each][place], 0) / heads.length;
+      }, 0);
+      const value = total / queries.length;
+      token.title = `${changes ? signed(total) : total.toFixed(3)}${queries.length > 1 ? ` from ${queries.length} rows` : ""}`;
       const colour = changes ? colours.change(value / largest) : colours.at(value / largest);
       token.style.background = css(colour);
       token.style.color = luminance(colour) > 0.45 ? "#000" : "#fff";
@@ -78,9 +91,4 @@ function tokensOf(labels, at) {
   box.append(...tokens.values());
   if (indices[indices.length - 1] < labels.length - 1) box.append(quiet(" …"));
   return { box, tokens };
-}
-
-/** @param {string} text */
-function quiet(text) {
-  return node("span", { class: "quiet" }, text);
 }

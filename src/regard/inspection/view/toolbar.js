@@ -1,6 +1,8 @@
 // What is shown, and how: input, kind of layer, layer, head, and the way to draw.
 
+import { othersOf } from "./beside.js";
 import { check, choice, node, select } from "./dom.js";
+import { modesOf } from "./scene.js";
 import { inPieces } from "./words.js";
 
 /** @import { LayerData } from "./data.js" */
@@ -9,7 +11,16 @@ import { inPieces } from "./words.js";
 
 const KINDS = { encoder: "encoder", decoder: "decoder", cross: "cross (outputs to inputs)" };
 /** @type {Record<Mode, string>} */
-const MODES = { heatmap: "Heatmap", lines: "Lines", table: "Table", overview: "Overview" };
+const MODES = {
+  heatmap: "Heatmap",
+  lines: "Lines",
+  arcs: "Arcs",
+  flow: "Flow",
+  table: "Table",
+  overview: "Overview",
+};
+const LEAST_WEIGHTS = [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]; // weights that lines may begin with
+const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // lines of each query
 
 /**
  * @param {Scene} scene
@@ -88,8 +99,8 @@ function heads({ matrix, state }, { choose }) {
  * @param {Scene} scene
  * @param {Actions} actions
  */
-function modes({ state }, { choose }) {
-  const all = /** @type {Mode[]} */ (Object.keys(MODES));
+function modes({ map, layer, state }, { choose }) {
+  const all = modesOf(map, layer);
   const names = all.map((mode) => MODES[mode]);
   return choice("How to draw", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
 }
@@ -100,12 +111,35 @@ function modes({ state }, { choose }) {
  * @param {Scene} scene
  * @param {Actions} actions
  */
-export function choices({ map, state, before }, { choose }) {
+export function choices({ data, map, layer, state, before, shown }, { choose }) {
   const found = [];
+  if (shown(layer).heads > 1 && state.head === null && !["overview", "flow"].includes(state.mode)) {
+    found.push(check("average of the heads", state.mean, (mean) => choose({ mean })));
+  }
+  if (["lines", "arcs"].includes(state.mode)) {
+    const least = LEAST_WEIGHTS.map((each) => (each ? `${each} and more` : "all"));
+    found.push(
+      select("Weights", least, LEAST_WEIGHTS.indexOf(state.least), (index) =>
+        choose({ least: LEAST_WEIGHTS[index] }),
+      ),
+    );
+    const top = LARGEST_OF_ROW.map((each) => (each ? `the ${each} largest` : "all"));
+    found.push(
+      select("Of each row", top, LARGEST_OF_ROW.indexOf(state.top), (index) =>
+        choose({ top: LARGEST_OF_ROW[index] }),
+      ),
+    );
+  }
   if (map.layers.some(inPieces)) {
     found.push(check("whole words", state.words, (words) => choose({ words, query: 0, key: null })));
   }
-  if (before) {
+  const others = othersOf(data, map);
+  if (others.length && state.mode === "heatmap") {
+    const names = ["nothing", ...others.map((each) => each.name)];
+    const at = others.findIndex((each) => each.key === state.beside) + 1;
+    found.push(select("Beside", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
+  }
+  if (before && !state.beside) {
     found.push(check("difference to the original", state.change, (change) => choose({ change })));
   }
   return found;

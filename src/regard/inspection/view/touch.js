@@ -1,7 +1,7 @@
 // Interventions: heads switched off or made uniform, and single weights set.
 
-import { button, node } from "./dom.js";
-import { isolated } from "./labels.js";
+import { Dragged } from "./dragged.js";
+import { button, node, Part, quiet } from "./dom.js";
 
 /** @import { InterventionData } from "./data.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -30,35 +30,54 @@ function isOf(one, other) {
   return one.query === other.query && one.key === other.key;
 }
 
-/**
- * What can be done to the head and the weight that are chosen.
- *
- * @param {Scene} scene
- * @param {readonly InterventionData[]} interventions that are made
- * @param {Actions} actions
- */
-export function touchBar(scene, interventions, actions) {
-  const { matrix, state } = scene;
-  const bar = node("div", { class: "bar touch" });
-  if (isEarlier(scene)) {
-    const said = "This is the model in the middle of its training; what is touched is the trained one.";
-    bar.append(node("span", { class: "quiet" }, said));
-    bar.append(button("to the trained model", () => actions.choose({ frame: null })));
-    return bar;
+/** What can be done to the head and the weight that are chosen; the slider of a weight stays while it is dragged. */
+export class TouchBar {
+  /** @param {Actions} actions */
+  constructor(actions) {
+    this.actions = actions;
+    this.heads = new Part();
+    this.dragged = new Dragged((to) => {
+      if (this.place) this.actions.touch({ ...this.place, to }, false);
+    });
+    this.done = new Part();
+    /** @type {Required<Omit<InterventionData, "to">> | null} */
+    this.place = null;
+    this.element = node("div", { class: "touch" });
+    this.element.append(this.heads.element, this.dragged.element, this.done.element);
+    for (const part of [this.heads, this.done]) part.element.className = "bar";
   }
-  if (state.head === null && state.key === null && matrix.heads > 1) {
-    const invitation = "Choose a head to switch it off, or point at a weight to change it.";
-    bar.append(node("span", { class: "quiet" }, invitation));
-  } else {
-    bar.append(...switches(scene, interventions, actions));
-    if (!state.words && state.key !== null && state.mode === "heatmap")
-      bar.append(slider(scene, state.key, actions));
+
+  /**
+   * @param {Scene} scene
+   * @param {readonly InterventionData[]} interventions that are made
+   */
+  show(scene, interventions) {
+    const { actions } = this;
+    const { layer, matrix, state } = scene;
+    const { query, key, focus, head } = state;
+    const earlier = isEarlier(scene);
+    const one = head !== null || key !== null || matrix.heads === 1;
+    const can = !earlier && one && !scene.derived && !state.words && key !== null && state.mode === "heatmap";
+    const given = [layer.name, matrix.heads, query, key, focus, head, earlier, scene.derived, interventions];
+    this.heads.show(given, () => {
+      if (earlier) return ofEarlier(actions);
+      if (scene.derived) return [quiet("Choose a head of a layer to touch it.")];
+      if (!one) return [quiet("Choose a head to switch it off, or point at a weight to change it.")];
+      return switches(scene, interventions, actions);
+    });
+    this.place = can ? { layer: layer.name, heads: [focus], query, key } : null;
+    this.dragged.show(this.place && scene, this.place, interventions);
+    this.done.show([earlier, interventions], () => {
+      if (earlier || !interventions.length) return [];
+      return [quiet(`${interventions.length} changed`), button("undo all", actions.untouch)];
+    });
   }
-  if (interventions.length) {
-    bar.append(node("span", { class: "quiet" }, `${interventions.length} changed`));
-    bar.append(button("undo all", actions.untouch));
-  }
-  return bar;
+}
+
+/** @param {Actions} actions */
+function ofEarlier(actions) {
+  const said = "This is the model in the middle of its training; what is touched is the trained one.";
+  return [quiet(said), button("to the trained model", () => actions.choose({ frame: null }))];
 }
 
 /**
@@ -83,33 +102,4 @@ function switches({ layer, matrix, state }, interventions, actions) {
     const on = interventions.some((each) => each.to === to && isOf(each, change));
     return button(`${name} ${to}`, () => actions.touch(change, on), on);
   });
-}
-
-/**
- * @param {Scene} scene
- * @param {number} key
- * @param {Actions} actions
- */
-function slider({ layer, matrix, state }, key, actions) {
-  const { query, focus: head } = state;
-  const weight = matrix.at(head, query, key);
-  const found = node("input", {
-    type: "range",
-    min: 0,
-    max: 1,
-    step: 0.01,
-    value: weight,
-    "data-name": "weight",
-  });
-  const said = node("span", {}, weight.toFixed(2));
-  found.addEventListener("input", () => {
-    said.textContent = Number(found.value).toFixed(2);
-  });
-  found.addEventListener("change", () => {
-    actions.touch({ layer: layer.name, heads: [head], to: Number(found.value), query, key }, false);
-  });
-  const [from, to] = [isolated(matrix.queries[query]), isolated(matrix.keys[key])];
-  const wrapper = node("label", {}, `weight of ${from} on ${to}`);
-  wrapper.append(found, said);
-  return wrapper;
 }

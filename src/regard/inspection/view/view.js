@@ -15,12 +15,14 @@ import { Weights } from "./weights.js";
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */
+/** @import { Explain } from "./sum.js" */
 
 /**
  * @typedef {object} Options
  * @property {Exact} [exact] asks for a row's weights as they were computed, where those at hand are rounded
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
+ * @property {Explain} [explain] asks how a weight comes about; without it that cannot be shown
  * @property {Partial<State>} [state] what is chosen at first
  * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
  */

@@ -1,14 +1,18 @@
 // The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
 
 import { tour } from "./tour.js";
+import { treeOf } from "./tree.js";
 import { addressOf, keepAddress, readAddress } from "./view/address.js";
 import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
+import { latest } from "./view/latest.js";
 
-/** @import { InterventionData, MapData, PlaybackData } from "./view/data.js" */
+/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
+/** @import { Which } from "./view/sum.js" */
+/** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
-/** @typedef {{ map: MapData, original?: MapData }} Found the answer to an input, and that before it was touched */
+/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[] }} Found the answer to an input, and that before it was touched */
 
 /**
  * What is explored.
@@ -19,9 +23,11 @@ import { show } from "./view/entry.js";
  * @property {string} kind
  * @property {number | null} step null for a model that was not trained here
  * @property {boolean} draws whether it draws samples of its own
+ * @property {boolean} writes whether it writes its answer token by token
  * @property {boolean} snapshots whether it kept some of its training
  * @property {string} [accepts] what may be typed, for people; not where that is any text
  * @property {Record<string, string[]>} [examined] what an examination says of each head
+ * @property {Record<string, RoleData[]>} [roles] what an examination found each head to do
  */
 
 /**
@@ -29,6 +35,8 @@ import { show } from "./view/entry.js";
  * @property {InterventionData[]} touched
  * @property {string} task
  * @property {Record<string, number[]>} [importance]
+ * @property {Record<string, RoleData[]>} [roles]
+ * @property {Partial<Record<string, AbortController>>} working what stops that which is being worked out
  * @property {Record<string, string[]>} [examined]
  * @property {PlaybackData} [playback]
  * @property {Found} [found]
@@ -38,11 +46,12 @@ import { show } from "./view/entry.js";
  */
 
 const TYPING = 150; // milliseconds without a key before an input is sent
+const PROGRESS = 400; // milliseconds between looks at how far the importance is
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
 const main = element("view");
 /** @type {State} */
-const state = { task: "", touched: [], seed: 0, ticket: 0 };
+const state = { task: "", touched: [], seed: 0, ticket: 0, working: {} };
 
 /** @param {string} id */
 function element(id) {
@@ -56,11 +65,12 @@ function element(id) {
  *
  * @param {string} path
  * @param {object} [body]
+ * @param {AbortSignal} [signal]
  */
-async function ask(path, body) {
+async function ask(path, body, signal) {
   const headers = { "content-type": "application/json" };
   const request = body && { method: "POST", headers, body: JSON.stringify(body) };
-  const response = await fetch(path, request).catch(() => {
+  const response = await fetch(path, { ...request, signal }).catch(() => {
     throw new Error("The explorer does not answer: is `regard show` still running?");
   });
   const found = await response.json();
@@ -103,18 +113,25 @@ function refused(on) {
 /** @param {Found} found */
 function draw(found) {
   state.found = found;
-  const { importance, examined, playback, touched, view } = state;
+  const { importance, examined, roles, playback, touched, view } = state;
   const data = {
     maps: [found.map],
     original: found.original,
     importance,
     examined,
+    roles,
     playback,
+    beside: found.beside,
     interventions: touched,
   };
   document.title = `${state.task}: ${found.map.input} · Regard`;
   if (view) view.update(data);
-  else state.view = show(main, data, { touch, state: readAddress(location.hash).state, chosen: keep });
+  else state.view = show(main, data, { touch, explain, state: readAddress(location.hash).state, chosen: keep });
+}
+
+/** @param {Which} which */
+function explain(which) {
+  return ask("api/explain", { ...which, input: state.found?.map.input, interventions: state.touched });
 }
 
 /** Keep in the address what is shown: of which input, and what was done to it. */
@@ -126,12 +143,16 @@ function keep() {
 /** @param {InterventionData[]} touched */
 function touch(touched) {
   Object.assign(state, { touched, playback: undefined });
-  attend();
+  answer(undefined);
 }
+
+/** While a weight is dragged, one question is under way at a time, and the last one is always answered. */
+const answer = latest(() => attend());
 
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
+  element("steps").hidden = true; // it is of another answer
   return doing(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
     /** @type {Found} */
@@ -161,12 +182,13 @@ async function introduce() {
   /** @type {About} */
   const about = await ask("api/run");
   return () => {
-    Object.assign(state, { task: about.task, examined: about.examined });
+    Object.assign(state, { task: about.task, examined: about.examined, roles: about.roles });
     element("task").textContent = about.task;
     const steps = about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
     element("about").textContent = `${about.summary}; ${steps}`;
     element("draw").hidden = !about.draws;
     element("playback").hidden = !about.snapshots;
+    element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
     const more = [...element("more").querySelectorAll("button")].filter((each) => !each.hidden);
     oneTabStop(more, 0);
@@ -175,10 +197,58 @@ async function introduce() {
   };
 }
 
-async function weighHeads() {
-  state.importance = await ask("api/importance");
-  return () => {
+/**
+ * Work out what takes a while, beside whatever else is asked; a second press of its button stops it.
+ *
+ * @param {"importance" | "roles"} name
+ */
+async function aside(name) {
+  const button = element(name);
+  const working = state.working[name];
+  if (working) return working.abort();
+  const control = new AbortController();
+  state.working[name] = control;
+  const usual = button.textContent;
+  const watch = setInterval(async () => {
+    const found = (await ask("api/progress").catch(() => ({})))[name];
+    if (state.working[name] === control && found) button.textContent = `Stop (${found[0]} of ${found[1]})`;
+  }, PROGRESS);
+  button.textContent = "Stop";
+  try {
+    state[name] = await ask(`api/${name}`, undefined, control.signal);
+    if (name === "roles") state.view?.choose({ mode: "overview" });
     if (state.found) draw(state.found);
+  } catch (error) {
+    if (!control.signal.aborted) message.textContent = error instanceof Error ? error.message : String(error);
+  } finally {
+    clearInterval(watch);
+    state.working[name] = undefined;
+    button.textContent = usual;
+  }
+}
+
+/**
+ * Show how the answer was written; `beam`: how many prefixes are kept side by side.
+ *
+ * @param {number} [beam]
+ */
+async function stepByStep(beam) {
+  /** @type {Searched} */
+  const found = await ask("api/tree", { input: input.value, interventions: state.touched, beam: beam ?? null });
+  return () => {
+    const steps = element("steps");
+    /** @param {number} branch */
+    const choose = (branch) => {
+      draw({ map: found.maps[found.shown[branch]] });
+      state.view?.choose({ query: found.tree.branches[branch].step, key: null, also: "" });
+    };
+    const close = () => {
+      steps.hidden = true;
+      steps.replaceChildren();
+      attend();
+    };
+    steps.hidden = false;
+    steps.replaceChildren(treeOf(found, choose, (width) => doing(() => stepByStep(width)), close));
   };
 }
 
@@ -208,7 +278,9 @@ element("draw").addEventListener("click", () => {
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
 addEventListener("hashchange", follow);
-element("importance").addEventListener("click", () => doing(weighHeads));
+element("importance").addEventListener("click", () => aside("importance"));
+element("roles").addEventListener("click", () => aside("roles"));
+element("tree").addEventListener("click", () => doing(() => stepByStep()));
 element("playback").addEventListener("click", () => doing(watchItForm));
 // A token in the address has done its work, and is not for whoever reads over one's shoulder.
 if (location.search) history.replaceState(null, "", location.pathname);

@@ -1,0 +1,93 @@
+// Self-attention as arcs beside the tokens, written once, one below the other: from who looks to what is looked at.
+
+import { dashes, hue } from "./colours.js";
+import { node, oneTabStop, svg } from "./dom.js";
+import { around, cut } from "./labels.js";
+import { headKey, leftOut, strongest } from "./lines.js";
+import { widest, widthOf } from "./measuring.js";
+
+/** @import { Actions, Scene, Surface } from "./scene.js" */
+
+const ARC_STEP = 19; // from token to token, pixels
+const ARC_LABEL = 170; // of a label, pixels
+const BULGE = 260; // of an arc at most, pixels
+const CONTRAST = 1.5; // arcs run over each other: weak ones step back
+
+/**
+ * @param {Scene} scene
+ * @param {Actions} actions
+ * @param {Surface} surface
+ */
+export function arcs(scene, actions, { colours, width }) {
+  const { matrix, state, largest } = scene;
+  const heads = matrix.shown(state);
+  const places = around(matrix.rows, state.query);
+  const found = strongest(matrix, heads, places, places, state);
+  const left = Math.min(ARC_LABEL, Math.max(40, widest(places.map((place) => matrix.keys[place]))));
+  const bulge = Math.min(BULGE, Math.max(60, width - left - 30));
+  const size = { width: left + bulge + 24, height: ARC_STEP * (places.length + 1) };
+  const picture = svg("svg", {
+    ...size,
+    role: "group",
+    "aria-label": "Arcs from who looks to what is looked at",
+  });
+  /** @param {number} place */
+  const y = (place) => ARC_STEP * (place - places[0] + 0.8);
+  const drawn = found.lines.map((line) => {
+    const far = Math.abs(line.query - line.key) / Math.max(places.length - 1, 1);
+    const out = left + 14 + Math.max(14, bulge * Math.sqrt(far)) * 1.3;
+    const start = `${left + 10} ${y(line.query) - 4}`;
+    const end = `${left + 10} ${y(line.key) - 4 + (line.query === line.key ? 3 : 0)}`;
+    const element = svg("path", {
+      d: `M ${start} C ${out} ${y(line.query) - 4}, ${out} ${y(line.key) - 4}, ${end}`,
+      fill: "none",
+      stroke: matrix.heads === 1 ? (colours.dark ? "#8abaea" : "#08519c") : hue(line.head, colours.dark),
+      "stroke-dasharray": dashes(line.head),
+      "stroke-width": 2,
+      "stroke-opacity": Math.max(0.05, (line.weight / largest) ** CONTRAST).toFixed(3),
+    });
+    element.append(
+      svg(
+        "title",
+        {},
+        `${matrix.name(line.head)}: ${matrix.queries[line.query]} → ${matrix.keys[line.key]} ${line.weight.toFixed(3)}`,
+      ),
+    );
+    picture.append(element);
+    return { ...line, element };
+  });
+  /** @param {number | null} query */
+  const show = (query) => {
+    for (const { element, query: own } of drawn) {
+      element.setAttribute("visibility", query === null || own === query ? "visible" : "hidden");
+    }
+  };
+  const words = places.map((place) => {
+    const given = { x: left, y: y(place), "text-anchor": "end", role: "button", class: "word" };
+    const label = matrix.queries[place];
+    const text = svg(
+      "text",
+      { ...given, "aria-label": label, "data-name": `arc-${place}` },
+      cut(label, ARC_LABEL, widthOf),
+    );
+    const on = () => {
+      text.classList.add("on");
+      show(place);
+      actions.point(place, matrix.strongest(heads[0], place), heads[0]);
+    };
+    const off = () => {
+      text.classList.remove("on");
+      show(null);
+    };
+    for (const event of ["mouseenter", "focus"]) text.addEventListener(event, on);
+    for (const event of ["mouseleave", "blur"]) text.addEventListener(event, off);
+    text.addEventListener("click", () => actions.choose({ query: place, key: null }));
+    return text;
+  });
+  oneTabStop(words, state.query - places[0]);
+  picture.append(...words);
+  const box = node("div", { class: "lines" });
+  box.append(...headKey(scene, actions, colours.dark), picture);
+  box.append(node("p", { class: "quiet" }, leftOut(matrix, places, places, found)));
+  return box;
+}

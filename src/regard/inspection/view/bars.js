@@ -1,0 +1,123 @@
+// Numbers as bars: vectors, and shares in tables.
+
+import { css } from "./colours.js";
+import { node, svg } from "./dom.js";
+
+/** @import { Palette } from "./colours.js" */
+
+const MOST_NUMBERS = 6; // of a vector that are written
+const STRIP = { width: 300, height: 30 }; // of a vector, pixels
+const BAR = 120; // the longest bar, pixels
+
+/**
+ * @param {string} text
+ * @param {string} shape
+ */
+export function heading(text, shape) {
+  const found = node("h3", {}, `${text} `);
+  found.append(node("span", { class: "quiet" }, shape));
+  return found;
+}
+
+/** @param {string[]} names */
+export function headRow(...names) {
+  const [top, row] = [node("thead"), node("tr")];
+  row.append(...names.map((name) => (name ? node("th", { scope: "col" }, name) : node("td"))));
+  top.append(row);
+  return top;
+}
+
+/**
+ * @param {number} share
+ * @param {Palette} colours
+ */
+export function barCell(share, colours) {
+  const cell = node("td", { class: "bars" });
+  const bar = node("span", { "aria-hidden": "true" });
+  bar.style.width = `${Math.max(0, share) * BAR}px`;
+  bar.style.background = css(colours.at(0.65));
+  cell.append(bar);
+  return cell;
+}
+
+/**
+ * A table that may be wider than there is room.
+ *
+ * @param {HTMLTableElement} table
+ * @param {string} name
+ */
+export function scrolling(table, name) {
+  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": name });
+  box.append(table);
+  return box;
+}
+
+/**
+ * Vectors, one below the other, as bars and numbers; each has a scale of its own, which is said.
+ *
+ * @param {[string, number[]][]} vectors
+ * @param {Palette} colours
+ */
+export function strips(vectors, colours) {
+  const list = node("dl", { class: "strips" });
+  for (const [name, values] of vectors) {
+    const most = values.reduce((found, value) => Math.max(found, Math.abs(value)), 1e-9);
+    const value = node("dd");
+    const numbers = values
+      .slice(0, MOST_NUMBERS)
+      .map((each) => each.toFixed(3))
+      .join("  ");
+    const more = values.length > MOST_NUMBERS ? `  … ${values.length} in all, ± ${most.toFixed(3)}` : "";
+    value.append(strip(name, values, most, colours), node("span", { class: "number quiet" }, numbers + more));
+    list.append(node("dt", {}, name), value);
+  }
+  return list;
+}
+
+/**
+ * Numbers as bars, those above 0 upwards.
+ *
+ * @param {string} name
+ * @param {number[]} values
+ * @param {number} most what the height stands for
+ * @param {Palette} colours
+ */
+function strip(name, values, most, colours) {
+  const { width, height } = STRIP;
+  const low = Math.min(...values).toFixed(3);
+  const high = Math.max(...values).toFixed(3);
+  const label = `${name}: ${values.length} numbers from ${low} to ${high}`;
+  const picture = svg("svg", {
+    width,
+    height,
+    role: "img",
+    "aria-label": label,
+    viewBox: `0 0 ${width} ${height}`,
+  });
+  const step = Math.min(18, width / values.length);
+  values.forEach((value, index) => {
+    const tall = (Math.abs(value) / most) * (height / 2);
+    const y = value < 0 ? height / 2 : height / 2 - tall;
+    const fill = css(colours.change(value < 0 ? -1 : 1));
+    const bar = svg("rect", {
+      x: index * step,
+      y,
+      width: Math.max(step - (step > 3 ? 1 : 0), 0.5),
+      height: tall,
+      fill,
+    });
+    bar.append(svg("title", {}, `${index}: ${value.toFixed(4)}`));
+    picture.append(bar);
+  });
+  picture.append(
+    svg("line", {
+      x1: 0,
+      x2: width,
+      y1: height / 2,
+      y2: height / 2,
+      stroke: "currentColor",
+      "stroke-opacity": 0.5,
+    }),
+  );
+  return picture;
+}

@@ -1,0 +1,48 @@
+// What may stand beside the map that is shown: before it was touched, another input, another snapshot, another model.
+
+/** @import { LayerData, MapData, ViewData } from "./data.js" */
+/** @import { State } from "./state.js" */
+
+const MOST_SNAPSHOTS = 12; // that are offered
+
+/** @typedef {{ key: string, name: string, map: MapData }} Other */
+
+/**
+ * All that may stand beside what is shown.
+ *
+ * @param {ViewData} data
+ * @param {MapData} map what is shown
+ * @returns {Other[]}
+ */
+export function othersOf({ maps, original, playback, beside }, map) {
+  const found = (beside ?? []).map((each, number) => ({
+    key: `model-${number}`,
+    name: each.name,
+    map: each.map,
+  }));
+  if (original) found.push({ key: "original", name: "before it was touched", map: original });
+  maps.forEach((each, number) => found.push({ key: `input-${number}`, name: each.input, map: each }));
+  const frames = playback?.frames ?? [];
+  const every = Math.ceil(frames.length / MOST_SNAPSHOTS) || 1;
+  frames.forEach((each, number) => {
+    if (number % every !== 0) return;
+    const steps = playback?.steps[number].toLocaleString("en");
+    found.push({ key: `snapshot-${number}`, name: `after ${steps} training steps`, map: each });
+  });
+  return found.filter((each) => each.map !== map && each.map.layers.length);
+}
+
+/**
+ * What was chosen to stand beside, and its layer of the same name; null where there is none.
+ *
+ * @param {ViewData} data
+ * @param {MapData} map
+ * @param {LayerData} layer
+ * @param {Pick<State, "beside">} state
+ */
+export function besideOf(data, map, layer, { beside }) {
+  if (!beside) return null;
+  const other = othersOf(data, map).find((each) => each.key === beside);
+  const found = other?.map.layers.find((each) => each.name === layer.name);
+  return other && found ? { name: other.name, layer: found } : null;
+}

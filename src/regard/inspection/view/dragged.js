@@ -1,0 +1,157 @@
+// One weight that is dragged: the model answers while it is, and the probability of its answer is drawn against the
+// weight, point by point.
+
+import { node, Part, svg } from "./dom.js";
+import { isolated } from "./labels.js";
+
+/** @import { InterventionData, MapData } from "./data.js" */
+/** @import { Scene } from "./scene.js" */
+
+/** @typedef {{ weight: number, probability: number, answer: string }} Point */
+/** @typedef {Required<Omit<InterventionData, "to">>} Placed whose weight it is */
+
+const CURVE_SIZE = { width: 260, height: 90 };
+const EDGE = { left: 44, right: 8, top: 8, bottom: 18 }; // around what is drawn, pixels
+
+export class Dragged {
+  /** @param {(to: number) => void} touch set the weight */
+  constructor(touch) {
+    this.slider = node("input", { type: "range", min: 0, max: 1, step: 0.01, "data-name": "weight" });
+    this.slider.addEventListener("input", () => {
+      this.said.textContent = Number(this.slider.value).toFixed(2);
+      touch(Number(this.slider.value));
+    });
+    this.name = node("span");
+    this.said = node("span", { class: "number" });
+    const label = node("label");
+    label.append(this.name, this.slider, this.said);
+    this.curve = new Part();
+    this.element = node("div", { class: "bar" });
+    this.element.append(label, this.curve.element);
+    this.subject = ""; // what the points are of
+    /** @type {Point[]} */
+    this.points = [];
+  }
+
+  /**
+   * @param {Scene | null} scene null: no weight can be dragged
+   * @param {Placed | null} place
+   * @param {readonly InterventionData[]} interventions
+   */
+  show(scene, place, interventions) {
+    this.element.hidden = !scene || !place;
+    if (!scene || !place) return;
+    const { map, matrix } = scene;
+    const weight = matrix.at(place.heads[0], place.query, place.key);
+    const own = interventions.find((each) => isAt(each, place));
+    const value = typeof own?.to === "number" ? own.to : weight;
+    if (Math.abs(Number(this.slider.value) - value) > 0.005) this.slider.value = String(value);
+    this.said.textContent = value.toFixed(2);
+    const [from, to] = [isolated(matrix.queries[place.query]), isolated(matrix.keys[place.key])];
+    this.name.textContent = `weight of ${from} on ${to}`;
+    const others = interventions.filter((each) => each !== own);
+    const subject = JSON.stringify([map.input, place, others]);
+    if (subject !== this.subject) this.points = [];
+    this.subject = subject;
+    this.points = withPoint(this.points, { weight, ...answered(map, scene.layer.kind, place.query) });
+    this.curve.show([map, this.points.length], () =>
+      own && this.points.length > 1 ? [drawn(this.points, weight)] : [],
+    );
+  }
+}
+
+/**
+ * @param {InterventionData} change
+ * @param {Placed} place
+ */
+function isAt({ layer, heads, to, query, key }, place) {
+  const same = layer === place.layer && heads[0] === place.heads[0];
+  return same && typeof to === "number" && query === place.query && key === place.key;
+}
+
+/**
+ * What is answered at an output step, and its probability; where the queries are inputs, the whole answer.
+ *
+ * @param {Pick<MapData, "prediction" | "outputs" | "probabilities">} map
+ * @param {string} kind of the layer
+ * @param {number} query
+ */
+export function answered({ prediction, outputs, probabilities }, kind, query) {
+  if (kind === "encoder") {
+    const answer = Array.isArray(prediction) ? prediction.join(" ") : (prediction ?? "");
+    return { answer, probability: probabilities.reduce((product, each) => product * each, 1) };
+  }
+  const answer = Array.isArray(prediction) ? String(prediction[query]) : outputs[query];
+  return { answer, probability: probabilities[query] ?? 0 };
+}
+
+/**
+ * Points in the order of their weights, with one more in place of any of the same weight.
+ *
+ * @param {Point[]} points
+ * @param {Point} point
+ */
+export function withPoint(points, point) {
+  const others = points.filter((each) => Math.abs(each.weight - point.weight) > 1e-4);
+  return [...others, point].sort((one, other) => one.weight - other.weight);
+}
+
+/**
+ * Probability against weight; where the answer is another one, the line is broken and the answer is named.
+ *
+ * @param {Point[]} points
+ * @param {number} weight the one that is set
+ */
+function drawn(points, weight) {
+  const { width, height } = CURVE_SIZE;
+  const label = points.map(
+    (each) => `${each.weight.toFixed(2)}: ${each.probability.toFixed(2)} for ${each.answer}`,
+  );
+  const name = `probability against weight; ${label.join(", ")}`;
+  const picture = svg("svg", { width, height, role: "img", "aria-label": name, class: "curve" });
+  /** @param {number} at */
+  const x = (at) => EDGE.left + at * (width - EDGE.left - EDGE.right);
+  /** @param {number} share */
+  const y = (share) => height - EDGE.bottom - share * (height - EDGE.top - EDGE.bottom);
+  const axis = { stroke: "currentColor", "stroke-opacity": 0.5 };
+  picture.append(svg("line", { ...axis, x1: x(0), x2: x(1), y1: y(0), y2: y(0) }));
+  picture.append(svg("line", { ...axis, x1: x(0), x2: x(0), y1: y(0), y2: y(1) }));
+  for (const share of [0, 1])
+    picture.append(svg("text", { x: EDGE.left - 5, y: y(share) + 4, "text-anchor": "end" }, `${100 * share}%`));
+  picture.append(
+    svg("text", { x: x(0), y: height - 4 }, "0"),
+    svg("text", { x: x(1), y: height - 4, "text-anchor": "end" }, "weight 1"),
+  );
+  runsOf(points).forEach((run) => {
+    const line = run.map((each) => `${x(each.weight).toFixed(1)},${y(each.probability).toFixed(1)}`).join(" ");
+    picture.append(svg("polyline", { points: line, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }));
+    const middle = run[Math.floor(run.length / 2)];
+    picture.append(
+      svg(
+        "text",
+        { x: x(middle.weight), y: Math.max(12, y(middle.probability) - 5), "text-anchor": "middle" },
+        middle.answer,
+      ),
+    );
+  });
+  const now = points.find((each) => Math.abs(each.weight - weight) <= 1e-4);
+  if (now)
+    picture.append(svg("circle", { cx: x(now.weight), cy: y(now.probability), r: 4, fill: "var(--focus)" }));
+  return picture;
+}
+
+/**
+ * Points beside each other with the same answer.
+ *
+ * @param {Point[]} points
+ */
+function runsOf(points) {
+  /** @type {Point[][]} */
+  const runs = [];
+  for (const point of points) {
+    const last = runs[runs.length - 1];
+    if (last?.[0].answer === point.answer) last.push(point);
+    else runs.push([point]);
+  }
+  return runs;
+}

@@ -1,0 +1,20 @@
+// Lists of numbers, as an address keeps them: "1,4".
+
+/** @param {string} text */
+export function numbersIn(text) {
+  return text.split(",").filter(Boolean).map(Number);
+}
+
+/**
+ * The list with a number more, or without it where it is there.
+ *
+ * @param {string} text
+ * @param {number} number
+ */
+export function toggled(text, number) {
+  const found = numbersIn(text);
+  const others = found.filter((each) => each !== number);
+  return (others.length < found.length ? others : [...others, number])
+    .sort((one, other) => one - other)
+    .join(",");
+}

@@ -1,0 +1,39 @@
+// What heads do, over many samples, in words and figures.
+
+/** @import { RoleData, ViewData } from "./data.js" */
+
+/**
+ * What is known of a head; null where nobody has asked.
+ *
+ * @param {Pick<ViewData, "roles">} data
+ * @param {string} layer
+ * @param {number} head
+ */
+export function roleOf({ roles }, layer, head) {
+  return roles?.[layer]?.[head] ?? null;
+}
+
+/**
+ * In a few words.
+ *
+ * @param {RoleData} found
+ */
+export function described({ role, strength }) {
+  return role === null || !strength ? "nothing that is sure" : `${role}: ${strength.mean.toFixed(2)}`;
+}
+
+/**
+ * With all that says how sure it is.
+ *
+ * @param {RoleData} found
+ */
+export function roleSentence({ role, strength, untrained }) {
+  if (role === null || !strength) return "Over many samples, this head does nothing that is sure.";
+  const { mean, low, high } = strength;
+  const sure = `${mean.toFixed(2)}, from ${low.toFixed(2)} to ${high.toFixed(2)}`;
+  if (role === EVEN_ROLE) return `Over many samples, this head looks at everything alike (elsewhere: ${sure}).`;
+  const scale = "0 would be even attention, 1 nothing else";
+  return `Over many samples, this head looks at ${role}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}).`;
+}
+
+const EVEN_ROLE = "everything alike";

@@ -1,0 +1,126 @@
+// Rollout: how much of each input is in each state, layer by layer (Abnar and Zuidema 2020, section 3).
+//
+//   A_l = ½ mean over heads of W_l + ½ I        the residual hands half of each state on
+//   R_l = A_l R_(l-1),   R_0 = I
+//
+// Where outputs look at inputs, their weights are those on the last state of each input: mean over heads of W, times R
+// of the encoder.
+
+import { meanOf } from "./average.js";
+import { Matrix } from "./matrix.js";
+import { once } from "./once.js";
+
+/** @import { LayerData, MapData } from "./data.js" */
+
+/** @typedef {Pick<Matrix, "rows" | "columns"> & { values: Float32Array }} Product */
+
+/**
+ * Whether there is anything to follow: several layers of a kind, or layers before the one that reads the input.
+ *
+ * @param {Pick<MapData, "layers">} map
+ * @param {LayerData["kind"]} kind
+ */
+export function flows({ layers }, kind) {
+  const same = layers.filter((each) => each.kind === kind).length;
+  return kind === "cross" ? layers.some((each) => each.kind === "encoder") : same > 1;
+}
+
+/**
+ * The rollout of all layers of a kind, a slice for each layer.
+ *
+ * @param {MapData} map
+ * @param {LayerData} layer
+ * @param {(layer: LayerData) => Matrix} shown
+ */
+export function rollout(map, layer, shown) {
+  return once(shown(layer), "rollout", () => rolledOut(map, layer, shown));
+}
+
+/**
+ * @param {MapData} map
+ * @param {LayerData} layer
+ * @param {(layer: LayerData) => Matrix} shown
+ */
+function rolledOut(map, layer, shown) {
+  const alike = map.layers.filter((each) => each.kind === layer.kind);
+  const { queries, keys, relevant } = shown(layer);
+  if (layer.kind !== "cross") {
+    const slices = through(alike.map(shown));
+    return new Matrix(
+      slices,
+      queries,
+      keys,
+      relevant,
+      false,
+      alike.map((_, number) => `after layer ${number}`),
+    );
+  }
+  const encoder = through(map.layers.filter((each) => each.kind === "encoder").map(shown)).at(-1);
+  const slices = alike.map((each) => {
+    const mean = meanOf(shown(each).slices);
+    return encoder ? read(mean, encoder, keys.length) : mean;
+  });
+  return new Matrix(
+    slices,
+    queries,
+    keys,
+    relevant,
+    false,
+    alike.map((_, number) => `layer ${number}, through the encoder`),
+  );
+}
+
+/**
+ * R after each of some layers, from the first on.
+ *
+ * @param {Matrix[]} layers
+ */
+export function through(layers) {
+  /** @type {Float32Array[]} */
+  const found = [];
+  for (const { slices, columns: size } of layers) {
+    const step = meanOf(slices).map((weight, index) => weight / 2 + (index % (size + 1) === 0 ? 0.5 : 0));
+    const before = found.at(-1);
+    found.push(before ? product(step, before, size) : step);
+  }
+  return found;
+}
+
+/**
+ * Weights on states, as weights on what the states were made of; keys beyond those (a place to rest on) stay.
+ *
+ * @param {Float32Array} weights (rows, columns)
+ * @param {Float32Array} states (size, size), of which size is at most `columns`
+ * @param {number} columns
+ */
+function read(weights, states, columns) {
+  const size = Math.round(Math.sqrt(states.length));
+  const whole = new Float32Array(columns * columns);
+  for (let row = 0; row < columns; row += 1) {
+    for (let column = 0; column < columns; column += 1) {
+      const inside = row < size && column < size;
+      whole[row * columns + column] = inside ? states[row * size + column] : Number(row === column);
+    }
+  }
+  return product(weights, whole, columns);
+}
+
+/**
+ * @param {Float32Array} one (any, size)
+ * @param {Float32Array} other (size, size)
+ * @param {number} size
+ */
+function product(one, other, size) {
+  const rows = one.length / size;
+  const found = new Float32Array(one.length);
+  for (let row = 0; row < rows; row += 1) {
+    for (let middle = 0; middle < size; middle += 1) {
+      const weight = one[row * size + middle];
+      if (weight === 0) continue;
+      for (let column = 0; column < size; column += 1) {
+        found[row * size + column] += weight * other[middle * size + column];
+      }
+    }
+  }
+  return found;
+}

@@ -1,0 +1,236 @@
+// How a weight comes about, and what becomes of it: query and key, score, softmax, values, context, answer.
+
+import { barCell, heading, headRow, scrolling, strips } from "./bars.js";
+import { button, keepFocus, node, Part } from "./dom.js";
+import { isolated, visible } from "./labels.js";
+import { latest } from "./latest.js";
+import { headOf } from "./sentence.js";
+
+/** @import { Explained } from "./explained.js" */
+/** @import { Palette } from "./colours.js" */
+/** @import { Actions, Scene } from "./scene.js" */
+
+/** @typedef {{ layer: string, head: number, output: number, key: number, temperature: number }} Which */
+/** @typedef {(which: Which) => Promise<Explained>} Explain */
+
+const MOST_KEYS = 24; // keys of which scores are told
+const MOST_ANSWERS = 8;
+
+export class Sum {
+  /**
+   * @param {Explain} explain
+   * @param {Actions} actions
+   */
+  constructor(explain, actions) {
+    this.actions = actions;
+    this.title = new Part();
+    this.left = new Part();
+    this.row = new Part();
+    this.answer = new Part();
+    /** @type {unknown[] | null} */
+    this.askedFor = null; // what was asked last
+    this.temperature = 1;
+    /** @type {{ scene: Scene, colours: Palette } | null} */
+    this.shown = null;
+    this.slider = node("input", {
+      type: "range",
+      min: -1,
+      max: 1,
+      step: 0.02,
+      value: 0,
+      "data-name": "temperature",
+    });
+    this.said = node("span", { class: "number" });
+    this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
+    const columns = node("div", { class: "columns" });
+    const right = node("div");
+    right.append(this.heating(), this.row.element, this.answer.element); // what is dragged stays while it is
+    columns.append(this.left.element, right);
+    this.element.append(this.title.element, columns);
+    this.slider.addEventListener("input", () => this.heat(10 ** Number(this.slider.value)));
+    /** @type {Explained | null} */
+    this.found = null;
+    this.ask = latest(async (/** @type {Which} */ which) => {
+      try {
+        this.found = await explain(which);
+        this.draw();
+      } catch (error) {
+        const said = error instanceof Error ? error.message : String(error);
+        this.title.show([error], () => [node("p", { role: "alert" }, said)]);
+      }
+    });
+  }
+
+  /**
+   * Explain what is chosen: its weight, or the largest of its row.
+   *
+   * @param {Scene} scene
+   * @param {Palette} colours
+   */
+  show(scene, colours) {
+    this.shown = { scene, colours };
+    const which = this.which(scene);
+    const asked = [scene.map, ...Object.values(which)];
+    if (this.askedFor?.length === asked.length && this.askedFor.every((each, index) => each === asked[index])) {
+      return this.draw();
+    }
+    this.askedFor = asked;
+    this.ask(which);
+  }
+
+  /**
+   * @param {Scene} scene
+   * @returns {Which}
+   */
+  which(scene) {
+    const { layer, matrix, state } = scene;
+    const head = headOf(scene);
+    const key = state.key ?? matrix.strongest(head, state.query);
+    return { layer: layer.name, head, output: state.query, key, temperature: this.temperature };
+  }
+
+  /** @param {number} temperature */
+  heat(temperature) {
+    this.temperature = Math.abs(temperature - 1) < 0.01 ? 1 : Number(temperature.toPrecision(3));
+    this.slider.value = String(Math.log10(this.temperature));
+    if (this.shown) this.show(this.shown.scene, this.shown.colours);
+  }
+
+  draw() {
+    const { found, shown } = this;
+    if (!found || !shown) return;
+    const { colours } = shown;
+    this.said.textContent = this.temperature.toFixed(2);
+    /** @param {number} key */
+    const choose = (key) => this.actions.choose({ key, query: found.query, focus: found.head });
+    keepFocus(this.element, () => {
+      this.title.show([found], () => [node("h2", {}, titleOf(found))]);
+      this.left.show([found, colours], () => [...ofScore(found, colours), ...ofContext(found, colours)]);
+      this.row.show([found, colours], () => ofRow(found, colours, choose));
+      this.answer.show([found, colours], () => ofAnswer(found, colours));
+    });
+  }
+
+  /** What the temperature is dragged by. */
+  heating() {
+    const bar = node("div", { class: "bar" });
+    const label = node("label", {}, "softmax temperature");
+    label.append(this.slider, this.said);
+    bar.append(label);
+    bar.append(button("temperature 1", () => this.heat(1)));
+    return bar;
+  }
+}
+
+/** @param {Explained} found */
+function titleOf({ head, query_label, query, key_labels, key, weights }) {
+  const [from, to] = [isolated(visible(query_label)), isolated(visible(key_labels[key]))];
+  return `How head ${head} gives ${from} (step ${query}) the weight ${weights[key].toFixed(4)} on ${to} (step ${key})`;
+}
+
+/**
+ * @param {Explained} found
+ * @param {Palette} colours
+ */
+function ofScore(found, colours) {
+  const { steps, scale, scores, key } = found;
+  /** @type {HTMLElement[]} */
+  const parts = [
+    heading("1. Score: how well the query fits the key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
+  ];
+  const vectors = Object.entries(steps);
+  if (!vectors.length)
+    return [...parts, node("p", {}, `This score does not tell its steps; it is ${scores[key].toFixed(4)}.`)];
+  parts.push(strips(vectors, colours));
+  const last = vectors[vectors.length - 1];
+  const total = last[1].reduce((sum, value) => sum + value, 0);
+  const scaled = scale === 1 ? "" : ` × ${scale.toFixed(4)} (scale) = ${(total * scale).toFixed(4)}`;
+  return [...parts, node("p", { class: "number" }, `Σ ${last[0]} = ${total.toFixed(4)}${scaled}: the score.`)];
+}
+
+/**
+ * @param {Explained} found
+ * @param {Palette} colours
+ * @param {(key: number) => void} choose
+ */
+function ofRow(found, colours, choose) {
+  const { scores, may_see, weights, key_labels, key, temperature } = found;
+  const order = [...weights.keys()];
+  const named =
+    order.length > MOST_KEYS
+      ? order.sort((one, other) => weights[other] - weights[one]).slice(0, MOST_KEYS)
+      : order;
+  if (!named.includes(key)) named.push(key);
+  const most = Math.max(...weights, 1e-9);
+  const table = node("table");
+  table.append(headRow("key", "score", ...(temperature === 1 ? [] : [`÷ ${temperature}`]), "weight", ""));
+  const body = node("tbody");
+  for (const each of named) {
+    const row = node("tr", { class: each === key ? "on" : undefined });
+    const name = node("th", { scope: "row" });
+    const chosen = button(`${visible(key_labels[each])} (${each})`, () => choose(each));
+    chosen.dataset.name = `sum-key-${each}`;
+    name.append(chosen);
+    const score = may_see[each] ? scores[each].toFixed(4) : "masked";
+    const divided = may_see[each] ? (scores[each] / temperature).toFixed(4) : "";
+    row.append(name, node("td", {}, score), ...(temperature === 1 ? [] : [node("td", {}, divided)]));
+    row.append(node("td", {}, weights[each].toFixed(4)), barCell(weights[each] / most, colours));
+    body.append(row);
+  }
+  table.append(body);
+  const left = order.length - named.length;
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  const said = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
+  return [
+    heading("2. Weights: mask, then softmax over the row", `(Tk = ${weights.length})`),
+    scrolling(table, "scores and weights of the row"),
+    node("p", {}, said),
+  ];
+}
+
+/**
+ * @param {Explained} found
+ * @param {Palette} colours
+ */
+function ofContext(found, colours) {
+  const { values, weights, key, context, own_part, added, before_norm, after_norm } = found;
+  const value = values[key];
+  /** @type {[string, number[]][]} */
+  const vectors = [
+    ["v, value of the key", value],
+    [`${weights[key].toFixed(4)} · v`, value.map((each) => weights[key] * each)],
+    ["context: Σ of all keys", context],
+  ];
+  if (own_part) vectors.push(["added by this head", own_part], ["added by all heads", added]);
+  if (before_norm && after_norm) vectors.push(["with what was there", before_norm], ["normalised", after_norm]);
+  return [
+    heading("3. Context: weights times values", `(Dv = ${value.length}, D = ${added.length})`),
+    strips(vectors, colours),
+  ];
+}
+
+/**
+ * @param {Explained} found
+ * @param {Palette} colours
+ */
+function ofAnswer({ answered }, colours) {
+  if (!answered) return [];
+  const { state, classes, logits, probabilities, answer, probability } = answered;
+  const table = node("table");
+  table.append(headRow("answer", "logit", "probability", ""));
+  const body = node("tbody");
+  classes.slice(0, MOST_ANSWERS).forEach((label, index) => {
+    const row = node("tr", { class: label === answer ? "on" : undefined });
+    row.append(node("th", { scope: "row" }, visible(label)), node("td", {}, logits[index].toFixed(4)));
+    row.append(node("td", {}, probabilities[index].toFixed(4)), barCell(probabilities[index], colours));
+    body.append(row);
+  });
+  table.append(body);
+  const title = `4. Answer at this step: ${isolated(visible(answer))}, probability ${probability.toFixed(4)}`;
+  return [
+    heading(title, `(${classes.length} likeliest classes)`),
+    strips([["state, after what follows", state]], colours),
+    node("p", {}, "logits = W · state + b; probabilities = softmax over all classes"),
+    scrolling(table, "logits and probabilities"),
+  ];
+}

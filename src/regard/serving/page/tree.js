@@ -1,0 +1,175 @@
+// How an answer was written, step by step: what might have come next at each, and the beam as a tree.
+
+import { button, node, oneTabStop, svg } from "./view/dom.js";
+import { visible } from "./view/labels.js";
+
+/** @import { MapData } from "./view/data.js" */
+
+/** @typedef {{ label: string, probability: number }} Follower */
+/** @typedef {{ parent: number | null, step: number, label: string, probability: number, log_probability: number, ended: boolean, followers: Follower[] }} Branch */
+/** @typedef {{ begin: Follower[], branches: Branch[], best: number[], beam: number }} Tree */
+/** @typedef {{ tree: Tree, shown: number[], maps: MapData[] }} Searched */
+
+const WIDE = 92; // from step to step, pixels
+const HIGH = 22; // from branch to branch, pixels
+const BAR = 120; // of the likeliest token, pixels
+
+/**
+ * The tree, and what might have come next; `choose` is told which branch is looked at.
+ *
+ * @param {Searched} found
+ * @param {(branch: number) => void} choose
+ * @param {(beam: number) => void} widen ask for another width of the beam
+ * @param {() => void} close
+ */
+export function treeOf(found, choose, widen, close) {
+  const { tree } = found;
+  const rows = rowsOf(tree);
+  const box = node("section", { class: "steps", "aria-label": "How the answer was written" });
+  const said = node("div", { class: "followers", "aria-live": "polite" });
+  const texts = tree.branches.map((branch, number) => textOf(tree, branch, number, rows));
+  let at = tree.best[0] ?? 0;
+  /** @param {number} number */
+  const go = (number) => {
+    at = number;
+    texts.forEach((text, each) => text.classList.toggle("on", each === number));
+    said.replaceChildren(...followersOf(tree, number));
+    choose(number);
+  };
+  texts.forEach((text, number) => {
+    text.addEventListener("click", () => go(number));
+    text.addEventListener("keydown", ({ key }) => {
+      if (key === "Enter" || key === " ") go(number);
+    });
+  });
+  oneTabStop(texts, at);
+  /** @param {number} by */
+  const move = (by) => {
+    const place = tree.best.indexOf(at);
+    go(tree.best[Math.max(0, Math.min(place + by, tree.best.length - 1))] ?? at);
+  };
+  const bar = node("div", { class: "bar" });
+  const width = node("select", { id: "beam" });
+  for (const each of new Set([1, 2, 3, 5, 8, tree.beam])) {
+    const option = node("option", { value: each }, String(each));
+    option.selected = each === tree.beam;
+    width.append(option);
+  }
+  width.addEventListener("change", () => widen(Number(width.value)));
+  bar.append(node("label", { for: "beam" }, "Beam"), width);
+  bar.append(
+    button("◀ step", () => move(-1)),
+    button("step ▶", () => move(1)),
+    button("Close", close),
+  );
+  const beside = node("div", { class: "beside" });
+  beside.append(drawn(tree, rows, texts), said);
+  box.append(node("h2", {}, "How the answer was written"), bar, beside);
+  go(at);
+  return box;
+}
+
+/**
+ * The row of each branch: the answer on top, and below it what was given up, or ended with less.
+ *
+ * @param {Tree} tree
+ */
+function rowsOf({ branches, best }) {
+  /** @type {number[]} */
+  const rows = [];
+  let last = -1;
+  /** @param {number | null} parent @param {number | undefined} row */
+  const place = (parent, row) => {
+    const children = branches.map((_, number) => number).filter((number) => branches[number].parent === parent);
+    children.sort((one, other) => Number(best.includes(other)) - Number(best.includes(one)));
+    children.forEach((child, order) => {
+      if (order > 0 || row === undefined) last += 1;
+      rows[child] = order === 0 && row !== undefined ? row : last;
+      place(child, rows[child]);
+    });
+  };
+  place(null, undefined);
+  return rows;
+}
+
+/**
+ * @param {Tree} tree
+ * @param {Branch} branch
+ * @param {number} number
+ * @param {number[]} rows
+ */
+function textOf({ best }, { label, step, probability, log_probability, ended }, number, rows) {
+  const kind = best.includes(number) ? "best" : "other";
+  const full = visible(label);
+  const shown = ended ? "end" : short(full);
+  const share = percentOf(probability);
+  const name = `${shown} ${share}, step ${step}, ${full}, log-probability ${log_probability.toFixed(3)}`;
+  const place = { x: WIDE * step + 14, y: HIGH * rows[number] + 16, class: `branch ${kind}` };
+  const text = svg("text", { ...place, role: "button", "aria-label": name, "data-name": `branch-${number}` });
+  text.append(svg("title", {}, name), svg("tspan", {}, `${shown} `), svg("tspan", { class: "share" }, share));
+  return text;
+}
+
+/** @param {string} label */
+function short(label) {
+  return label.length > 8 ? `${label.slice(0, 7)}…` : label;
+}
+
+/** @param {number} share */
+function percentOf(share) {
+  return `${Math.round(100 * share)}%`;
+}
+
+/**
+ * @param {Tree} tree
+ * @param {number[]} rows
+ * @param {SVGTextElement[]} texts
+ */
+function drawn({ branches, best }, rows, texts) {
+  const steps = Math.max(...branches.map((each) => each.step), 0) + 1;
+  const size = { width: WIDE * steps + 20, height: HIGH * (Math.max(...rows, 0) + 1) + 8 };
+  const picture = svg("svg", { ...size, role: "group", "aria-label": "All that the search kept" });
+  branches.forEach(({ parent, step }, number) => {
+    if (parent === null) return;
+    const [x, y, from] = [WIDE * step + 10, HIGH * rows[number] + 12, HIGH * rows[parent] + 12];
+    const d = `M ${x - 16} ${from} C ${x - 8} ${from}, ${x - 10} ${y}, ${x} ${y}`;
+    picture.append(svg("path", { d, class: best.includes(number) ? "best" : "other", fill: "none" }));
+  });
+  picture.append(...texts);
+  const box = node("div", {
+    class: "scrolling",
+    role: "region",
+    tabindex: 0,
+    "aria-label": "Tree of the search",
+  });
+  box.append(picture);
+  return box;
+}
+
+/**
+ * What might have been written instead of a branch, with the probabilities.
+ *
+ * @param {Tree} tree
+ * @param {number} number
+ */
+function followersOf({ branches, begin }, number) {
+  const { parent, label, step, log_probability } = branches[number];
+  const before = [];
+  for (let at = parent; at !== null; at = branches[at].parent) before.unshift(visible(branches[at].label));
+  const table = node("table");
+  const title = before.length ? `After “${before.join(" ")}”, step ${step}` : "At the beginning, step 0";
+  table.append(node("caption", {}, `${title}; log-probability so far ${log_probability.toFixed(3)}`));
+  const body = node("tbody");
+  for (const each of parent === null ? begin : branches[parent].followers) {
+    const row = node("tr", { class: each.label === label ? "on" : undefined });
+    const bar = node("span", { "aria-hidden": "true" });
+    bar.style.width = `${each.probability * BAR}px`;
+    const cell = node("td", { class: "bars" });
+    cell.append(bar);
+    row.append(node("th", { scope: "row" }, visible(each.label)));
+    row.append(node("td", {}, `${(100 * each.probability).toFixed(1)}%`), cell);
+    body.append(row);
+  }
+  table.append(body);
+  return [table];
+}

@@ -1,0 +1,59 @@
+"""How a weight comes about, as the page shows it: the figures are the model's own."""
+
+import re
+from typing import Any
+
+import regard
+
+INPUT = "BCCCBAABACCCA"
+
+
+def _open(page: Any, address: str) -> None:
+    page.goto(f"{address}#input={INPUT}&head=1&query=1&key=2&sum=true")
+    page.wait_for_selector(".sum h2")
+
+
+def test_the_sum_is_the_models_own(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _open(page, address)
+    found = learned.explain(INPUT, head=1, output=1, key=2)
+    said = page.inner_text(".sum")
+    assert f"the weight {found.weight:.4f} on C (step 2)" in said
+    assert f"= {found.score:.4f}: the score." in said
+    rows = page.locator(".sum table").first.locator("tbody tr").all_inner_texts()
+    assert [float(row.split()[3]) for row in rows] == [round(each, 4) for each in found.weights]
+    assert found.answered is not None
+    assert (
+        f"4. Answer at this step: {found.answered.answer}, probability {found.answered.probability:.4f}" in said
+    )
+    logits = page.locator(".sum table").nth(1).locator("tbody tr").all_inner_texts()
+    assert [float(row.split()[1]) for row in logits] == [round(each, 4) for each in found.answered.logits[:8]]
+    page.click("[data-name=sum-key-4]")
+    page.wait_for_selector("text=on B (step 4)")
+    assert "key=4" in page.url
+
+
+def test_the_temperature_is_dragged(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _open(page, address)
+    slider = page.locator("input[data-name=temperature]")
+    slider.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_selector("th:text-is('÷ 1.26')")
+    warm = learned.explain(INPUT, head=1, output=1, key=2, temperature=1.26)
+    assert f"the weight {warm.weight:.4f} on" in page.inner_text(".sum")
+    assert page.evaluate("document.activeElement.dataset.name") == "temperature"
+    page.click("button:text-is('temperature 1')")
+    page.wait_for_function("() => !document.querySelector('.sum').textContent.includes('÷')")
+    assert re.search(r"weight 0\.\d{4}", page.inner_text(".sum h2"))
+
+
+def test_a_sum_of_a_translation(page: Any, translating: str, german: regard.TranslationRun) -> None:
+    page.goto(translating)
+    page.wait_for_selector("figure canvas")
+    page.click("text=Show the sum")
+    page.wait_for_selector(".sum h3")
+    assert page.locator(".sum h3").count() == 4
+    page.select_option("select[data-name=Kind]", label="encoder")
+    page.wait_for_function(
+        "() => document.querySelectorAll('.sum h3').length === 3"
+    )  # its queries are no outputs

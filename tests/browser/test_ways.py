@@ -1,0 +1,220 @@
+"""More ways to look: heads of lines, averages, arcs, flow, several rows, and a weight while it is dragged."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.examination import HeadImportance
+from tests.browser.conftest import served, settle
+
+INPUT = "BCCCBAABACCCA"
+
+
+def _open(page: Any, address: str, chosen: str = "") -> None:
+    page.goto(f"{address}#input={INPUT}{chosen}")
+    page.wait_for_selector(".sentence")
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
+
+
+def _lines(page: Any) -> int:
+    return int(page.locator(".lines > svg line").count())
+
+
+def test_heads_of_lines_are_switched(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _open(page, address, "&mode=lines")
+    both = _lines(page)
+    page.click("[data-name=key-0]")
+    page.wait_for_selector("[data-name=key-0][aria-pressed=false]")
+    one = _lines(page)
+    assert 0 < one < both and "off=0" in page.url
+    page.select_option("select[data-name='Of each row']", label="the 1 largest")
+    assert _lines(page) == 3
+    page.select_option("select[data-name='Of each row']", label="all")
+    page.select_option("select[data-name=Weights]", label="0.1 and more")
+    assert _lines(page) == int((learned.attend(INPUT).cross.weights[1] >= 0.1).sum())
+
+
+def test_an_average_of_heads(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _open(page, address, "&mode=table&mean=true")
+    page.wait_for_selector("table")
+    rows = page.locator("tbody tr").all()
+    found = [[float(each) for each in row.locator("td").all_inner_texts()] for row in rows]
+    assert np.abs(np.array(found) - learned.attend(INPUT).cross.weights.mean(0)).max() < 6e-4
+    assert "average of heads 0, 1" in page.inner_text("caption")
+    assert page.locator("text=Choose a head of a layer to touch it").count() == 1
+
+
+def test_rows_are_summed(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _open(page, address, "&head=1")
+    page.click("[data-name=query-0]")
+    page.click("[data-name=query-2]", modifiers=["Shift"])
+    page.wait_for_function("() => document.querySelector('.sentence').textContent.includes('together')")
+    weights = learned.attend(INPUT).cross.weights[1, [0, 2]].sum(0)
+    assert f"(step {weights.argmax()}, {weights.max():.2f})" in page.inner_text(".sentence")
+    titles = (
+        page.locator(".tokens > div").nth(1).locator(".token").evaluate_all("all => all.map(each => each.title)")
+    )
+    assert [float(title.split()[0]) for title in titles] == pytest.approx(weights, abs=6e-4)
+    assert page.locator(".token.on").count() == 2 and "also=2" in page.url
+
+
+def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
+    _open(page, address)
+    assert page.locator("button:text-is('Arcs')").count() == 0  # outputs that look at inputs have two sides
+    page.select_option("select[data-name=Kind]", label="encoder")
+    page.click("button:text-is('Arcs')")
+    assert page.locator(".lines > svg path").count() > 20
+    page.goto(translating)
+    page.wait_for_selector("figure canvas")
+    page.click("button:text-is('Flow')")
+    page.wait_for_selector("text=Abnar and Zuidema")
+    assert page.locator("figcaption").all_inner_texts() == ["layer 0, through the encoder"]
+    page.select_option("select[data-name=Kind]", label="encoder")
+    settle(page)
+    assert page.locator("figcaption").all_inner_texts() == ["after layer 0", "after layer 1"]
+    assert "each row sums to 1" in page.inner_text("figure")
+
+
+def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    """The same slider all the way, and each answer a point of the curve."""
+    _open(page, address, "&head=0&query=1&key=1")
+    slider = page.wait_for_selector("input[data-name=weight]")
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + 4, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    for share in (0.25, 0.5, 0.75):
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        page.wait_for_function(
+            """value => {
+                const [, told] = document.querySelector("output").textContent.match(/: ([.\\d]+) exactly/);
+                return Math.abs(Number(told) - Number(value)) < 1e-3;
+            }""",
+            arg=slider.input_value(),
+        )  # it is answered, and nobody has let go
+    page.mouse.up()
+    assert page.evaluate("element => element.isConnected", slider)
+    said = page.get_attribute("svg.curve", "aria-label")
+    value = float(slider.input_value())
+    with regard.intervene(learned.model, "cross", heads=[0], to=value, query=1, key=1):
+        touched = learned.attend(INPUT)
+    assert touched.prediction is not None
+    assert f"{value:.2f}: {touched.probabilities[1]:.2f} for {touched.prediction[1]}" in said
+    page.click("text=undo all")
+    page.wait_for_function("() => !document.querySelector('.touch').textContent.includes('undo')")
+
+
+def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With progress; others are answered meanwhile, and a second press stops it."""
+    import regard.serving.explorer
+
+    begun, go, stopped = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(subject: Any, *, told: Any) -> HeadImportance:
+        told(1, 4)
+        begun.set()
+        try:
+            while not go.wait(0.02):
+                subject.attend(INPUT)  # which ends when nobody waits any more
+        except BaseException:
+            stopped.set()
+            raise
+        return HeadImportance(samples=1, loss=0.0, added={"cross": [0.5, -0.25]})
+
+    monkeypatch.setattr(regard.serving.explorer, "head_importance", slow)
+    with served(learned) as address:
+        _open(page, address)
+        page.click("#importance")
+        page.wait_for_selector("text=Stop (1 of 4)")
+        page.fill("#input", INPUT[::-1])
+        page.wait_for_function(
+            "text => document.querySelector('.answer code')?.textContent === text", arg=INPUT[::-1], timeout=1000
+        )
+        page.click("#importance")
+        page.wait_for_selector("button:text-is('Head importance')")
+        assert stopped.wait(5) and page.inner_text("#message") == ""
+        page.click("#importance")
+        page.wait_for_selector("text=Stop (1 of 4)")
+        go.set()
+        page.wait_for_selector("text=off: loss +0.500")
+    page.complaints.clear()
+
+
+def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _open(page, address)
+    page.click("#roles")
+    page.wait_for_selector(".thumb .role")
+    told = learned.roles()
+    shown = page.locator(".thumb .role").all_inner_texts()
+    expected = [
+        each.description
+        if each.role is None or each.strength is None
+        else f"{each.role}: {each.strength.mean:.2f}"
+        for each in told.heads
+    ]
+    assert shown == expected
+    page.click("#importance")
+    page.check("text=the most important first")
+    added = learned.importance().added
+    best = max((value, layer, head) for layer, values in added.items() for head, value in enumerate(values))
+    first = page.locator(".thumb").first
+    assert first.get_attribute("data-name") == f"thumb-{best[1]}-{best[2]}"
+    first.click()
+    page.wait_for_selector("text=Over many samples, this head")
+
+
+def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
+    page.goto(translating)
+    page.wait_for_selector("figure canvas")
+    page.click("#tree")
+    page.wait_for_selector(".steps svg")
+    tree = german.tree(german.draw())
+    assert page.locator(".steps svg text.branch").count() == len(tree.branches)
+    assert page.locator(".steps svg text.best").count() == len(tree.best)
+    page.click("text=step ▶")
+    second = tree.branches[tree.best[1]]
+    page.wait_for_selector(f"text=, step {second.step}; log-probability so far {second.log_probability:.3f}")
+    shares = page.locator(".followers td:not(.bars)").all_inner_texts()
+    followers = tree.branches[tree.best[0]].followers
+    assert shares == [f"{100 * each.probability:.1f}%" for each in followers]
+    page.wait_for_function("() => document.querySelector('.token.on').dataset.name === 'query-1'")
+    other = next(number for number in range(len(tree.branches)) if number not in tree.best)
+    page.click(f"[data-name=branch-{other}]")
+    page.wait_for_selector(f"[data-name=branch-{other}].on")
+    page.select_option("#beam", label="1")
+    page.wait_for_function(
+        "count => document.querySelectorAll('.steps svg text.branch').length < count", arg=len(tree.branches)
+    )
+    page.click("text=Close")
+    page.wait_for_selector("#steps", state="hidden")
+
+
+def test_two_runs_stand_beside_each_other(
+    page: Any, learned: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One cursor for both, and their difference."""
+    other = learned.untrained(5)
+    with served(learned, [other]) as address:
+        _open(page, address, "&head=1")
+        page.select_option("select[data-name=Beside]", label=other.where)
+        page.wait_for_selector("text=difference: shown less beside")
+        assert page.locator("figure").count() == 3
+        grids = page.locator("figure [role=grid]")
+        grids.nth(1).focus()
+        for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+            page.keyboard.press(key)
+            settle(page)
+        shown, beside = (each.attend(INPUT).cross.weights[1, 1, 1] for each in (learned, other))
+        cells = [
+            page.locator(f"#{grids.nth(at).get_attribute('aria-activedescendant')}").inner_text()
+            for at in range(3)
+        ]
+        assert cells[:2] == [f"C {100 * each:.1f}%" for each in (shown, beside)]
+        sign = "\N{MINUS SIGN}" if shown < beside else "+"
+        assert cells[2] == f"C {sign}{abs(shown - beside):.3f}"
+        assert "beside=model-0" in page.url
+        assert page.locator(".legend canvas").count() == 2
+        page.reload()
+        page.wait_for_selector("text=difference: shown less beside")

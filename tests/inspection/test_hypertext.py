@@ -1,0 +1,28 @@
+"""Reports as pages: what rich prints as text, and nothing of it as HTML."""
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from regard.inspection.hypertext import Links, Plot, page_of
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def test_tables_are_written_cell_by_cell() -> None:
+    table = Table("name", "", title="Some [bold]title[/]")
+    table.add_row(Text("[a]"), "b & c")
+    table.add_row(Text(EVIL), "[dim]d[/]")
+    text = page_of("x", [Group("", Group(table), Text("said"))])
+    assert "<caption>Some title</caption>" in text and '<th scope="col">name</th><td></td>' in text
+    assert "<tr><td>[a]</td><td>b &amp; c</td></tr>" in text and "<td>d</td>" in text
+    assert "<p>said</p>" in text and "<p></p>" not in text
+
+
+def test_what_is_said_stays_text() -> None:
+    table = Table(EVIL.replace("[", "("), title=Text(EVIL))
+    table.add_row(Text(EVIL))
+    parts = [table, Text(EVIL), Plot(b"<svg/>", EVIL), Links(EVIL, [(EVIL, f'"{EVIL}')])]
+    text = page_of(EVIL, parts)
+    assert "<img src=x" not in text and text.count("&lt;img src=x") == 10
+    assert "default-src 'none'" in text
