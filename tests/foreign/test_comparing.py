@@ -1,7 +1,9 @@
 """Two models side by side."""
 
 import copy
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,3 +38,18 @@ def test_models_that_measure_otherwise_are_not_compared(model_of: Callable[[str]
     one, other = (regard.look(model_of(name), tokenizer) for name in ("llama", "bert"))
     with pytest.raises(InputError, match="they cannot be compared"):
         one.beside(other, TEXTS)
+
+
+def test_two_folders_on_the_command_line(
+    folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    both = folders("llama"), folders("gpt2")
+    status, printed, _ = command(
+        "compare", *both, "--texts", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
+    )
+    found = regard.look(both[0]).beside(regard.look(both[1]), TEXTS)
+    kept = json.loads((tmp_path / "a.json").read_text())
+    assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(found.losses)
+    status, _, error = command("compare", *both)
+    assert (status, "give --texts FILE" in error) == (2, True)

@@ -12,13 +12,20 @@ from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
 from regard.comparison import COMPARISONS, compare
 from regard.errors import InputError
+from regard.files import write_json
+from regard.foreign import look
+from regard.reading import is_folder, read_text
 from regard.training import changed, make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
     "Train every combination of the flags that vary, over several seeds, and compare them: a table, "
     "results.json, results.csv and curves.png. What is measured already is not trained again. All flags of "
-    "`regard train TASK` may be given too; they hold for every variant."
+    "`regard train TASK` may be given too; they hold for every variant. With two folders of models of Hugging "
+    "Face's instead of a task: what both answer to the same --texts, and what their heads do."
+)
+FOLDERS = (
+    "Compare two models of Hugging Face's over the same texts: losses, answers, and head by head what they do."
 )
 
 PIPED = 200
@@ -39,8 +46,23 @@ class CompareFlags:
     """Folder of comparisons; this one goes into a folder of its task's name there."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FolderFlags:
+    """All flags of comparing two models of Hugging Face's."""
+
+    texts: Path | None = None
+    """File of texts, one a line (source ||| target where there are two), that both are asked over."""
+    json: Path | None = None
+    """File that all figures go to, as JSON."""
+    trust_code: bool = False
+    """Run code of their own that the folders bring, which you have read."""
+
+
 def run(argv: list[str]) -> None:
     """Compare as `argv` asks, and print the table."""
+    if len(argv) > 1 and all(not word.startswith("-") and is_folder(Path(word)) for word in argv[:2]):
+        _compare_folders(argv[:2], argv[2:])
+        return
     if wants_help(argv):
         parse(CompareFlags(), ["--help"], prog=f"{PROG} TASK", description=DESCRIPTION)
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
@@ -81,6 +103,20 @@ def run(argv: list[str]) -> None:
     if flags.html is not None:
         saved.append(comparison.to_html(flags.html))
     sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
+
+
+def _compare_folders(folders: list[str], argv: list[str]) -> None:
+    """Look at two models of Hugging Face's over the same texts, and print how they differ."""
+    flags = parse(FolderFlags(), argv, prog=f"{PROG} {' '.join(folders)}", description=FOLDERS)
+    if flags.texts is None:
+        raise InputError("no texts are given to compare the models over: give --texts FILE")
+    texts = [line for line in read_text(flags.texts, "give a file of texts").splitlines() if line.strip()]
+    one, other = (look(each, trust_code=flags.trust_code) for each in folders)
+    found = one.beside(other, texts)
+    Console(width=None if sys.stdout.isatty() else PIPED).print(found.table())
+    if flags.json is not None:
+        write_json(flags.json, found.json())
+        sys.stdout.write(f"Saved {flags.json}\n")
 
 
 def _split(text: str) -> tuple[str, list[str]]:

@@ -184,7 +184,8 @@ async function introduce() {
   return () => {
     Object.assign(state, { task: about.task, examined: about.examined, roles: about.roles });
     element("task").textContent = about.task;
-    const steps = about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
+    const steps =
+      about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
     element("about").textContent = `${about.summary}; ${steps}`;
     element("draw").hidden = !about.draws;
     element("playback").hidden = !about.snapshots;

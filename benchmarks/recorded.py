@@ -1,8 +1,8 @@
 """What recording and showing a model of 12 layers and 12 heads costs, beside the model itself and BertViz.
 
-    python benchmarks/others.py [--tokens 64]
+    python benchmarks/recorded.py [--tokens 64]
 
-BertViz is measured where it is installed. Seconds are medians of three, of the processor, on one thread.
+BertViz is measured where it is installed. Seconds are medians, of the processor, on one thread.
 """
 
 import argparse
@@ -21,15 +21,15 @@ import torch
 import regard
 
 
-def seconds(work: Callable[[], Any], times: int = 3) -> float:
-    """Return the median of the processor's seconds; the first time does not count."""
-    work()
-    found = []
-    for _ in range(times):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return statistics.median(found)
+def seconds(*works: Callable[[], Any], times: int = 7) -> list[float]:
+    """Return the median of the processor's seconds of each, taken in turns; the first round does not count."""
+    found: list[list[float]] = [[] for _ in works]
+    for _ in range(times + 1):
+        for work, took in zip(works, found, strict=True):
+            start = time.process_time()
+            work()
+            took.append(time.process_time() - start)
+    return [statistics.median(took[1:]) for took in found]
 
 
 def recording(model: Any, given: Any) -> None:
@@ -43,16 +43,16 @@ def recording(model: Any, given: Any) -> None:
         with regard.record(model, **options):
             model(given)
 
-    plain = seconds(lambda: model(given))
-    ways = {
-        "not recorded (sdpa)": plain,
-        "one layer recorded": seconds(lambda: recorded(layers=["encoder.layer.5.attention.self"])),
-        "all layers recorded": seconds(recorded),
-        "eager, output_attentions=True": seconds(lambda: eager(given, output_attentions=True)),
+    ways: dict[str, Callable[[], Any]] = {
+        "not recorded (sdpa)": lambda: model(given),
+        "one layer recorded": lambda: recorded(layers=["encoder.layer.5.attention.self"]),
+        "all layers recorded": recorded,
+        "eager, output_attentions=True": lambda: eager(given, output_attentions=True),
     }
+    found = seconds(*ways.values())
     print("| pass | seconds | times the plain one |\n|---|---|---|")
-    for name, found in ways.items():
-        print(f"| {name} | {found:.3f} | {found / plain:.2f} |")
+    for name, took in zip(ways, found, strict=True):
+        print(f"| {name} | {took:.3f} | {took / found[0]:.2f} |")
 
 
 def showing(model: Any, given: Any, tokens: list[str]) -> None:
@@ -63,11 +63,11 @@ def showing(model: Any, given: Any, tokens: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         page, picture = Path(folder, "page.html"), Path(folder, "heads.png")
         found = {
-            "Regard, page": (seconds(lambda: regard.view_of(weights, tokens).to_html(page), 3), page),
-            "Regard, picture": (seconds(lambda: regard.view_of(weights, tokens).plot(picture), 3), picture),
+            "Regard, page": (seconds(lambda: regard.view_of(weights, tokens).to_html(page), times=3), page),
+            "Regard, picture": (seconds(lambda: regard.view_of(weights, tokens).plot(picture), times=3), picture),
         }
         print("\n| | seconds | size, KiB |\n|---|---|---|")
-        for name, (took, path) in found.items():
+        for name, ([took], path) in found.items():
             print(f"| {name} | {took:.2f} | {path.stat().st_size / 1024:,.0f} |")
     if importlib.util.find_spec("bertviz") is None:
         print("| BertViz | not installed | |")
@@ -76,7 +76,7 @@ def showing(model: Any, given: Any, tokens: list[str]) -> None:
     for name in ("head_view", "model_view"):
         show: Any = functools.partial(getattr(theirs, name), weights, tokens, html_action="return")
         size = len(show().data.encode())
-        print(f"| BertViz, {name} | {seconds(show, 3):.2f} | {size / 1024:,.0f} |")
+        print(f"| BertViz, {name} | {seconds(show, times=3)[0]:.2f} | {size / 1024:,.0f} |")
 
 
 def main() -> None:
