@@ -1,51 +1,53 @@
 // A lesson's run: a button that trains it, how far it has come, and what it came to.
 
-const lesson = /** @type {HTMLElement} */ (document.querySelector('main[data-lesson]')).dataset.lesson
-const address = `api/lessons/${lesson}`
+const lesson = /** @type {HTMLElement} */ (document.querySelector("main[data-lesson]")).dataset.lesson;
+const address = `api/lessons/${lesson}`;
 
 /** @template {HTMLElement} T @param {string} name @returns {T} */
-const part = (name) => /** @type {T} */ (document.getElementById(name))
+const part = (name) => /** @type {T} */ (document.getElementById(name));
 
-const button = /** @type {HTMLButtonElement} */ (part('train'))
-const bar = /** @type {HTMLProgressElement} */ (part('progress'))
+const button = /** @type {HTMLButtonElement} */ (part("train"));
+const bar = /** @type {HTMLProgressElement} */ (part("progress"));
 
 /** @typedef {{step: number, steps: number, loss: number | null, words: string[] | null, busy: boolean, failed: string}} State */
 
 /** @param {State} found */
 function show(found) {
-  button.disabled = found.busy
-  button.textContent = found.words ? 'Train it again' : 'Train it'
-  bar.hidden = !found.busy
-  bar.value = found.steps ? found.step / found.steps : 0
-  part('state').textContent = told(found)
-  part('words').replaceChildren(...(found.words ?? []).map((each) => {
-    const item = document.createElement('li')
-    item.textContent = each
-    return item
-  }))
-  part('explore').hidden = !found.words
+  button.disabled = found.busy;
+  button.textContent = found.words ? "Train it again" : "Train it";
+  bar.hidden = !found.busy;
+  bar.value = found.steps ? found.step / found.steps : 0;
+  part("state").textContent = told(found);
+  part("words").replaceChildren(
+    ...(found.words ?? []).map((each) => {
+      const item = document.createElement("li");
+      item.textContent = each;
+      return item;
+    }),
+  );
+  part("explore").hidden = !found.words;
 }
 
 /** @param {State} found */
 function told(found) {
-  if (found.failed) return `It failed: ${found.failed}`
-  if (!found.busy) return ''
-  if (!found.step || found.words) return 'starting …'
-  if (found.step >= found.steps) return 'testing …'
-  return `step ${found.step} of ${found.steps}` + (found.loss === null ? '' : `, loss ${found.loss.toFixed(3)}`)
+  if (found.failed) return `It failed: ${found.failed}`;
+  if (!found.busy) return "";
+  if (!found.step || found.words) return "starting …";
+  if (found.step >= found.steps) return "testing …";
+  return `step ${found.step} of ${found.steps}${found.loss === null ? "" : `, loss ${found.loss.toFixed(3)}`}`;
 }
 
 /** @param {string} method */
 async function ask(method) {
-  const response = await fetch(address, { method }).catch(() => null)
+  const response = await fetch(address, { method }).catch(() => null);
   if (!response?.ok) {
-    part('state').textContent = 'The course has been ended: start it again with regard learn'
-    return
+    part("state").textContent = "The course has been ended: start it again with regard learn";
+    return;
   }
-  const found = /** @type {State} */ (await response.json())
-  show(found)
-  if (found.busy) setTimeout(() => ask('GET'), 400)
+  const found = /** @type {State} */ (await response.json());
+  show(found);
+  if (found.busy) setTimeout(() => ask("GET"), 400);
 }
 
-button.addEventListener('click', () => ask('POST'))
-ask('GET')
+button.addEventListener("click", () => ask("POST"));
+ask("GET");
