@@ -111,7 +111,7 @@ def shortened(block: str) -> str:
 def test_the_examples_of_the_attention_page_work() -> None:
     page = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 11
+    assert len(blocks) == 12
     shown: dict[str, Any] = {}
     for block in blocks:  # each goes on from the one before, as a reader does
         exec(block, shown)

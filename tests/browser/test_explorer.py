@@ -152,7 +152,9 @@ def test_it_says_what_may_be_typed_and_understands_small_letters(
 ) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
-    assert page.inner_text("#accepts") == "Takes 3 signals and 1 to 10 letters: A, B, C"
+    assert page.inner_text("#accepts") == (
+        "Takes 3 signals and 1 to 10 letters: A, B, C; training has only seen 10 letters"
+    )
     page.fill("#input", INPUT.lower())
     page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
     assert _prediction(page) == learned.attend(INPUT).prediction

@@ -1,5 +1,7 @@
 """Reports as pages: what rich prints as text, and nothing of it as HTML."""
 
+from typing import Any
+
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +24,7 @@ def test_tables_are_written_cell_by_cell() -> None:
 def test_what_is_said_stays_text() -> None:
     table = Table(EVIL.replace("[", "("), title=Text(EVIL))
     table.add_row(Text(EVIL))
-    parts = [table, Text(EVIL), Plot(b"<svg/>", EVIL), Links(EVIL, [(EVIL, f'"{EVIL}')])]
+    parts: list[Any] = [table, Text(EVIL), Plot(b"<svg/>", EVIL), Links(EVIL, [(EVIL, f'"{EVIL}')])]
     text = page_of(EVIL, parts)
     assert "<img src=x" not in text and text.count("&lt;img src=x") == 10
     assert "default-src 'none'" in text
