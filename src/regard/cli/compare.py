@@ -12,7 +12,7 @@ from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
 from regard.comparison import COMPARISONS, compare
 from regard.errors import InputError
-from regard.files import write_json
+from regard.files import check_writable, write_json
 from regard.foreign import look
 from regard.reading import is_folder, read_text
 from regard.training import changed, make_config
@@ -72,6 +72,8 @@ def run(argv: list[str]) -> None:
         given, argv = take_flag(argv, flag)
         own += [word for value in given for word in (flag, value)]
     flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
+    if flags.html is not None:
+        check_writable(flags.html)
     if not varied:
         raise InputError("nothing varies: name a flag and its values, as in --vary score=dot,additive")
     vary = dict(_split(each) for each in varied)

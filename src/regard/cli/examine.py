@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from regard.cli.parsing import parse_of_run
+from regard.files import check_writable
 from regard.runs import SAVEPATH, AnyRun, load
 
 PROG = "regard examine"
@@ -45,6 +46,8 @@ def run(argv: list[str]) -> None:
     """Examine as `argv` asks, print and save what is found."""
     name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
     run: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    if flags.html is not None:
+        check_writable(flags.html)
     found = run.examine(samples=flags.samples, seed=flags.seed)
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
     Console(width=width).print(found.table())
