@@ -26,7 +26,7 @@ from tests.faults.children import Ended, as_nobody, run
 from tests.faults.flags import Form, forms
 from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up
 from tests.faults.lines import Line, line_of, near
-from tests.faults.report import Report, Trial
+from tests.faults.report import Report, Trial, counted
 from tests.faults.watch import watch
 
 USUAL_COUNT = 20_000
@@ -127,7 +127,8 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
         if only is not None:
             trials = _alone(seed, only, every, ground, root)
         else:
-            trials = list(_side_by_side(seed, count or USUAL_COUNT, every, ground, root))
+            total = count or USUAL_COUNT
+            trials = list(counted("command lines", total, _side_by_side(seed, total, every, ground, root)))
     return Report(
         "command lines", seed, trials, f"python -m tests.faults commands --seed {seed} --only {{index}}"
     )

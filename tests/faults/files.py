@@ -30,7 +30,7 @@ import regard
 from regard.cli import main as command_line
 from regard.training import RunFolder, TrainingState, loop
 from tests.faults.damage import WAYS
-from tests.faults.report import Report, Trial
+from tests.faults.report import Report, Trial, counted
 from tests.german import write
 
 USUAL_COUNT, FEW = 10_000, 300
@@ -251,7 +251,7 @@ def part_of(seed: int, indices: Sequence[int]) -> list[Trial]:
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o755)
         ground = prepare(Path(root))
-        return [trial(ground, seed, index) for index in indices]
+        return [trial(ground, seed, index) for index in counted("files", len(indices), indices)]
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:

@@ -21,13 +21,11 @@ from random import Random
 from tests.faults.children import Ended, begin, finish
 from tests.faults.ground import at_home, warm_up
 from tests.faults.operations import WAYS, Operations
-from tests.faults.report import Report, Trial
+from tests.faults.report import Report, Trial, counted
 from tests.faults.scenes import Call, Stage, call, contents, doing, fresh, scenes, set_up
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 USUAL_COUNT = 500
-LATEST = 1.1
-"""Share of the time that a command takes, up to which signals come."""
 
 
 def operations_of(stage: Stage) -> list[str]:
@@ -143,7 +141,8 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
         if count is not None and count < len(cases):
             indices = sorted(Random(seed).sample(indices, count))
         trials = []
-        for index in indices if only is None else [only]:
+        indices = indices if only is None else [only]
+        for index in counted("kills", len(indices), indices):
             stage, way, at, operation = cases[index]
             site, ended = struck(stage, way, at)
             dies = way in ("die", "half")
@@ -163,10 +162,11 @@ def main_signals(count: int | None, seed: int, only: int | None = None) -> Repor
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch).resolve()
         stages = _stages(root)
-        for index in range(count or 300) if only is None else [only]:
+        indices = list(range(count or 300)) if only is None else [only]
+        for index in counted("signals", len(indices), indices):
             random = Random(f"{seed}/{index}")
             stage, number = random.choice(stages), random.choice(SIGNALS)
-            seconds = random.uniform(0, LATEST * stage.seconds)
+            seconds = random.uniform(0, stage.seconds)
             site, ended = signalled(stage, number, seconds)
             faults = tuple(judge(stage, site, ended, {0, 128 + number}))
             outcome = "had ended before" if ended.status == 0 else f"ended by {number.name}, and gone on"

@@ -2,13 +2,31 @@
 
 import json
 import re
+import sys
+import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Each = TypeVar("Each")
 EXAMPLES = 3
 """Trials that are told of a fault that many have in common."""
+
+
+SECONDS = 20
+"""Between two lines that tell how far a campaign is."""
+
+
+def counted(name: str, total: int, tries: Iterable[Each]) -> Iterator[Each]:
+    """Yield what there is to try, telling now and then how far that is."""
+    told = time.monotonic()
+    for done, each in enumerate(tries):
+        if time.monotonic() - told > SECONDS:
+            told = time.monotonic()
+            sys.stderr.write(f"{name}: {done:,} of {total:,} done\n")
+        yield each
 
 
 @dataclass(frozen=True)

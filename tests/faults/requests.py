@@ -26,7 +26,7 @@ from starlette.routing import Route
 import regard
 from regard.serving import Explorer
 from regard.serving.app import QUESTIONS, make_app
-from tests.faults.report import Report, Trial
+from tests.faults.report import Report, Trial, counted
 from tests.serving.running import Answer, asked, connect, receive, request, send, showing
 
 INPUT = "BCCCBAABACCCA"
@@ -270,7 +270,8 @@ def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str,
 
     # Side by side, for some are waited for until the explorer's patience ends.
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for begin in range(0, len(seeds), TOGETHER):
+        parts = range(0, len(seeds), TOGETHER)
+        for begin in counted(f"requests, {TOGETHER} at a time", len(parts), parts):
             trials += pool.map(attempt, seeds[begin : begin + TOGETHER])
             if send(address, asked({"input": INPUT})).body != before:
                 other = "from here on, another answer than before to the same input"

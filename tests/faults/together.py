@@ -20,7 +20,7 @@ from random import Random
 
 from tests.faults.children import Ended, begin, finish
 from tests.faults.ground import at_home, warm_up
-from tests.faults.report import Report, Trial
+from tests.faults.report import Report, Trial, counted
 from tests.faults.scenes import Scene, Stage, call, contents, doing, fresh, set_up, training
 
 USUAL_COUNT = 100
@@ -132,7 +132,8 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
             (root / name).mkdir()
         with at_home(root):
             every = couples(root)
-            for index in range(count or USUAL_COUNT) if only is None else [only]:
+            indices = list(range(count or USUAL_COUNT)) if only is None else [only]
+            for index in counted("two commands at once", len(indices), indices):
                 random = Random(f"{seed}/{index}")
                 couple = random.choice(every)
                 # Half of them at once, for which there is no moment like the beginning.

@@ -43,6 +43,20 @@ def test_a_new_folder_takes_the_place_of_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("way")
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    filled(tmp_path / "run", "one")
+    (tmp_path / "link").symlink_to("run")
+    filled(tmp_path / "link", "two")
+    assert (tmp_path / "link").is_symlink()
+    assert content_of(tmp_path / "run") == "two"
+
+
+def test_a_way_up_makes_nothing_on_the_way(tmp_path: Path) -> None:
+    filled(tmp_path / "missing" / ".." / "run", "one")
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+
+
+@pytest.mark.usefixtures("way")
 def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run"
     filled(path, "one")
@@ -94,7 +108,7 @@ def no_exchange(one, other):
     raise OSError(22, "")
 
 def rename(self, target):
-    if target == path and self.name.endswith(".new"):
+    if target.name == path.name and self.name.endswith(".new"):
         os._exit(9)
     return renamed(self, target)
 

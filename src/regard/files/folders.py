@@ -24,15 +24,16 @@ def new_folder(path: Path) -> Iterator[Path]:
     (see `cannot_write`) where the disk refuses; what stood at `path` is then as it was.
     """
     check_name(path)
-    building = temporary.beside(path)
+    place = Path(os.path.realpath(path))  # links are written through; and no `missing/..` makes `missing`
+    building = temporary.beside(place)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        tidy(path.parent)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tidy(place.parent)
         building.mkdir()
         yield building
         _sync(building)
-        _put(building, path)
-        sync_folder(path.parent)
+        _put(building, place)
+        sync_folder(place.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
