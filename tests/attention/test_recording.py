@@ -42,6 +42,11 @@ def test_records_by_layer_name(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(records["second"].weights.sum(-1), torch.ones(2, 3, 5))
 
 
+def test_what_is_inside_goes_with_whole_layers() -> None:
+    with pytest.raises(InputError, match="inside goes with whole layers"), record(Two(), inside=True, rows=[0]):
+        pass
+
+
 def test_a_decoder_has_the_names_of_its_parts() -> None:
     decoder = Decoder(2, 6, 2, 12)
     model = nn.ModuleDict({"decoder": decoder.layers})

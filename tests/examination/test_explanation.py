@@ -44,7 +44,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def close(one: Any, other: Any) -> None:
-    np.testing.assert_allclose(one, other, atol=2e-6, rtol=1e-5)
+    np.testing.assert_allclose(one, other, atol=1e-6, rtol=1e-6)
 
 
 def check_sum(found: Explanation) -> None:
@@ -86,6 +86,26 @@ def test_the_last_line_is_the_models_own_answer(run: Any) -> None:
             close(found.probabilities[found.classes.index(found.answer)], found.probability)
         if not isinstance(shown.prediction, str):
             assert found.answer == found.classes[0]
+
+
+@torch.no_grad()
+def test_records_keep_what_the_weights_came_of(run: Any) -> None:
+    inputs = run.unseen(3, seed=1)
+    with regard.record(run.model, inside=True) as records:
+        run.loss(inputs)
+    for layer in run.layers:
+        record, score = records[layer.name], find_layer(run.model, layer.name).score
+        kept = record.inside
+        assert kept is not None
+        torch.testing.assert_close(kept.weights, record.weights)
+        scores = kept.scores if record.mask is None else kept.scores.masked_fill(~record.mask, -torch.inf)
+        torch.testing.assert_close(scores.softmax(-1), record.weights)
+        torch.testing.assert_close(kept.context, record.weights @ kept.value)
+        own = score(kept.query, kept.key).where(kept.scores != -torch.inf, -torch.inf)
+        torch.testing.assert_close(own, kept.scores, atol=1e-5, rtol=1e-5)
+    with regard.record(run.model) as records:
+        run.loss(inputs)
+    assert all(record.inside is None for record in records.values())
 
 
 def test_heads_add_up(run: Any) -> None:

@@ -18,7 +18,6 @@ from regard.attention.masks import as_weights_mask, causal_mask, length_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.observing import (
     AttentionLayer,
-    Inside,
     Observer,
     explicit,
     find_layer,
@@ -36,7 +35,7 @@ from regard.attention.positions import (
 )
 from regard.attention.pruning import keep_heads
 from regard.attention.recording import record
-from regard.attention.records import Record, Records, short_name
+from regard.attention.records import Inside, Record, Records, short_name
 from regard.attention.scores import (
     SCORES,
     Additive,

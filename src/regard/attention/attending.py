@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.masks import causal_mask, rows_of_mask
-from regard.attention.observing import Inside, Observer
+from regard.attention.observing import Observer
+from regard.attention.records import Inside
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.weights import context_of, each_head, weights_of
 from regard.errors import InputError
@@ -54,11 +55,12 @@ def attend(
     if observer is None:
         return context_of(F.dropout(weights, dropout), value)
     weights = F.dropout(observer.change(weights, mask, step), dropout)
-    observer.keep(weights, mask, step)
     context = context_of(weights, value)
-    if observer.watcher is not None:
+    inside = None
+    if observer.looks_inside:
         keys, values = each_head(key, heads), each_head(value, heads)
-        observer.watcher(Inside(query, keys, values, scores, mask, weights, context, step))
+        inside = Inside(query, keys, values, scores, mask, weights, context, step)
+    observer.keep(weights, mask, step, inside)
     return context
 
 

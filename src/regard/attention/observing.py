@@ -8,35 +8,13 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.records import Recorder, short_name
+from regard.attention.records import Inside, Recorder, short_name
 from regard.attention.scores import Score
 from regard.errors import InputError
-
-
-class Inside(NamedTuple):
-    """All that one call of an attention layer worked out, head by head."""
-
-    query: Tensor
-    """(B, H, Tq, D), as the score gets it: projected, turned by its position."""
-    key: Tensor
-    """(B, H, Tk, any), as the score has prepared it."""
-    value: Tensor
-    """(B, H, Tk, Dv)."""
-    scores: Tensor
-    """(B, H, Tq, Tk), before the mask."""
-    mask: Tensor | None
-    """What may be attended, True = yes, broadcastable to the scores; None where everything may."""
-    weights: Tensor
-    """(B, H, Tq, Tk), as changed by interventions."""
-    context: Tensor
-    """(B, H, Tq, Dv): weights times values."""
-    step: int | None
-    """At which all queries stand; None where they are all steps from the first on."""
-
 
 Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
 """What makes other weights (B, H, Tq, Tk) of weights, their mask, and the step of all queries; None where they
@@ -62,18 +40,25 @@ class Observer:
         asked = self.recorder is not None and self.recorder.partial
         return asked and not self.changes and self.watcher is None
 
+    @property
+    def looks_inside(self) -> bool:
+        """Whether more than the weights is asked for."""
+        return self.watcher is not None or (self.recorder is not None and self.recorder.inside)
+
     def change(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Return the weights (B, H, Tq, Tk) with which the layer is to go on."""
         for each in self.changes:
             weights = each(weights, mask, step)
         return weights
 
-    def keep(self, weights: Tensor, mask: Tensor | None, step: int | None) -> None:
+    def keep(self, weights: Tensor, mask: Tensor | None, step: int | None, inside: Inside | None = None) -> None:
         """Hand weights (B, H, Tq, Tk) over to the recorder, which takes the heads and rows that it wants."""
+        if self.watcher is not None and inside is not None:
+            self.watcher(inside)
         if self.recorder is not None:
             shown = mask if mask is None else self.recorder.select(mask.expand_as(weights), step)
             chosen = self.recorder.select(weights, step)
-            self.recorder.keep(self.name, chosen, shown, queries=weights.shape[2], step=step)
+            self.recorder.keep(self.name, chosen, shown, queries=weights.shape[2], step=step, inside=inside)
 
 
 class AttentionLayer(nn.Module):

@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.attention.observing import layers_of, observing, with_recorder
 from regard.attention.records import Recorder, Records, short_name
-from regard.errors import unknown
+from regard.errors import InputError, unknown
 
 
 @contextmanager
@@ -27,6 +27,7 @@ def record(
     layers: Collection[str] | None = None,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
+    inside: bool = False,
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
@@ -35,18 +36,34 @@ def record(
     It fills as the model runs; a layer that runs again replaces its record, or goes on with it where it takes
     one step after the other of the same sequences (in a search, as long as none of them has ended, and without a
     beam). `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is computed: a few
-    rows of a long input cost a few rows. Labels travel with every record. Gradients flow as usual, and the
-    outputs differ from the unrecorded ones by no more than the fused kernel's rounding (1e-5 in float32); with
-    `heads` or `rows` they are identical. Raises `InputError` for a layer that the model has not, and, as it runs,
-    for a head or row out of range; for a row, where steps come one by one, when the record is asked for.
+    rows of a long input cost a few rows. `inside`: keep what the weights came of and led to as well (queries,
+    keys, scores, values, contexts) in `Record.inside`; it goes with whole layers only. Labels travel with every
+    record. Gradients flow as usual, and the outputs differ from the unrecorded ones by no more than the fused
+    kernel's rounding (1e-5 in float32); with `heads` or `rows` they are identical. Raises `InputError` for a
+    layer that the model has not, for heads or rows with `inside`, and, as it runs, for a head or row out of
+    range; for a row, where steps come one by one, when the record is asked for.
     """
-    recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
+    recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
     found = layers_of(model)
     for name in layers or ():
         if name not in (*found, *map(short_name, found)):
             raise unknown("layer", name, map(short_name, found))
     with recording_layers(model, recorder, layers):
         yield Records(recorder)
+
+
+def recorder_of(
+    heads: Sequence[int] | None,
+    rows: Sequence[int] | None,
+    query_labels: Sequence[str] | None,
+    key_labels: Sequence[str] | None,
+    *,
+    inside: bool,
+) -> Recorder:
+    """Return what keeps as `record` was asked to; raises `InputError` for what does not go together."""
+    if inside and not (heads is None and rows is None):
+        raise InputError("inside goes with whole layers: leave heads and rows out")
+    return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)
 
 
 @contextmanager

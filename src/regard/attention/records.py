@@ -18,6 +18,34 @@ Kind = Literal["encoder", "decoder", "cross"]
 """Who attends to whom: inputs to inputs, outputs to outputs, or outputs to inputs."""
 
 
+class Inside(NamedTuple):
+    """All that one call of an attention layer worked out, head by head."""
+
+    query: Tensor
+    """(B, H, Tq, D), as the score gets it: projected, turned by its position."""
+    key: Tensor
+    """(B, H, Tk, any), as the score has prepared it."""
+    value: Tensor
+    """(B, H, Tk, Dv)."""
+    scores: Tensor
+    """(B, H, Tq, Tk), before the mask."""
+    mask: Tensor | None
+    """What may be attended, True = yes, broadcastable to the scores; None where everything may."""
+    weights: Tensor
+    """(B, H, Tq, Tk), as changed by interventions."""
+    context: Tensor
+    """(B, H, Tq, Dv): weights times values."""
+    step: int | None
+    """At which all queries stand; None where they are all steps from the first on."""
+
+    def detach(self) -> "Inside":
+        """Return it without what led to it."""
+        query, key, value, scores, weights, context = (
+            each.detach() for each in (self.query, self.key, self.value, self.scores, self.weights, self.context)
+        )
+        return Inside(query, key, value, scores, self.mask, weights, context, self.step)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
     """What one attention layer did for one batch: in its last forward pass, or in all steps that it took one by
@@ -41,6 +69,9 @@ class Record:
     """Names of the queries of each input, where every input has its own."""
     key_tokens: Sequence[Sequence[str]] | None = None
     """Names of the keys of each input."""
+    inside: Inside | None = None
+    """What the weights came of and what they led to, where `record` was asked for it and the layer is Regard's:
+    detached, of all steps together. A key that came after a step has the score -inf there."""
 
     def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
         """Return the names of the queries and of the keys of one input of the batch."""
@@ -73,6 +104,7 @@ class Part(NamedTuple):
     """(Tq), at which its queries stand."""
     first_key: int = 0
     """The step of its first key: of a window's, those before are gone."""
+    inside: Inside | None = None
 
 
 @dataclass
@@ -110,7 +142,10 @@ class Parts:
             free = all(part.mask is None and part.weights.shape[-1] == keys for part in self.found)
             weights = torch.cat([_widened(part.weights, part, keys) for part in self.found], dim=2)
             mask = None if free else torch.cat([_widened(_mask(part), part, keys) for part in self.found], dim=2)
-            self.found = [Part(weights, mask, [step for part in self.found for step in part.steps])]
+            steps = [step for part in self.found for step in part.steps]
+            insides = [part.inside for part in self.found if part.inside is not None]
+            inside = _joined(insides, weights, mask) if len(insides) == len(self.found) else None
+            self.found = [Part(weights, mask, steps, inside=inside)]
         return self.found[0]
 
 
@@ -122,6 +157,25 @@ def _mask(part: Part) -> Tensor:
 
 def _widened(rows: Tensor, part: Part, keys: int) -> Tensor:
     return F.pad(rows, (part.first_key, keys - rows.shape[-1] - part.first_key))
+
+
+def _joined(insides: Sequence[Inside], weights: Tensor, mask: Tensor | None) -> Inside:
+    """Return what a layer worked out step by step as if at once; the last step saw all keys and values."""
+    last = insides[-1]
+    return last._replace(
+        query=torch.cat([each.query for each in insides], dim=2),
+        scores=torch.cat(
+            [
+                F.pad(each.scores, (0, weights.shape[-1] - each.scores.shape[-1]), value=-torch.inf)
+                for each in insides
+            ],
+            dim=2,
+        ),
+        mask=mask,
+        weights=weights,
+        context=torch.cat([each.context for each in insides], dim=2),
+        step=None,
+    )
 
 
 def _before(part: Part, end: int) -> Part:
@@ -140,6 +194,8 @@ class Recorder:
     query_labels: Sequence[str] | None = None
     key_labels: Sequence[str] | None = None
     tokens: Tokens | None = None
+    inside: bool = False
+    """Whether more than the weights is kept, of Regard's own layers."""
     parts: dict[str, Parts] = field(default_factory=dict)
 
     @property
@@ -172,7 +228,14 @@ class Recorder:
         return per_head[:, list(self.heads)]
 
     def keep(
-        self, name: str, weights: Tensor, mask: Tensor | None, *, queries: int, step: int | None = None
+        self,
+        name: str,
+        weights: Tensor,
+        mask: Tensor | None,
+        *,
+        queries: int,
+        step: int | None = None,
+        inside: Inside | None = None,
     ) -> None:
         """Store weights (B, H, Tq, Tk), of which the heads and rows asked for have been selected.
 
@@ -182,6 +245,8 @@ class Recorder:
         """
         rows, before = self.rows_of(queries, step), self.parts.get(name)
         part = Part(weights.detach(), mask, rows if step is None else [step] * len(rows))
+        if self.inside and inside is not None:
+            part = part._replace(inside=inside.detach())
         if step and queries == 1 and before is not None and before.may_add(part, step):
             before.add(part)
             return
@@ -228,6 +293,7 @@ class Recorder:
                 kind=parts.kind,
                 query_tokens=queries,
                 key_tokens=keys,
+                inside=part.inside,
             )
         return parts.record
 

@@ -18,8 +18,7 @@ from typing import Any
 from torch import nn
 
 from regard.attention import Records, layers_of, short_name
-from regard.attention.recording import recording_layers
-from regard.attention.records import Recorder
+from regard.attention.recording import recorder_of, recording_layers
 from regard.errors import unknown
 from regard.foreign.caches import following_caches
 from regard.foreign.generation import following_generation
@@ -39,6 +38,7 @@ def record(
     layers: Collection[str] | None = None,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
+    inside: bool = False,
     at: str | None = None,
     tokenizer: Any = None,
     query_labels: Sequence[str] | None = None,
@@ -50,7 +50,8 @@ def record(
     the next steps of the same sequences, as generation with a cache does, in a beam too: then each row is that of
     the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ... .
     `layers`, `heads` and `rows` (query steps) limit what is recorded, and nothing else is worked out: a few rows
-    of a long input cost a few rows. `at` names modules, with `*` for any part of a name, through which weights
+    of a long input cost a few rows. `inside`: keep queries, keys, values, scores and contexts of Regard's own
+    layers as well, in `Record.inside`. `at` names modules, with `*` for any part of a name, through which weights
     pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a
     model of Hugging Face's, every layer and input has those of its own tokens.
 
@@ -59,7 +60,7 @@ def record(
     nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
     that the model has not, and, as it runs, for a head or row out of range.
     """
-    recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
+    recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
     passes = Passes(model)
     read = Read(None if tokenizer is None else Pieces(tokenizer))
     recorder.tokens = None if tokenizer is None else read.of
