@@ -185,11 +185,11 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
             const listeners = {};
             window.asked = [];
             const model = {
-                get: () => text,
+                get: (name) => (name === "data" ? text : false),
                 on: (event, listener) => { listeners[event] = listener; },
                 send: ({ id, ...row }) => {
                     window.asked.push(row);
-                    listeners["msg:custom"]({ id, weights: Array(20).fill(0.123456789012) });
+                    listeners["msg:custom"]({ id, found: Array(20).fill(0.123456789012) });
                 },
             };
             window.leave = widget.render({ model, el: document.getElementById("view") });
@@ -208,6 +208,42 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
     page.wait_for_selector("text=after 0 training steps")
     assert "exactly" not in page.inner_text("output")
     assert page.evaluate("window.asked.length") == 1
+    page.evaluate("window.leave()")
+
+
+def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
+    page: Any, address: str, learned: regard.AnswerRun
+) -> None:
+    widget = learned.view("BCCCBAABACCCA")
+    answers: list[dict[str, Any]] = []
+    widget.send = answers.append
+
+    def ask(question: dict[str, Any]) -> dict[str, Any]:
+        widget._answer(widget, question, [])
+        return answers[-1]
+
+    page.expose_function("askPython", ask)
+    page.goto(address)
+    page.wait_for_selector("canvas")
+    page.evaluate(
+        """async (data) => {
+            const { default: widget } = await import("/view/entry.js");
+            const listeners = {};
+            const model = {
+                get: (name) => (name === "data" ? data : true),
+                on: (event, listener) => { listeners[event] = listener; },
+                send: async (question) => { listeners["msg:custom"](await window.askPython(question)); },
+            };
+            window.leave = widget.render({ model, el: document.getElementById("view") });
+        }""",
+        widget.data,
+    )
+    page.click("text=Show the sum")
+    page.wait_for_selector(".sum h2")
+    title = page.inner_text(".sum h2")
+    found = learned.explain("BCCCBAABACCCA", layer="cross", head=int(title.split()[2]))
+    assert f"the weight {found.weight:.4f} on" in title
+    assert ask({"id": "1", "explain": {"layer": "nowhere"}})["error"].startswith("layer 'nowhere'")
     page.evaluate("window.leave()")
 
 

@@ -13,6 +13,7 @@ from regard.attention.blocks import (
 )
 from regard.attention.converting import from_torch, to_torch
 from regard.attention.dropout import Dropout
+from regard.attention.inside import Inside
 from regard.attention.intervening import Intervention, intervene, temper
 from regard.attention.masks import as_weights_mask, causal_mask, length_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
@@ -35,7 +36,7 @@ from regard.attention.positions import (
 )
 from regard.attention.pruning import keep_heads
 from regard.attention.recording import record
-from regard.attention.records import Inside, Record, Records, short_name
+from regard.attention.records import Record, Records, short_name
 from regard.attention.scores import (
     SCORES,
     Additive,

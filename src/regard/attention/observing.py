@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.records import Inside, Recorder, short_name
+from regard.attention.inside import Inside
+from regard.attention.records import Recorder, short_name
 from regard.attention.scores import Score
 from regard.errors import InputError
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from regard.attention import (
     MultiHeadAttention,
@@ -37,6 +37,9 @@ from regard.models import TaskModel
 from regard.result import Result, plain
 from regard.tasks import AnyTask
 from regard.training import ModelPart, RunConfig, RunFolder, TaskPart, TrainingPart, build_model
+
+if TYPE_CHECKING:
+    from regard.inspection.widget import AttentionWidget
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -220,6 +223,18 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
+
+    def view(self, input: str | None = None, *, seed: int = 0) -> "AttentionWidget":
+        """Return a widget for a notebook that shows an input, or one drawn by `seed`, and how each weight comes
+        about. Raises `InputError` where anywidget is not installed."""
+        from regard.inspection.widget import view
+
+        shown = self.attend(input, seed=seed)
+
+        def explained(**which: Any) -> dict[str, Any]:
+            return self.explain(shown.input, **which).json()
+
+        return view([shown], explain=explained)
 
     @abstractmethod
     def called(self, classes: Sequence[int]) -> list[str]:

@@ -10,15 +10,17 @@ import { addressOf, keepAddress, readAddress } from "./address.js";
 import { View } from "./view.js";
 
 /** @import { ViewData } from "./data.js" */
-/** @import { Exact } from "./readout.js" */
+/** @import { Explain } from "./sum.js" */
 /** @import { Options } from "./view.js" */
+
+/** @typedef {{ id: string, found?: unknown, error?: string }} Answer to a question of the same id */
 
 /**
  * What anywidget gives of the widget's Python side.
  *
  * @typedef {object} Model
- * @property {(name: "data") => string} get
- * @property {(event: string, listener: (message: { id: string, weights: number[] }) => void) => void} on
+ * @property {{ (name: "data"): string, (name: "explains"): boolean }} get
+ * @property {(event: string, listener: (message: Answer) => void) => void} on
  * @property {(message: object) => void} send
  */
 
@@ -51,21 +53,26 @@ export function showPage(element, data) {
 export default {
   /** @param {{ model: Model, el: Element }} widget */
   render({ model, el }) {
-    /** @type {Map<string, (weights: number[]) => void>} */
+    /** @type {Map<string, (answer: Answer) => void>} */
     const waiting = new Map();
-    model.on("msg:custom", ({ id, weights }) => {
-      waiting.get(id)?.(weights);
-      waiting.delete(id);
+    model.on("msg:custom", (answer) => {
+      waiting.get(answer.id)?.(answer);
+      waiting.delete(answer.id);
     });
-    /** @type {Exact} */
-    const exact = (row) =>
-      new Promise((resolve) => {
+    /**
+     * @param {object} question
+     * @returns {Promise<any>}
+     */
+    const ask = (question) =>
+      new Promise((resolve, reject) => {
         const id = Math.random().toString(36);
-        waiting.set(id, resolve);
-        model.send({ ...row, id });
+        waiting.set(id, ({ found, error }) => (error === undefined ? resolve(found) : reject(new Error(error))));
+        model.send({ ...question, id });
       });
+    /** @type {Explain} */
+    const explain = (which) => ask({ explain: which });
     const data = () => JSON.parse(model.get("data"));
-    const view = show(el, data(), { exact });
+    const view = show(el, data(), { exact: ask, ...(model.get("explains") ? { explain } : {}) });
     model.on("change:data", () => view.update(data()));
     return () => view.destroy();
   },
