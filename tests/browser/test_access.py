@@ -43,6 +43,25 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
         page.click(f"button:text-is('{mode}')")
         settle(page)
         assert _violations(page) == [], mode
+    page.click("button:text-is('Flow')")
+    settle(page)
+    assert _violations(page) == [], "flow"
+    if subject == "text":
+        page.click("button:text-is('Heatmap')")
+        page.select_option("select[data-name=Kind]", index=0)
+        page.click("button:text-is('Arcs')")
+        page.wait_for_selector(".lines svg")
+        assert _violations(page) == [], "arcs"
+    page.click("#search")
+    page.wait_for_selector("#samples table")
+    assert _violations(page) == [], "samples"
+    page.click("#samples >> text=Close")
+    page.click("#roles")
+    page.wait_for_function("() => document.querySelector('#roles').textContent === 'What heads do'", timeout=60_000)
+    page.click("button:text-is('Overview')")
+    page.wait_for_selector(".thumb")
+    settle(page)
+    assert _violations(page) == [], "gallery"
     page.click("button:text-is('Heatmap')")
     page.select_option("select[data-name=Head]", label="head 1")
     page.locator("figure [role=grid]").focus()

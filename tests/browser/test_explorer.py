@@ -98,6 +98,26 @@ def test_importance_is_in_the_view(page: Any, address: str, learned: regard.Answ
     assert page.locator(".thumb").count() == 4
 
 
+def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned: regard.AnswerRun) -> None:
+    _type(page, address)
+    page.locator("figure [role=grid]").nth(1).focus()
+    page.keyboard.press("ArrowDown")
+    page.click("text=Find samples")
+    page.wait_for_selector("#samples h2:text-is('Where cross head 1 looks most')")
+    page.select_option("select[data-name='looks at']", label="A")
+    page.wait_for_selector("text=largest weight at")
+    found = learned.samples("cross", 1, token="A").samples[2]
+    page.click("button[data-name=sample-2]")
+    page.wait_for_function("text => document.getElementById('input').value === text", arg=found.input)
+    page.wait_for_function(
+        "told => document.querySelector('output').textContent.includes(told)", arg=f"(step {found.key}): "
+    )
+    assert page.inner_text("output").startswith("head 1: ")
+    assert f"{found.weight:.4f}"[:5] in page.inner_text("output")
+    page.click("#samples >> text=Close")
+    assert page.locator("#samples").is_hidden()
+
+
 def test_attention_forms(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     page.click("text=Watch it form")
@@ -213,21 +233,21 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("figure canvas")
     page.focus("#draw")
-    for _ in range(4):
+    for _ in range(5):
         page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=1 of 8")
+    page.wait_for_selector("text=1 of 11")
     assert page.locator("#input.toured").count() == 1
-    for stop in range(2, 9):
+    for stop in range(2, 12):
         page.keyboard.press("Enter")
-        page.wait_for_selector(f"text={stop} of 8")
+        page.wait_for_selector(f"text={stop} of 11")
         assert page.locator(".toured").count() == 1
     page.keyboard.press("Enter")
     assert not page.locator("#guide").is_visible() and page.locator(".toured").count() == 0
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=1 of 8")
+    page.wait_for_selector("text=1 of 11")
     page.keyboard.press("Escape")
     assert not page.locator("#guide").is_visible()
 

@@ -85,9 +85,9 @@ def test_a_widget_gives_exact_weights_on_demand(trained: regard.AnswerRun) -> No
     widget = attention.view()
     sent: list[Any] = []
     widget.send = sent.append
-    widget._send_exact(widget, {"map": 0, "layer": "cross", "head": 1, "query": 2, "id": "x"}, [])
-    assert sent == [{"id": "x", "weights": attention.cross.weights[1, 2].tolist()}]
-    widget._send_exact(widget, {"map": 9, "layer": "cross"}, [])
+    widget._answer(widget, {"map": 0, "layer": "cross", "head": 1, "query": 2, "id": "x"}, [])
+    assert sent == [{"id": "x", "found": attention.cross.weights[1, 2].tolist()}]
+    widget._answer(widget, {"map": 9, "layer": "cross"}, [])
     assert len(sent) == 1
 
 

@@ -11,6 +11,7 @@ from regard.examination.kept import roles_in, sentences_in
 from regard.examination.probing import Probe, probe
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
 from regard.examination.roles import HeadRole, HeadRoles, head_roles
+from regard.examination.samples import HeadSample, HeadSamples, head_samples
 
 __all__ = [
     "Alignment",
@@ -22,6 +23,8 @@ __all__ = [
     "HeadImportance",
     "HeadRole",
     "HeadRoles",
+    "HeadSample",
+    "HeadSamples",
     "Probe",
     "RelevanceShare",
     "Taken",
@@ -31,6 +34,7 @@ __all__ = [
     "explain",
     "head_importance",
     "head_roles",
+    "head_samples",
     "mass_on",
     "probe",
     "relevance_share",

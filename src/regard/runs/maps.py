@@ -79,7 +79,7 @@ def map_of_pair(
         task=task.name,
         input=source,
         prediction=task.target_vocabulary.decode(written.tolist() if forced else tokens),
-        truth=None if known is None else known.target,
+        truth=known.target if known is not None else task.target_vocabulary.decode(tokens) if forced else None,
         layers={
             short_name(full): layer_map(short_name(full), each.weights[0].float().cpu().numpy(), labels, relevant)
             for full, each in records.items()

@@ -25,10 +25,12 @@ from regard.examination import (
     Explanation,
     HeadImportance,
     HeadRoles,
+    HeadSamples,
     examine,
     explain,
     head_importance,
     head_roles,
+    head_samples,
     roles_in,
     sentences_in,
 )
@@ -277,6 +279,12 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
         return head_roles(self, samples=samples, seed=seed)
+
+    def samples(
+        self, layer: str, head: int, *, token: str | None = None, wrong_first: bool = False, samples: int = 200
+    ) -> HeadSamples:
+        """Return unseen inputs that a head weighs most: see `regard.examination.samples`."""
+        return head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
 
     @abstractmethod
     def loss(self, inputs: Sequence[Any]) -> float:

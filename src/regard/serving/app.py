@@ -8,6 +8,7 @@
     POST /api/playback     {input}: the same for each snapshot of the training
     GET  /api/importance   by how much the loss rises when a head is off
     GET  /api/roles        what each head does
+    POST /api/samples      {layer, head, token, wrong_first}: unseen inputs that a head weighs most
     GET  /api/progress     how far these are, while they are worked out
 
 Errors are `{"error": one line}` with a status: 400 for what is no JSON object or another machine's name, 401
@@ -36,7 +37,7 @@ from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
 from regard.serving.guard import SHOWN, Guard
 from regard.serving.lanes import Lane
-from regard.serving.questions import Attend, Explain, Play, Written, read_question
+from regard.serving.questions import Attend, Explain, Play, Search, Written, read_question
 from regard.serving.refusing import RefusedError, refusal
 
 BODY = 256 * 1024
@@ -52,6 +53,7 @@ PAGES = {
     "/": ("regard.serving", "page/explorer.html", "text/html"),
     "/explorer.js": ("regard.serving", "page/explorer.js", "text/javascript"),
     "/tree.js": ("regard.serving", "page/tree.js", "text/javascript"),
+    "/samples.js": ("regard.serving", "page/samples.js", "text/javascript"),
     "/tour.js": ("regard.serving", "page/tour.js", "text/javascript"),
     "/explorer.css": ("regard.serving", "page/explorer.css", "text/css"),
     **{f"/view/{name}": ("regard.inspection", f"view/{name}", "text/javascript") for name in modules()},
@@ -76,6 +78,7 @@ QUESTIONS = {
     "/api/playback": Question(Explorer.playback, Play, 4),
     "/api/importance": Question(Explorer.importance, None, 1),
     "/api/roles": Question(Explorer.roles, None, 1),
+    "/api/samples": Question(Explorer.samples, Search, 1),
     "/api/progress": Question(Explorer.progress, None, 1),
 }
 

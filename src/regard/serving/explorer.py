@@ -9,11 +9,11 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError
-from regard.examination import explain, head_importance, head_roles
+from regard.examination import explain, head_importance, head_roles, head_samples
 from regard.inspection import Subject, Writes
 from regard.inspection.data import BesideData
 from regard.inspection.page import as_json
-from regard.serving.questions import Attend, Change, Explain, Play, Written
+from regard.serving.questions import Attend, Change, Explain, Play, Search, Written
 
 
 class Explorer:
@@ -142,6 +142,13 @@ class Explorer:
             finally:
                 self._progress.pop("roles", None)
         return self._roles
+
+    def samples(self, asked: Search) -> dict[str, Any]:
+        """Return unseen inputs that a head weighs most, a `HeadSamples`."""
+        found = head_samples(
+            self.subject, asked.layer, asked.head, token=asked.token, wrong_first=asked.wrong_first
+        )
+        return found.json()
 
     def progress(self) -> dict[str, list[int]]:
         """Return how far that is which is being worked out: by its name, what is done, and of how much."""

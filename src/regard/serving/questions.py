@@ -42,6 +42,7 @@ Input = Annotated[Text | None, Meta(description=f"a text of at most {LONGEST:,} 
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 0 to 4294967295")]
 Number = Annotated[Index, Meta(description="a number, from 0")]
 Beam = Annotated[Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="a whole number from 1 to 20")]
+Flag = Annotated[bool, Meta(description="true or false")]
 Temperature = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
 
 
@@ -79,6 +80,15 @@ class Explain(Attend, frozen=True, kw_only=True):
     output: Number = 0
     key: Step = None
     temperature: Temperature = 1.0
+
+
+class Search(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `/api/samples` is asked: of which head, and which key it is to look at; None: any."""
+
+    layer: LayerName
+    head: Number = 0
+    token: Input = None
+    wrong_first: Flag = False
 
 
 class Written(Attend, frozen=True):

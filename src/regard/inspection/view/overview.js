@@ -79,10 +79,10 @@ function thumbnail({ data, shown, largest }, { layer, head, added }, named, acti
   const parts = [`${layer.title}, head ${head}`];
   if (added !== undefined) parts.push(`without it loss${worth}`);
   if (role) parts.push(roleSentence(role));
-  const name = parts.join(", ");
-  const found = node("button", { type: "button", class: "thumb", title: name, "aria-label": name });
+  const found = node("button", { type: "button", class: "thumb", title: parts.join(", ") });
   found.dataset.name = `thumb-${layer.name}-${head}`;
   const canvas = small(shown(layer), head, (value) => colours.table[shade(value / largest)]);
+  if (!named) found.append(node("span", { class: "unseen" }, `${layer.title}, `));
   found.append(canvas, node("span", {}, `head ${head}${worth}`));
   if (named) found.append(node("span", { class: "quiet" }, layer.title));
   if (role) found.append(node("span", { class: role.role ? "role" : "role quiet" }, described(role)));

@@ -28,7 +28,7 @@ export function sentences(scene) {
   const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
   const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
   if (added !== undefined)
-    found[0].append(` Over unseen samples, the loss changes by ${signed(added)} without it.`);
+    found[0].append(` Without it, the loss changes by ${signed(added)} (head importance).`);
   const role = matrix.names ? null : roleOf(data, layer.name, head);
   if (role) found.push(node("p", { class: "quiet" }, roleSentence(role)));
   const examined = matrix.names ? undefined : data.examined?.[layer.name]?.[head];

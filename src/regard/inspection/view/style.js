@@ -32,7 +32,7 @@ const STYLE = `
 .regard-view canvas { display: block; max-width: 100%; height: auto; }
 .regard-view .sentence { margin: 0.5rem 0; font-size: 1.1em; max-width: 72ch; }
 .regard-view .sentence + .quiet { margin: 0.3rem 0; max-width: 90ch; }
-.regard-view .thumb { border: 0; padding: 2px; display: inline-grid; gap: 1px; justify-items: start; font-size: 11px; }
+.regard-view .thumb { position: relative; border: 0; padding: 2px; display: inline-grid; gap: 1px; justify-items: start; font-size: 11px; }
 .regard-view .thumb canvas { max-width: none; }
 .regard-view .thumb .role { max-width: 8.5rem; text-align: start; white-space: normal; overflow-wrap: anywhere; }
 .regard-view .grid { display: grid; gap: 0.3rem; }

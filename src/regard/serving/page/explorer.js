@@ -1,14 +1,17 @@
 // The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
 
+import { samplesOf } from "./samples.js";
 import { tour } from "./tour.js";
 import { treeOf } from "./tree.js";
 import { addressOf, keepAddress, readAddress } from "./view/address.js";
-import { oneTabStop } from "./view/dom.js";
+import { keepFocus, oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
 import { latest } from "./view/latest.js";
+import { headOf } from "./view/sentence.js";
 
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
 /** @import { Which } from "./view/sum.js" */
+/** @import { Sample, Samples, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
@@ -253,6 +256,47 @@ async function stepByStep(beam) {
   };
 }
 
+/** What is to be looked for: what the head in view looks at; null where there is none. */
+function wantedNow() {
+  const scene = state.view?.scene;
+  if (!scene) return null;
+  const { layer, state: chosen } = scene;
+  const token = chosen.key === null ? null : (layer.keys[chosen.key] ?? null);
+  return { layer: layer.name, head: headOf(scene), token, wrong_first: false };
+}
+
+/**
+ * Go through unseen inputs for those that a head weighs most.
+ *
+ * @param {Wanted | null} wanted
+ */
+async function searchSamples(wanted) {
+  if (!wanted) throw new Error("This model has no attention to look for.");
+  /** @type {Samples} */
+  const found = await ask("api/samples", wanted);
+  return () => {
+    const box = element("samples");
+    const layer = state.found?.map.layers.find(({ name }) => name === wanted.layer);
+    /** @param {Sample} sample */
+    const open = async ({ input: text, query, key }) => {
+      input.value = text;
+      await attend({ fresh: true });
+      state.view?.choose({ layer: wanted.layer, focus: wanted.head, query, key, also: "", words: false });
+    };
+    /** @param {Wanted} other */
+    const again = (other) => doing(() => searchSamples(other));
+    const close = () => {
+      box.hidden = true;
+      box.replaceChildren();
+      element("search").focus();
+    };
+    box.hidden = false;
+    keepFocus(box, () =>
+      box.replaceChildren(samplesOf(found, wanted, [...new Set(layer?.keys)].sort(), open, again, close)),
+    );
+  };
+}
+
 async function watchItForm() {
   state.touched = [];
   /** @type {PlaybackData} */
@@ -281,6 +325,7 @@ element("tour").addEventListener("click", () => tour(element("guide")));
 addEventListener("hashchange", follow);
 element("importance").addEventListener("click", () => aside("importance"));
 element("roles").addEventListener("click", () => aside("roles"));
+element("search").addEventListener("click", () => doing(() => searchSamples(wantedNow())));
 element("tree").addEventListener("click", () => doing(() => stepByStep()));
 element("playback").addEventListener("click", () => doing(watchItForm));
 // A token in the address has done its work, and is not for whoever reads over one's shoulder.

@@ -27,6 +27,10 @@ export const STOPS = [
     text: "The same as lines between tokens, as a table of numbers, or all layers and heads at once.",
   },
   {
+    at: "button[data-name='Show the sum']",
+    text: "How a weight comes about: query times key, softmax, values, answer, number by number.",
+  },
+  {
     at: ".touch",
     text:
       "Attention that is seen need not matter. Switch a head off, make it uniform, or drag a weight, and see whether " +
@@ -34,7 +38,15 @@ export const STOPS = [
   },
   {
     at: "#importance",
-    text: "How much worse the model becomes without each head, over many samples. That is all: have a look.",
+    text: "How much worse the model becomes without each head, over many samples.",
+  },
+  {
+    at: "#roles",
+    text: "What each head does, where that is sure: looks at the previous step, at the aligned word, ...",
+  },
+  {
+    at: "#search",
+    text: "Other inputs in which the head in view looks most, wrong answers first if you like. That is all: have a look.",
   },
 ];
 

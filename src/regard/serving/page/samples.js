@@ -1,0 +1,72 @@
+// Samples of a head: unseen inputs that it weighs most, to be opened where it looks.
+
+import { button, check, node, select } from "./view/dom.js";
+import { isolated, visible } from "./view/labels.js";
+
+/** @typedef {{ layer: string, head: number, token: string | null, wrong_first: boolean }} Wanted */
+/** @typedef {{ input: string, weight: number, query: number, key: number, query_label: string, key_label: string, right: boolean | null }} Sample */
+/** @typedef {{ layer: string, head: number, token: string | null, looked_at: number, wrong: number | null, samples: Sample[] }} Samples */
+
+const ANY = "anything";
+
+/**
+ * A list of samples, and what else may be looked for.
+ *
+ * @param {Samples} found
+ * @param {Wanted} wanted
+ * @param {string[]} tokens that may be looked for
+ * @param {(sample: Sample) => void} open
+ * @param {(wanted: Wanted) => void} search
+ * @param {() => void} close
+ */
+export function samplesOf(found, wanted, tokens, open, search, close) {
+  const box = node("section", { class: "steps", "aria-label": "Samples of a head" });
+  const bar = node("div", { class: "bar" });
+  const known = [...new Set([...(wanted.token === null ? [] : [wanted.token]), ...tokens])];
+  const options = [ANY, ...known.map((token) => visible(token))];
+  const at = wanted.token === null ? 0 : known.indexOf(wanted.token) + 1;
+  bar.append(
+    select("looks at", options, at, (index) => search({ ...wanted, token: index ? known[index - 1] : null })),
+    check("wrong answers first", wanted.wrong_first, (on) => search({ ...wanted, wrong_first: on })),
+    button("Close", close),
+  );
+  const title = `Where ${found.layer} head ${found.head} looks most`;
+  box.append(node("h2", {}, title), bar, node("p", { class: "quiet" }, said(found)), listed(found, open));
+  return box;
+}
+
+/** @param {Samples} found */
+function said({ looked_at, wrong, token, samples }) {
+  const what = token === null ? "" : ` at ${isolated(visible(token))}`;
+  const errors = wrong === null ? "" : `, ${wrong} of them answered wrongly`;
+  return `${looked_at} unseen inputs${errors}; ${samples.length} shown, by the largest weight${what} in each. Press one to open it.`;
+}
+
+/**
+ * @param {Samples} found
+ * @param {(sample: Sample) => void} open
+ */
+function listed({ samples }, open) {
+  const table = node("table");
+  const head = node("tr");
+  for (const name of ["weight", "from", "to", "answer", "input"]) head.append(node("th", { scope: "col" }, name));
+  const [top, body] = [node("thead"), node("tbody")];
+  top.append(head);
+  samples.forEach((sample, index) => {
+    const row = node("tr");
+    const answer = sample.right === null ? "" : sample.right ? "right" : "wrong";
+    const from = `${isolated(visible(sample.query_label))} (${sample.query})`;
+    const to = `${isolated(visible(sample.key_label))} (${sample.key})`;
+    for (const text of [sample.weight.toFixed(4), from, to, answer]) row.append(node("td", {}, text));
+    const cell = node("td", { class: "input" });
+    const opens = button(visible(sample.input), () => open(sample));
+    opens.dataset.name = `sample-${index}`;
+    cell.append(opens);
+    row.append(cell);
+    body.append(row);
+  });
+  table.append(top, body);
+  const region = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "samples" });
+  region.append(table);
+  return region;
+}
