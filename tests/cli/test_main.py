@@ -104,6 +104,16 @@ def test_a_disk_that_refuses_is_one_line_and_status_1(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("argv", [["--help"], ["prune", "--help"], ["tasks"]])
+def test_an_output_that_cannot_be_written_is_one_line(argv: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*REGARD, *argv], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("regard: cannot write the output: No space left on device")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     line = f"{sys.executable} -m regard tasks | true"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=tmp_path)

@@ -117,7 +117,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
         (("x", "--beam", "0"), "beam 0 is out of range: choose from 1 to 1000"),
         (("x", "--n_best", "2"), "n_best 2 is out of range: choose from 1 to 1"),
         (("x", "--batchsize", "0"), "batchsize 0 is out of range"),
-        (("9" * 1000,), "text 0 has 1000 characters, at most 360 are taken"),
+        (("9" * 1000,), "text 0, '99999999999999999999…', has 1000 characters, at most 360 are taken"),
     ],
 )
 def test_what_cannot_be_done_is_said(

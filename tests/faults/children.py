@@ -131,7 +131,7 @@ def _wait(child: Child, seconds: float) -> bool:
 
 def _outlived(group: int) -> bool:
     """Whether a process of the group goes on; if so, end it."""
-    for _ in range(250):  # what a process has begun may need a moment to see that it is gone
+    for _ in range(3000):  # what a process has begun ends its step first, and a busy machine takes long over it
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

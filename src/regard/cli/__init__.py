@@ -3,6 +3,7 @@
 So `regard --help` answers without loading PyTorch.
 """
 
+import errno
 import importlib
 import io
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 from regard.cli.words import say
 from regard.errors import RegardError, unknown
 
+OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""What writing to an output that is no file of ours fails with; of our files, `files.cannot_write` tells."""
 COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model, and see what it attends to",
@@ -58,8 +61,10 @@ def main(argv: list[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for what a terminal's encoding has no sign
     try:
-        status = _answer(argv)
-        sys.stdout.flush()
+        try:
+            status = _answer(argv)
+        finally:  # whoever asks for help leaves as well
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away (`regard test ... | head`): nothing more to say, to anyone.
         return _leave_output(1)
@@ -103,6 +108,8 @@ def _guarded(command: str, argv: list[str]) -> int:
     except Exception as error:
         if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
             return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
+        if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILS:
+            raise
         if os.environ.get("REGARD_DEBUG") == "1":
             raise
         return _fail(_unexpected(command, argv, error), 1)

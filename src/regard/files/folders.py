@@ -27,7 +27,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     place = Path(os.path.realpath(path))  # links are written through; and no `missing/..` makes `missing`
     building = temporary.beside(place)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.parent.is_dir():
+            place.parent.mkdir(parents=True, exist_ok=True)
         tidy(place.parent)
         building.mkdir()
         yield building

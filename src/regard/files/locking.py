@@ -44,7 +44,8 @@ def holding(path: Path) -> Iterator[None]:
     made = []
     try:
         made = [each for each in file.parents if not each.exists()]
-        file.parent.mkdir(parents=True, exist_ok=True)
+        if made:
+            file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _take(file, path)
     except OSError as error:
         raise cannot_write(path, error) from error

@@ -19,6 +19,9 @@ from regard.tasks import SequenceTask, links
 from regard.text import PairBatch, collate
 from regard.training import ModelPart, TaskPart, TrainingPart
 
+SHOWN = 20
+"""Characters of a text that an error shows, at most."""
+
 
 @dataclass(frozen=True, repr=False)
 class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
@@ -195,7 +198,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def _check(self, texts: list[str]) -> None:
         for index, text in enumerate(texts):
             if (reason := self.too_long(text)) is not None:
-                raise InputError(f"text {index} {reason}")
+                begins = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+                raise InputError(f"text {index}, {begins!r}, {reason}")
 
     def too_long(self, text: str) -> str | None:
         """Say in what way a text is too long; None for one that is not."""
