@@ -37,7 +37,7 @@ from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
 from regard.serving.guard import SHOWN, Guard
 from regard.serving.lanes import Lane
-from regard.serving.questions import Attend, Explain, Play, Search, Written, read_question
+from regard.serving.questions import Attend, Explain, Play, Wanted, Written, read_question
 from regard.serving.refusing import RefusedError, refusal
 
 BODY = 256 * 1024
@@ -78,7 +78,7 @@ QUESTIONS = {
     "/api/playback": Question(Explorer.playback, Play, 4),
     "/api/importance": Question(Explorer.importance, None, 1),
     "/api/roles": Question(Explorer.roles, None, 1),
-    "/api/samples": Question(Explorer.samples, Search, 1),
+    "/api/samples": Question(Explorer.samples, Wanted, 1),
     "/api/progress": Question(Explorer.progress, None, 1),
 }
 

@@ -13,7 +13,7 @@ from regard.examination import explain, head_importance, head_roles, head_sample
 from regard.inspection import Subject, Writes
 from regard.inspection.data import BesideData
 from regard.inspection.page import as_json
-from regard.serving.questions import Attend, Change, Explain, Play, Search, Written
+from regard.serving.questions import Attend, Change, Explain, Play, Wanted, Written
 
 
 class Explorer:
@@ -143,7 +143,7 @@ class Explorer:
                 self._progress.pop("roles", None)
         return self._roles
 
-    def samples(self, asked: Search) -> dict[str, Any]:
+    def samples(self, asked: Wanted) -> dict[str, Any]:
         """Return unseen inputs that a head weighs most, a `HeadSamples`."""
         found = head_samples(
             self.subject, asked.layer, asked.head, token=asked.token, wrong_first=asked.wrong_first

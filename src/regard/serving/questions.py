@@ -82,7 +82,7 @@ class Explain(Attend, frozen=True, kw_only=True):
     temperature: Temperature = 1.0
 
 
-class Search(Struct, frozen=True, forbid_unknown_fields=True):
+class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     """What `/api/samples` is asked: of which head, and which key it is to look at; None: any."""
 
     layer: LayerName
