@@ -40,6 +40,21 @@ def test_variants_are_all_combinations() -> None:
     ]
 
 
+def test_a_page_leads_into_the_explorer(command: Command, tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    argv = ("compare", "recall", "--vary", "pooling=last,attention", *SMALL, "--steps", "2", "--html", page)
+    status, _, err = command(*argv, "--savepath", tmp_path / "kept", "--explorer", "http://127.0.0.1:9/")
+    assert status == 0, err
+    text = page.read_text()
+    assert '<a href="http://127.0.0.1:9/">pooling=last</a>' in text
+    assert '<a href="http://127.0.0.1:9/#beside=model-0">pooling=last | pooling=attention</a>' in text
+    folders = [
+        tmp_path / "kept" / "recall" / f"pooling={each}" / "seed-0" / "recall" for each in ("last", "attention")
+    ]
+    assert f"regard show {folders[0]} --beside {folders[1]}" in text
+    assert all((folder / "config.json").exists() for folder in folders)
+
+
 def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "150")
     argv = ("compare", "recall", "--vary", "pooling=last,attention", "--vary=max_len=6,8", *SMALL)

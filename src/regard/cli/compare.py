@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from regard.cli.examine import EXPLORER
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
@@ -41,7 +42,9 @@ class CompareFlags:
     seeds: int = 5
     """Seeds that each variant is trained with, from 0."""
     html: Path | None = None
-    """File that the report is written to as a page: tables, curves, and how to look inside each run."""
+    """File that the report is written to as a page: tables, curves, and links into the explorer."""
+    explorer: str = EXPLORER
+    """Where `regard show` serves runs: what the page's links lead to."""
     savepath: Path = Path(COMPARISONS)
     """Folder of comparisons; this one goes into a folder of its task's name there."""
 
@@ -68,7 +71,7 @@ def run(argv: list[str]) -> None:
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
     varied, argv = take_flag(argv, "--vary")
     own: list[str] = []
-    for flag in ("--seeds", "--html", "--savepath"):
+    for flag in ("--seeds", "--html", "--explorer", "--savepath"):
         given, argv = take_flag(argv, flag)
         own += [word for value in given for word in (flag, value)]
     flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
@@ -103,7 +106,7 @@ def run(argv: list[str]) -> None:
     Console(width=None if sys.stdout.isatty() else PIPED).print(comparison.table())
     saved = comparison.save()
     if flags.html is not None:
-        saved.append(comparison.to_html(flags.html))
+        saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
     sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
 
 

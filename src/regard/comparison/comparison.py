@@ -35,9 +35,12 @@ class Comparison(Measurements, Result):
         seeds = len(next(iter(self.measured.values())))
         return f"{self.task}, {len(self.variants)} variants, {seeds} seeds each"
 
-    def to_html(self, path: str | Path) -> Path:
-        """Write a page with tables and curves; raises `MachineError` where that cannot be."""
-        return write_page(self, path)
+    def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
+        """Write a page with tables and curves; raises `MachineError` where that cannot be.
+
+        `explorer`: where `regard show` serves the variants side by side, so that each has a link into it.
+        """
+        return write_page(self, path, explorer)
 
     def save(self) -> list[Path]:
         """Write results.json, results.csv, summary.json and pictures beside the runs; returns their paths."""

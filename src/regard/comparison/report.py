@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from rich.text import Text
 from regard.comparison.grid import Measurements, Variant
 from regard.comparison.statistics import LEVEL, Interval, differences, mean
 from regard.files import write_file
-from regard.inspection.hypertext import Part, Plot, page_of
+from regard.inspection.hypertext import Links, Part, Plot, page_of
 from regard.inspection.picture import figure_bytes
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -147,8 +148,9 @@ def write_report(comparison: Measurements) -> list[Path]:
     return [comparison.folder / name for name in contents]
 
 
-def write_page(comparison: Measurements, path: str | Path) -> Path:
-    """Write a page with the tables and the curves, which opens offline."""
+def write_page(comparison: Measurements, path: str | Path, explorer: str | None = None) -> Path:
+    """Write a page with the tables and the curves, which opens offline; `explorer`: where `regard show` serves
+    the variants side by side, so that each has a link into it."""
     table = tables(comparison)
     assert isinstance(table, Group)
     runs = [
@@ -165,8 +167,21 @@ def write_page(comparison: Measurements, path: str | Path) -> Path:
         Plot(curves(comparison, "svg"), "Exact match by the last flag, with intervals over the seeds"),
         shown,
     ]
+    if explorer is not None and len(comparison.variants) > 1:
+        parts.append(_links(comparison, explorer))
     write_file(Path(path), page_of(f"Comparison: {comparison.task}", parts).encode())
     return Path(path)
+
+
+def _links(comparison: Measurements, explorer: str) -> Links:
+    """Return links to the first variant alone, and with each of the others beside it, of the first seed."""
+    names = [variant.name or comparison.task for variant in comparison.variants]
+    folders = [shlex.quote(str(comparison.folders(variant)[0])) for variant in comparison.variants]
+    title = f"In the explorer, while this runs: regard show {folders[0]} --beside {' '.join(folders[1:])}"
+    beside = [
+        (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
+    ]
+    return Links(title, [(names[0], explorer), *beside])
 
 
 def figures(comparison: Measurements) -> dict[str, Any]:
