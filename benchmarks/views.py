@@ -10,6 +10,7 @@ while a weight is dragged.
 """
 
 import argparse
+import re
 import shutil
 import statistics
 import sys
@@ -179,7 +180,7 @@ def _opened(browser: Browser, path: Path, drawn: str, scripts: Path | None) -> t
         fetched += len(body)
         route.fulfill(body=body, content_type="text/javascript")
 
-    page.route("http*://**", answer)
+    page.route(re.compile(r"https?://"), answer)
     began = time.perf_counter()
     page.goto(path.as_uri(), wait_until="commit", timeout=PATIENCE)
     page.wait_for_function(drawn, timeout=PATIENCE)
