@@ -17,8 +17,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
+from rich.cells import cell_len, set_cell_size
 
-from regard.inspection.glyphs import drawable
+from regard.inspection.glyphs import drawable, use_fonts
 from regard.inspection.maps import LayerMap, Map
 from regard.inspection.palette import shades
 
@@ -35,7 +36,7 @@ DOTS = 160
 LETTER = 0.065
 """Inches of a letter of a label."""
 LONG = 4
-"""Characters of a label above which labels stand upright."""
+"""Characters of a label above which labels stand upright; those of Chinese and the like count twice."""
 LONGEST = 18
 """Characters of a label that are written."""
 APART = 0.115
@@ -134,12 +135,12 @@ def _other(layers: Sequence[LayerMap], row: int) -> bool:
 
 
 def _room(labels: Sequence[str]) -> float:
-    return 0.1 + LETTER * min(max(map(len, labels)), LONGEST)
+    return 0.1 + LETTER * min(max(map(cell_len, labels)), LONGEST)
 
 
 def _height(labels: Sequence[str]) -> float:
     """Return how much room keys need below a panel: words stand upright, so as not to run into each other."""
-    return _room(labels) if max(map(len, labels)) > LONG else 0.2
+    return _room(labels) if max(map(cell_len, labels)) > LONG else 0.2
 
 
 def _panel(canvas: Axes, panel: _Panel, colours: ScalarMappable) -> None:
@@ -154,7 +155,7 @@ def _panel(canvas: Axes, panel: _Panel, colours: ScalarMappable) -> None:
     title = title if len(title) <= room or not panel.head else ""
     canvas.text(left, top - 0.05, f"{title}head {layer.number(panel.head)}", fontsize=7, va="bottom")
     queries, keys = layer.weights.shape[1:]
-    upright = max(map(len, layer.key_labels)) > LONG
+    upright = max(map(cell_len, layer.key_labels)) > LONG
     for key, label in _named(layer.key_labels, panel.width) if panel.under else ():
         place = left + (key + 0.5) * panel.width / keys
         canvas.text(place, bottom + 0.04, label, fontsize=7, rotation=90 * upright, ha="center", va="top")
@@ -174,7 +175,7 @@ def _named(labels: Sequence[str], side: float) -> Iterator[tuple[int, str]]:
     every = max(int(np.ceil(len(labels) * APART / side)), 1)
     for step in range(0, len(labels), every):
         label = labels[step]
-        yield step, drawable(label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…")
+        yield step, drawable(label if cell_len(label) <= LONGEST else f"{set_cell_size(label, LONGEST - 1)}…")
 
 
 def _fitted(weights: np.ndarray, most: int) -> np.ndarray:
@@ -215,6 +216,7 @@ def draw_table(values: Mapping[str, Sequence[float]], title: str, format: str) -
 def figure_bytes(figure: Figure, format: str) -> bytes:
     """Return a figure as the bytes of a file, without its date: the same figure makes the same file."""
     file = io.BytesIO()
+    use_fonts(figure)
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[format]
     with rc_context({"svg.hashsalt": "regard"}):  # names of its parts are otherwise drawn by lot
         figure.savefig(file, format=format, dpi=DOTS, metadata=metadata, **QUICK.get(format, {}))

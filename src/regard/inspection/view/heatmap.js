@@ -187,11 +187,12 @@ export class Heatmap {
  * @param {number} head
  * @param {Scene} scene
  */
-function captionOf(head, { data, layer, matrix, title }) {
+function captionOf(head, { data, layer, matrix, state, title }) {
   const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
   if (matrix.heads > 1 && !matrix.names) found.push(node("span", { class: "quiet" }, layer.title));
   if (title) found.push(node("span", {}, title));
-  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
+  const known = !matrix.names && state.frame === null; // of the trained model, and of a head that it has
+  const added = known ? data.importance?.[layer.name]?.[head] : undefined;
   if (added !== undefined) found.push(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
   return found;
 }

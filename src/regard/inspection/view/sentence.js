@@ -25,8 +25,9 @@ export function sentences(scene) {
   const head = headOf(scene);
   const rows = rowsOf(state, state.query, matrix.rows);
   if (rows.length > 1) return [node("p", { class: "sentence" }, together(matrix, head, rows))];
-  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
   const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
+  if (state.frame !== null) return found; // what follows is known of the trained model only
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
   if (added !== undefined)
     found[0].append(` Without it, the loss changes by ${signed(added)} (head importance).`);
   const role = matrix.names ? null : roleOf(data, layer.name, head);
