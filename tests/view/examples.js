@@ -24,6 +24,7 @@ export function layer(given = {}) {
       ],
     ],
     relevant: null,
+    patches: null,
     ...given,
   });
 }
@@ -39,6 +40,7 @@ export function map(layers, given = {}) {
     probabilities: [0.9],
     layers,
     opens: null,
+    picture: null,
     ...given,
   });
 }

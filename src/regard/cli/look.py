@@ -11,7 +11,7 @@ from regard.cli.screen import open_on_screen
 from regard.errors import InputError
 from regard.files import write_json
 from regard.foreign import look
-from regard.foreign.families import BETWEEN
+from regard.foreign.asked import BETWEEN
 from regard.inspection import AttentionMap, check_ending
 from regard.memory import keep_memory
 from regard.reading import read_text
@@ -71,7 +71,7 @@ def run(argv: list[str]) -> None:
     inputs = [*first, *filter(str.strip, lines)]
     keep_memory()
     subject = look(name, inputs=inputs, generate=flags.generate, trust_code=flags.trust_code)
-    if not writes and flags.image is None:
+    if not writes:
         show(subject, port=flags.port, host=flags.host, browser=flags.browser)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there
     _write(_chosen(subject.attend(inputs[0]), flags), flags)

@@ -5,9 +5,10 @@ from typing import Any
 
 from torch import nn
 
-from regard.foreign.families import Asked, Family, Fed, called
+from regard.foreign.asked import Asked
+from regard.foreign.families import Family, Fed, called
 from regard.foreign.long import long_layers, record_long
-from regard.foreign.pictures import Pictures, patch_labels
+from regard.foreign.pictures import Pictures, patch_labels, patches_of
 from regard.foreign.recording import record
 from regard.foreign.texts import Texts
 from regard.inspection import LayerMap, layers_of_records
@@ -32,15 +33,18 @@ def named_layer(layer: LayerMap, family: Family, model: nn.Module, asked: Asked)
     """Return a layer with the names of patches, or those that a function of one's own gives."""
     queries, keys = len(layer.query_labels), len(layer.key_labels)
     find: Any = getattr(family, "names", None)
+    patches = None
     if find is not None:
         own = list(find(asked.given))
         by_count = {len(own): own}
     elif isinstance(getattr(family, "inputs", None), Pictures):
         by_count = {each: patch_labels(model.config, each) or [] for each in (queries, keys)}
+        patches = patches_of(model.config, keys)
     else:
         return layer
     return dataclasses.replace(
         layer,
         query_labels=by_count.get(queries) or layer.query_labels,
         key_labels=by_count.get(keys) or layer.key_labels,
+        patches=patches,
     )

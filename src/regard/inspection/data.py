@@ -34,6 +34,8 @@ class LayerData(TypedDict):
     """(H, Tq, Tk); an array becomes nested lists."""
     relevant: list[list[int]] | None
     """Pairs of a query and a key that its answer depends on; None where the task does not say."""
+    patches: list[int] | None
+    """Of steps that are patches of a picture: the first, and how many rows and columns of them there are."""
 
 
 class MapData(TypedDict):
@@ -48,6 +50,8 @@ class MapData(TypedDict):
     layers: list[LayerData]
     opens: str | None
     """The layer to begin with: of those that read the input, the one that aligns best; None without any."""
+    picture: str | None
+    """The picture that was given, as the address `data:image/png;base64,...`; None where none was."""
 
 
 class PlaybackData(TypedDict):

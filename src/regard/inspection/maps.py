@@ -21,6 +21,14 @@ TITLES: dict[LayerKind, str] = {
 }
 
 
+class Patches(NamedTuple):
+    """Which steps of a layer are the patches of a picture, row by row: so many from the first one on."""
+
+    first: int
+    rows: int
+    columns: int
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LayerMap:
     """The weights of one attention layer for one input."""
@@ -38,6 +46,8 @@ class LayerMap:
     """Who attends to whom, where the model has said so; None where the name tells."""
     numbers: tuple[int, ...] | None = None
     """Of the heads that are here, in the model; None where all are."""
+    patches: Patches | None = None
+    """Which steps are patches of the picture that was given; None where none are."""
 
     def number(self, head: int) -> int:
         """Return which head of the model one that is here is."""
@@ -78,6 +88,8 @@ class Map:
     """Probability (0 to 1) that the model gives to its prediction, at each output step."""
     position_norms: list[float] | None = None
     """L2 norm of each learned position; None without positions."""
+    pixels: np.ndarray | None = None
+    """(height, width, 3) uint8, the picture as the model was given it; None where it was given none."""
     note: str = ""
     """What is unusual about the input, such as a length that training has not seen; empty where nothing is."""
 

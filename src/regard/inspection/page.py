@@ -8,6 +8,7 @@ layer, compressed (zlib) and written in base64. What is shown so differs from wh
 import base64
 import hashlib
 import html
+import io
 import json
 import re
 import zlib
@@ -85,6 +86,7 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "probabilities": [round(each, 6) for each in attention.probabilities],
         "layers": [_layer(layer, packed) for layer in attention.layers.values()],
         "opens": None if (aligned := attention.aligned) is None else aligned.layer.name,
+        "picture": None if attention.pixels is None else picture_address(attention.pixels),
     }
 
 
@@ -99,7 +101,17 @@ def _layer(layer: LayerMap, packed: bool) -> LayerData:
         "key_words": word_pieces(layer.key_labels),
         "weights": pack(layer.weights) if packed else layer.weights,
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
+        "patches": None if layer.patches is None else list(layer.patches),
     }
+
+
+def picture_address(pixels: np.ndarray) -> str:
+    """Return a picture (height, width, 3) uint8 as an address that holds it, in PNG."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def pack(weights: np.ndarray) -> PackedWeights:

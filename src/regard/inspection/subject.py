@@ -55,6 +55,17 @@ class Writes(Protocol):
         """Return what it attends to while it answers `input` with tokens that its search has tried."""
 
 
+@runtime_checkable
+class Sees(Protocol):
+    """A subject whose inputs may be pictures."""
+
+    def put_picture(self, name: str, content: bytes) -> None:
+        """Take a picture, the bytes of a PNG or JPEG file, as an input under a name.
+
+        Raises `InputError` for what it cannot see.
+        """
+
+
 class Subject(Protocol[Input]):
     """What can be looked at and asked. `Input` is one of its inputs, however it has them."""
 

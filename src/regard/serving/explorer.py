@@ -10,10 +10,10 @@ from torch import nn
 
 from regard.errors import InputError
 from regard.examination import explain, head_importance, head_roles
-from regard.inspection import Subject, Writes
+from regard.inspection import Sees, Subject, Writes
 from regard.inspection.data import BesideData
 from regard.inspection.page import as_json
-from regard.serving.questions import Attend, Change, Explain, Play, Written
+from regard.serving.questions import Attend, Change, Explain, Picture, Play, Written
 
 
 class Explorer:
@@ -76,6 +76,19 @@ class Explorer:
             with suppress(InputError):
                 found.append({"name": each.where, "map": as_json(each.attend(text))})
         return found
+
+    def picture(self, given: Picture) -> dict[str, str]:
+        """Take a picture as an input; returns the `input` that it is called from now on.
+
+        Raises `InputError` where the subject sees none, or not this one.
+        """
+        subject = self.subject
+        if not isinstance(subject, Sees):
+            raise InputError(f"{subject.name} sees no pictures: type an input")
+        for each in (subject, *self.beside):
+            if isinstance(each, Sees):
+                each.put_picture(given.name, given.content)
+        return {"input": given.name}
 
     def explain(self, asked: Explain) -> dict[str, Any]:
         """Return how one weight came about, number by number: an `ExplanationData`."""

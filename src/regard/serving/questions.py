@@ -45,6 +45,10 @@ Beam = Annotated[Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="a w
 Temperature = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
 
 
+Name = Annotated[str, Meta(min_length=1, max_length=200, description="a name of 1 to 200 characters")]
+Base64 = Annotated[bytes, Meta(description="the file in base64")]
+
+
 class Change(Struct, frozen=True, forbid_unknown_fields=True):
     """An intervention: what happens to the weights of some heads, as in `regard.intervene`."""
 
@@ -79,6 +83,13 @@ class Explain(Attend, frozen=True, kw_only=True):
     output: Number = 0
     key: Step = None
     temperature: Temperature = 1.0
+
+
+class Picture(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `/api/picture` is given: a PNG or JPEG file, and its name."""
+
+    name: Name
+    content: Base64
 
 
 class Written(Attend, frozen=True):

@@ -19,6 +19,7 @@
  * @property {number[][] | null} key_words
  * @property {PackedWeights | number[][][]} weights
  * @property {number[][] | null} relevant
+ * @property {number[] | null} patches
  */
 
 /**
@@ -31,6 +32,7 @@
  * @property {number[]} probabilities
  * @property {LayerData[]} layers
  * @property {string | null} opens
+ * @property {string | null} picture
  */
 
 /**

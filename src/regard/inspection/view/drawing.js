@@ -6,6 +6,7 @@ import { button, node, Part } from "./dom.js";
 import { legend } from "./legend.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
+import { overlays } from "./overlay.js";
 import { heatmaps } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
@@ -154,7 +155,9 @@ export class Drawing {
     const given = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
     const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
+    const row = state.mode === "picture" ? [state.query, state.key] : [];
     const make = {
+      picture: () => overlays(scene, actions, surface),
       heatmap: () => panelsOf(figures),
       lines: () => lines(scene, actions, surface),
       arcs: () => arcs(scene, actions, surface),
@@ -162,7 +165,7 @@ export class Drawing {
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
-    const all = this.panels.size ? figures : [...given, ...wanted, ...place];
+    const all = this.panels.size ? figures : [...given, ...wanted, ...place, ...row];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
     for (const panel of this.panels.values()) {
       if (surface.onPaper) panel.drawNow();
@@ -177,7 +180,10 @@ export class Drawing {
   drawTokens(scene, colours) {
     const { matrix, layer, state } = scene;
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
-    this.parts.tokens.show([layer, matrix, ...place], () => {
+    const named = state.mode !== "picture"; // there, patches are where they are, and need no names
+    this.parts.tokens.show([layer, matrix, named, ...place], () => {
+      this.tokens = null;
+      if (!named) return [];
       this.tokens = new Tokens(scene, this.actions);
       return [this.tokens.element];
     });

@@ -4,7 +4,7 @@ import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
-import { layersNeeded, sceneOf } from "./scene.js";
+import { layersNeeded, modeOf, sceneOf } from "./scene.js";
 import { fitted, layerOf, START } from "./state.js";
 import { adopt } from "./style.js";
 import { observe } from "./surroundings.js";
@@ -112,7 +112,8 @@ export class View {
     }
     await weights.prepare(layersNeeded(data, map, layer, state));
     if (ticket !== this.ticket) return;
-    const fitting = fitted(state, weights.of(layer, false), weights.of(layer, state.words));
+    const small = ["picture", "overview"].includes(modeOf(map, layer, state.mode));
+    const fitting = fitted(state, weights.of(layer, false), weights.of(layer, state.words), small);
     this.state = { ...fitting, layer: layer.name };
     this.scene = sceneOf(data, map, layer, this.state, weights);
     this.draw();
