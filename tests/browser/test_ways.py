@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import regard
 from regard.examination import HeadImportance
 from regard.inspection.maps import Patches
 from tests.browser.conftest import map_of, served, settle
+from tests.foreign.test_long import Words
 
 INPUT = "BCCCBAABACCCA"
 
@@ -251,3 +253,24 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")
     page.reload()
     page.wait_for_selector("figure canvas")  # what was chosen is kept
+
+
+def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.foreign import naming
+
+    monkeypatch.setattr(naming, "LONG", 39)
+    ids = {"input_ids": torch.arange(40).unsqueeze(0)}
+    subject = regard.look(Words(), lambda text: ids, inputs=["long"])
+    with served(subject) as address:
+        page.goto(address)
+        page.wait_for_selector(".sum table")
+        assert "the largest of 16" in page.inner_text(".sentence")
+        page.fill("[data-name=step]", "35")
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => document.querySelector('.sum p').textContent.includes('35')")
+        [layer] = subject.attend("long").layers.values()
+        assert layer.rows is not None
+        weights = layer.rows.of(35)[0]
+        first = page.locator(".sum tbody tr").first.inner_text().split()
+        assert int(first[0]) == weights.argmax()
+        assert float(first[2]) == pytest.approx(float(weights.max()), rel=1e-5)

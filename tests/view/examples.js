@@ -24,6 +24,7 @@ export function layer(given = {}) {
       ],
     ],
     relevant: null,
+    square: 1,
     patches: null,
     ...given,
   });

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
 from regard.foreign.recording import check_layers, nothing_recorded, watching
 from regard.inspection import LayerMap
+from regard.inspection.maps import LongRows
 
 SQUARE = 16
 """Steps along the side of the smallest square of which the largest weight is kept."""
@@ -166,8 +168,22 @@ def long_layers(
             query_labels=_squares_named(queries, side, tokens),
             key_labels=_squares_named(keys, side, tokens),
             reads=record.kind,
+            rows=_long_rows(record, side, tokens, input),
         )
     return found
+
+
+def _long_rows(record: LongRecord, side: int, tokens: Sequence[str] | None, input: int) -> LongRows:
+    """Return the rows of a record by themselves; what was kept of it stays with them."""
+    keys = record.rows([0]).shape[-1]
+    names = [str(step) for step in range(max(keys, record.call.queries))]
+    names[: len(tokens or ())] = tokens or ()
+
+    def row(step: int) -> np.ndarray:
+        found: np.ndarray = record.rows([step])[input, :, 0].float().cpu().numpy()
+        return found
+
+    return LongRows(side, row, names[: record.call.queries], names[:keys])
 
 
 def _squares_named(count: int, side: int, tokens: Sequence[str] | None) -> list[str]:

@@ -3,7 +3,7 @@
 Nothing here knows how they came about, or how they are shown.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,19 @@ TITLES: dict[LayerKind, str] = {
     "decoder": "Self-attention of the outputs",
     "cross": "Encoder-decoder attention",
 }
+
+
+class LongRows(NamedTuple):
+    """The rows of a layer whose map is of squares of steps."""
+
+    side: int
+    """Steps along the side of a square."""
+    of: Callable[[int], np.ndarray]
+    """Works the weights (H, Tk) of one step out again."""
+    queries: list[str]
+    """What the steps that look are called."""
+    keys: list[str]
+    """The same of those that are looked at."""
 
 
 class Patches(NamedTuple):
@@ -46,6 +59,8 @@ class LayerMap:
     """Who attends to whom, where the model has said so; None where the name tells."""
     numbers: tuple[int, ...] | None = None
     """Of the heads that are here, in the model; None where all are."""
+    rows: LongRows | None = None
+    """Of an input so long that a weight here is the largest of a square of steps: each row by itself."""
     patches: Patches | None = None
     """Which steps are patches of the picture that was given; None where none are."""
 

@@ -18,14 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from regard.errors import check_range
 from regard.files import write_file
 from regard.inspection.bundle import VIEW, bundle
-from regard.inspection.data import LayerData, MapData, PackedWeights, ViewData
-from regard.inspection.maps import LayerMap, Map
+from regard.inspection.data import LargeData, LayerData, MapData, PackedWeights, RowData, ViewData
+from regard.inspection.maps import LayerMap, LongRows, Map
 from regard.inspection.words import word_pieces
 
 NAMED = 60
 """Characters of an input that a title names, at most."""
+NAMED_KEYS = 12
+"""Keys of a row of a long input that are named."""
 LEVELS = 65535
 """Whole numbers above 0 that a weight is rounded to."""
 
@@ -101,8 +104,22 @@ def _layer(layer: LayerMap, packed: bool) -> LayerData:
         "key_words": word_pieces(layer.key_labels),
         "weights": pack(layer.weights) if packed else layer.weights,
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
+        "square": 1 if layer.rows is None else layer.rows.side,
         "patches": None if layer.patches is None else list(layer.patches),
     }
+
+
+def row_data(rows: LongRows, head: int, step: int) -> RowData:
+    """Return the weights of one step of a long input; raises `InputError` for a head or step that it has not."""
+    check_range("step", step, 0, len(rows.queries) - 1)
+    found = rows.of(step)
+    check_range("head", head, 0, len(found) - 1)
+    weights = found[head]
+    order = np.argsort(-weights, kind="stable")[:NAMED_KEYS]
+    largest: list[LargeData] = [
+        {"step": int(key), "key": rows.keys[key], "weight": float(weights[key])} for key in order
+    ]
+    return {"query": rows.queries[step], "weights": weights.tolist(), "largest": largest}
 
 
 def picture_address(pixels: np.ndarray) -> str:

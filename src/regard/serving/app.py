@@ -4,6 +4,7 @@
     GET  /api/run          what the run is
     POST /api/attend       {input, seed, interventions}: the prediction and records, and those of the original
     POST /api/picture      {name, content}: a PNG or JPEG file in base64, as an input from now on
+    POST /api/row          the same with layer, head, step: one row of a long input, exactly
     POST /api/explain      the same with layer, head, output, key, temperature: how a weight came about
     POST /api/tree         {input, seed, interventions, beam}: what a search tries while it answers
     POST /api/playback     {input}: the same for each snapshot of the training
@@ -37,7 +38,7 @@ from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
 from regard.serving.guard import SHOWN, Guard
 from regard.serving.lanes import Lane
-from regard.serving.questions import Attend, Explain, Picture, Play, Written, read_question
+from regard.serving.questions import Attend, Explain, Picture, Play, Row, Written, read_question
 from regard.serving.refusing import RefusedError, refusal
 
 BODY = 256 * 1024
@@ -77,6 +78,7 @@ QUESTIONS = {
     "/api/run": Question(Explorer.about, None, 1),
     "/api/attend": Question(Explorer.attend, Attend, 1),
     "/api/picture": Question(Explorer.picture, Picture, 1, PICTURE),
+    "/api/row": Question(Explorer.row, Row, 1),
     "/api/explain": Question(Explorer.explain, Explain, 1),
     "/api/tree": Question(Explorer.tree, Written, 1),
     "/api/playback": Question(Explorer.playback, Play, 4),

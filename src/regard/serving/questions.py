@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from regard.serving.refusing import RefusedError
 
-LONGEST = 20_000
+LONGEST = 100_000
 """Characters of an input, at most."""
 MOST = 200
 """Interventions at once, and heads of one, at most."""
@@ -83,6 +83,14 @@ class Explain(Attend, frozen=True, kw_only=True):
     output: Number = 0
     key: Step = None
     temperature: Temperature = 1.0
+
+
+class Row(Attend, frozen=True, kw_only=True):
+    """What `/api/row` is asked: which row of a long input."""
+
+    layer: LayerName
+    head: Number = 0
+    step: Number = 0
 
 
 class Picture(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
 import { button, node, Part } from "./dom.js";
 import { legend } from "./legend.js";
+import { Long } from "./long.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
 import { overlays } from "./overlay.js";
@@ -21,6 +22,7 @@ import { TouchBar } from "./touch.js";
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
 /** @import { Heatmap } from "./heatmap.js" */
 /** @import { Player } from "./playback.js" */
+/** @import { AskRow } from "./long.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 /** @import { Explain } from "./sum.js" */
@@ -40,13 +42,14 @@ export class Drawing {
    * @param {HTMLElement} root
    * @param {Actions} actions
    * @param {Player} player
-   * @param {{ exact?: Exact, explain?: Explain, touch?: unknown }} options
+   * @param {{ exact?: Exact, explain?: Explain, row?: AskRow, touch?: unknown }} options
    */
-  constructor(root, actions, player, { exact, explain, touch }) {
+  constructor(root, actions, player, { exact, explain, row, touch }) {
     this.actions = actions;
     this.player = player;
     this.touchBar = touch === undefined ? null : new TouchBar(actions);
     this.readout = new Readout(exact);
+    this.long = row && new Long(row);
     this.sum = explain && new Sum(explain, actions);
     /** @type {Scene | null} */
     this.scene = null;
@@ -61,6 +64,7 @@ export class Drawing {
       stage: new Part(),
       legend: new Part("below"),
       readout: new Part(),
+      long: new Part(),
       sum: new Part(),
       touch: new Part(),
       player: new Part(),
@@ -86,8 +90,9 @@ export class Drawing {
   }
 
   drawNothing() {
-    const { sentence, toolbar: bar, stage, legend: below, sum, touch, player, tokens, save } = this.parts;
-    for (const part of [sentence, bar, below, sum, touch, player, tokens, save]) part.show([null], () => []);
+    const { sentence, toolbar: bar, stage, legend: below, long, sum, touch, player, tokens, save } = this.parts;
+    for (const part of [sentence, bar, below, long, sum, touch, player, tokens, save])
+      part.show([null], () => []);
     this.readout.element.textContent = "";
     stage.show([null], () => [node("p", { class: "quiet" }, "This model has no attention to show.")]);
   }
@@ -119,6 +124,10 @@ export class Drawing {
     this.drawTokens(scene, colours);
     parts.save.show([scene, colours], () => [saveButtons(scene, colours, parts.stage.element)]);
     this.readout.tell(scene, state.query, state.key, null);
+    const { long } = this;
+    const squares = long !== undefined && layer.square > 1 && state.frame === null;
+    parts.long.show([squares], () => (squares ? [long.element] : []));
+    if (squares) long.show(scene, colours, surface.width);
     this.drawSum(scene, colours);
   }
 

@@ -8,6 +8,7 @@ import { show } from "./view/entry.js";
 import { latest } from "./view/latest.js";
 
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
+/** @import { LongRow } from "./view/long.js" */
 /** @import { Which } from "./view/sum.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
@@ -132,7 +133,7 @@ function draw(found) {
   document.title = `${state.task}: ${found.map.input} · Regard`;
   if (view) view.update(data);
   else {
-    const usual = { touch, state: readAddress(location.hash).state, chosen: keep };
+    const usual = { touch, row, state: readAddress(location.hash).state, chosen: keep };
     state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
   }
 }
@@ -140,6 +141,11 @@ function draw(found) {
 /** @param {Which} which */
 function explain(which) {
   return ask("api/explain", { ...which, input: state.found?.map.input, interventions: state.touched });
+}
+
+/** @param {LongRow} which */
+function row(which) {
+  return ask("api/row", { ...which, input: state.found?.map.input, interventions: state.touched });
 }
 
 /** Keep in the address what is shown: of which input, and what was done to it. */
