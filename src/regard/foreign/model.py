@@ -14,8 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention import Records, short_name
 from regard.attention.intervening import To
@@ -39,6 +40,7 @@ from regard.foreign.readers import OwnReader
 from regard.foreign.recording import record
 from regard.foreign.removing import removable_heads, remove_heads
 from regard.foreign.texts import Texts
+from regard.foreign.trials import trial_of
 from regard.foreign.untrained import untrained_model
 from regard.inspection import AttentionMap, Layer, Playback, Trial
 
@@ -271,24 +273,17 @@ class ForeignModel:
     @torch.no_grad()
     def loss(self, inputs: Sequence[Fed]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats, or what `measure` says."""
-        found = [self.family.loss(self.model, each) for each in inputs]
-        return sum(total for total, _ in found) / max(sum(count for _, count in found), 1)
+        total, count = self.losses(inputs).sum(0)
+        return float(total / max(count, 1))
+
+    @torch.no_grad()
+    def losses(self, inputs: Sequence[Fed]) -> np.ndarray:
+        """Return (N, 2), of each input: the sum of what `measure` says over its outputs, and their number."""
+        return np.array([self.family.loss(self.model, each) for each in inputs], dtype=np.float64)
 
     def trial(self, input: Fed) -> Trial | None:
         """Return an input ready to be probed; None for a model without outputs step by step."""
-        embedding = self.family.embedding(self.model)
-        given = self.family.plain(self.model, input)
-        if self.family.reads is None or embedding is None or not isinstance(given, dict):
-            return None
-        layers = [each.name for each in self.layers if each.kind == self.family.reads]
-
-        def run(count: int) -> Tensor:
-            copies = {name: each.expand(count, *each.shape[1:]) for name, each in given.items()}
-            logits = self.family.logits(called(self.model, copies))
-            assert logits is not None
-            return logits
-
-        return Trial(run, embedding, layers, None)
+        return trial_of(self.model, self.family, self.layers, input)
 
     def alignment_error(self, inputs: Sequence[Fed]) -> dict[str, float]:
         """Return nothing: no alignment is known."""

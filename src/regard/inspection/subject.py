@@ -159,6 +159,9 @@ class Subject(Protocol[Input]):
     def loss(self, inputs: Sequence[Input]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats, or what `measure` says."""
 
+    def losses(self, inputs: Sequence[Input]) -> np.ndarray:
+        """Return (N, 2), of each input: the sum of what `loss` is the mean of, and over how many outputs."""
+
     def trial(self, input: Input) -> Trial | None:
         """Return an input ready to be probed; None where what its outputs depend on cannot be asked."""
 
