@@ -1,4 +1,4 @@
-"""An input of a model that was not built here, ready to be probed: run again and again with its embedding changed."""
+"""An input of a model that was not built here, ready to be probed: run again with its embedding changed."""
 
 from collections.abc import Sequence
 

@@ -65,8 +65,9 @@ def as_data(
     original: Map | None = None,
     importance: Mapping[str, Sequence[float]] | None = None,
     playback: Mapping[str, Any] | None = None,
+    beside: Sequence[tuple[str, Map]] = (),
 ) -> str:
-    """Return what the view shows, a `ViewData`, as JSON."""
+    """Return what the view shows, a `ViewData`, as JSON; `beside`: others' names, and their maps."""
     data: ViewData = {"maps": [as_json(each, packed=packed) for each in maps]}
     if original is not None:
         data["original"] = as_json(original, packed=packed)
@@ -75,6 +76,8 @@ def as_data(
     if playback is not None:
         frames = [as_json(each, packed=packed) for each in playback["frames"]]
         data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}
+    if beside:
+        data["beside"] = [{"name": name, "map": as_json(each, packed=packed)} for name, each in beside]
     return json.dumps(data, ensure_ascii=False)
 
 
