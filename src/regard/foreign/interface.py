@@ -172,6 +172,7 @@ def attend(
         rows, weights = _known(changed, inputs.allowed), changed
     elif not asked or exact or all(recording.keeper.by_rows for recording, _ in asked):
         output, weights = _as_before(inputs)
+        inputs.forget_mask()
     else:
         with unseen_elsewhere(recording.keeper.passes for recording in _here()):
             output, weights = inputs.eager()

@@ -7,10 +7,11 @@ from torch import nn
 
 from regard.foreign.asked import Asked
 from regard.foreign.families import Family, Fed, called
-from regard.foreign.long import long_layers, record_long
+from regard.foreign.keeper import BLOCK
+from regard.foreign.long import long_layers, record_long, side_of
 from regard.foreign.pictures import Pictures, patch_labels, patches_of
 from regard.foreign.recording import record
-from regard.foreign.texts import Texts
+from regard.foreign.texts import Texts, parameters_of
 from regard.inspection import LayerMap, layers_of_records
 
 LONG = 1024
@@ -19,10 +20,13 @@ LONG = 1024
 
 def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any) -> dict[str, LayerMap]:
     """Run a model, and return the map of each layer; of a long input, of squares of its steps."""
-    tokens = fed.given.get("input_ids") if isinstance(fed.given, dict) else None
-    if tokens is not None and tokens.shape[1] > LONG:
-        with record_long(model) as kept:
-            called(model, fed.given)
+    given = fed.given
+    tokens = given.get("input_ids") if isinstance(given, dict) else None
+    if isinstance(given, dict) and tokens is not None and tokens.shape[1] > LONG:
+        alone = {"use_cache": False} if "use_cache" in parameters_of(model) else {}
+        side = min(side_of(tokens.shape[1]), BLOCK)  # what is smaller would not be shown, and take its room
+        with record_long(model, largest=1, side=side) as kept:
+            called(model, given | alone)
         return long_layers(kept, None if tokenizer is None else Texts(tokenizer).labels(tokens[0].tolist()))
     with record(model, tokenizer=tokenizer) as records:
         called(model, fed.given)
