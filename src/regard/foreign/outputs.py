@@ -17,7 +17,9 @@ from regard.attention.records import Kind
 from regard.foreign.bands import Bands
 from regard.foreign.interface import asks_interface, is_peer
 from regard.foreign.keeper import Call, Keeper, are_weights
+from regard.foreign.kernel import changed_by_hand
 from regard.foreign.kernel_inputs import self_attention
+from regard.foreign.passes import Passes
 
 KEY = "attentions"
 """In what a model returns, each name of weights ends so."""
@@ -146,7 +148,7 @@ class Asker:
         for place, (layer, _) in self.returned.items():
             if place in found and layer not in keeper.elsewhere:
                 key, returned = found[place]
-                whole = _weights_of(returned, peer)
+                whole = _weights_of(returned, peer, keeper.passes, layer)
                 if whole is None or (whole.dim() > 4 and streams == 1):
                     continue
                 weights = self.bands.unfolded(layer, whole)
@@ -158,9 +160,13 @@ class Asker:
                         keeper.keep(name, _call(key, each))
 
 
-def _weights_of(returned: Tensor, peer: nn.Module) -> Tensor | None:
-    """Return weights, also of a model that returns scores under that name; None where they are something else."""
+def _weights_of(returned: Tensor, peer: nn.Module, passes: Passes, layer: str) -> Tensor | None:
+    """Return weights, also of a model that returns scores under that name, which know nothing of an intervention;
+    None where they are something else."""
     if getattr(peer.config, "model_type", None) in SCORES:
+        changed = changed_by_hand(passes.module(layer)) if layer in passes.names.values() else None
+        if changed is not None and changed.shape == returned.shape:
+            return changed
         returned = returned if are_weights(returned) else returned.softmax(-1)
     sound = are_weights(returned) or not returned.any() or (peer.training and not (returned < 0).any())
     return returned if sound else None
