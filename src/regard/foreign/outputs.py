@@ -8,6 +8,7 @@ gives any weight counts as masked.
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     """Record in the block what models of Hugging Face's work out by hand."""
     asker = Asker(keeper)
     hooks: list[Any] = []
-    for peer in filter(is_peer, model.modules()):
+    for peer in filter(is_peer, keeper.passes.modules.values()):
         if _works_by_hand(peer):
             hooks.append(peer.register_forward_pre_hook(asker.begin, with_kwargs=True))
             hooks.append(peer.register_forward_hook(asker.end, always_call=True))
@@ -58,16 +59,19 @@ def _has_softmax(module: nn.Module) -> bool:
     """Say whether a layer that does not ask the interface takes softmaxes, and calls itself attention."""
     if asks_interface(module) or "att" not in type(module).__name__.lower():
         return False
-    return any("softmax" in name.lower() for name in _names_in(module))
+    kind: Any = type(module)
+    return any("softmax" in name.lower() for name in _names_in(kind))
 
 
 def _calls_kernel(module: nn.Module) -> bool:
-    return "scaled_dot_product_attention" in _names_in(module)
+    kind: Any = type(module)
+    return "scaled_dot_product_attention" in _names_in(kind)
 
 
-def _names_in(module: nn.Module) -> set[str]:
-    """Return the names that the code of a module's class uses."""
-    functions = (inspect.unwrap(each) for each in vars(type(module)).values() if inspect.isfunction(each))
+@cache
+def _names_in(kind: Any) -> set[str]:
+    """Return the names that the code of a class uses."""
+    functions = (inspect.unwrap(each) for each in vars(kind).values() if inspect.isfunction(each))
     return {name for each in functions for name in each.__code__.co_names}
 
 
