@@ -1,14 +1,19 @@
 """More ways to look: heads of lines, averages, arcs, flow, several rows, and a weight while it is dragged."""
 
+import dataclasses
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import regard
 from regard.examination import HeadImportance
-from tests.browser.conftest import served, settle
+from regard.inspection.maps import Patches
+from tests.browser.conftest import map_of, served, settle
+from tests.foreign.test_long import Words
 
 INPUT = "BCCCBAABACCCA"
 
@@ -218,3 +223,54 @@ def test_two_runs_stand_beside_each_other(
         assert page.locator(".legend canvas").count() == 2
         page.reload()
         page.wait_for_selector("text=difference: shown less beside")
+
+
+def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
+    weights = np.full((2, 5, 5), 0.05, np.float32)
+    weights[:, :, 0] = 0.1
+    weights[0, 0, 3] = weights[1, 2, 4] = 0.75
+    labels = ["[CLS]", "0,0", "0,1", "1,0", "1,1"]
+    seen = map_of(weights, labels, labels)
+    layer = dataclasses.replace(seen.layers["cross"], reads="encoder", patches=Patches(1, 2, 2))
+    pixels = np.full((20, 20, 3), 200, np.uint8)
+    seen = dataclasses.replace(seen, layers={"cross": layer}, pixels=pixels)
+    page.goto(seen.to_html(tmp_path / "page.html").as_uri())
+    page.wait_for_selector(".seen image")
+
+    def strongest(head: int) -> list[int]:
+        patches = page.locator(".seen").nth(head).locator("rect[fill-opacity]")
+        return [index for index in range(4) if float(patches.nth(index).get_attribute("fill-opacity")) > 0.8]
+
+    assert page.locator(".seen").count() == 2 and "0.750, the largest" in page.inner_text(".legend")
+    assert (strongest(0), strongest(1)) == ([2], [])
+    side = page.locator(".seen svg").nth(1).bounding_box()
+    page.locator(".seen > div").nth(1).click(position={"x": side["width"] * 0.75, "y": side["height"] * 0.25})
+    page.wait_for_function("() => location.hash.includes('query=2')")  # the patch on the right, at the top
+    assert (strongest(0), strongest(1)) == ([], [3])
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("() => location.hash.includes('query=4')")
+    page.click("text=Heatmap")
+    page.wait_for_selector("figure canvas")
+    page.reload()
+    page.wait_for_selector("figure canvas")  # what was chosen is kept
+
+
+def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.foreign import naming
+
+    monkeypatch.setattr(naming, "LONG", 39)
+    ids = {"input_ids": torch.arange(40).unsqueeze(0)}
+    subject = regard.look(Words(), lambda text: ids, inputs=["long"])
+    with served(subject) as address:
+        page.goto(address)
+        page.wait_for_selector(".sum table")
+        assert "the largest of 16" in page.inner_text(".sentence")
+        page.fill("[data-name=step]", "35")
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => document.querySelector('.sum p').textContent.includes('35')")
+        [layer] = subject.attend("long").layers.values()
+        assert layer.rows is not None
+        weights = layer.rows.of(35)[0]
+        first = page.locator(".sum tbody tr").first.inner_text().split()
+        assert int(first[0]) == weights.argmax()
+        assert float(first[2]) == pytest.approx(float(weights.max()), rel=1e-5)

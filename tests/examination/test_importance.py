@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 import regard
 from regard.attention import MultiHeadAttention, intervene, keep_heads
 from regard.evaluation import fresh_batches
+from regard.examination import Estimate, HeadImportance
 from regard.runs import prune
 from regard.streams import generator_of
 from regard.training import RunFolder
@@ -99,3 +101,39 @@ def test_a_pruned_run_cannot_be_resumed(trained: regard.AnswerRun, tmp_path: Pat
     assert not RunFolder(smaller.folder).path.joinpath("trainer").exists()
     with pytest.raises(regard.InputError, match="the state of its training is missing"):
         regard.train("signal2", savepath=tmp_path, resume=True, progress=False)
+
+
+def test_each_head_has_an_interval_over_the_samples(trained: regard.AnswerRun) -> None:
+    found = trained.importance(samples=60)
+    inputs = trained.unseen(60, 0, purpose="importance")
+    with regard.intervene(trained.model, "cross", heads=[0]):
+        off = trained.losses(inputs)
+    base = trained.losses(inputs)
+    assert found.loss == pytest.approx(base[:, 0].sum() / base[:, 1].sum())
+    each = (off - base)[:, 0] / base[:, 1]
+    known = found.intervals["cross"][0]
+    assert known is not None and known.mean == pytest.approx(found.added["cross"][0])
+    error = each.std(ddof=1) / len(each) ** 0.5
+    assert known.high - known.low == pytest.approx(2 * 2.0 * error, rel=0.15)  # Student's t of 59 is 2.001
+
+
+def test_an_interval_weighs_inputs_by_their_outputs() -> None:
+    from regard.examination.importance import _interval
+
+    outputs = np.array([1.0, 3.0, 5.0, 2.0] * 10)
+    found = _interval(0.25 * outputs, outputs, 0)  # every output has as much more: nothing varies
+    assert found is not None and (found.low, found.mean, found.high) == pytest.approx((0.25, 0.25, 0.25))
+    assert _interval(np.ones(1), np.ones(1), 0) is None
+    random = np.random.default_rng(0)
+    many = _interval(random.normal(0.5, 1, 5000), np.ones(5000), 0)
+    assert many is not None and many.high - many.low == pytest.approx(2 * 1.96 / 5000**0.5, rel=0.15)
+
+
+def test_what_may_be_nothing_stands_in_brackets() -> None:
+    sure, unsure = Estimate(mean=0.2, low=0.1, high=0.3), Estimate(mean=-0.01, low=-0.03, high=0.01)
+    found = HeadImportance(
+        samples=9, loss=1.0, added={"cross": [0.2, -0.01]}, intervals={"cross": [sure, unsure]}
+    )
+    said = str(found)
+    assert "+0.2000" in said and "(+0.2000)" not in said and "(-0.0100)" in said and "holds 0" in said
+    assert found.json()["intervals"]["cross"][0]["low"] == 0.1

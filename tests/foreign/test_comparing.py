@@ -31,7 +31,7 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
     assert found.entropy[1]["model.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
     assert found.added[1] == other.importance(TEXTS).added and found.losses[0] == one.importance(TEXTS).loss
     assert found.predictions[0] == (one.attend(TEXTS[0]).prediction, other.attend(TEXTS[0]).prediction)
-    assert "model.1.self_attn" in str(found)
+    assert "model.1.self_attn" in str(found) and "ten inputs or more" in str(found)
 
 
 def test_models_that_measure_otherwise_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
@@ -48,8 +48,36 @@ def test_two_folders_on_the_command_line(
     status, printed, _ = command(
         "compare", *both, "--texts", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
     )
+    assert '"maps"' not in (tmp_path / "a.json").read_text()
     found = regard.look(both[0]).beside(regard.look(both[1]), TEXTS)
     kept = json.loads((tmp_path / "a.json").read_text())
     assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(found.losses)
     status, _, error = command("compare", *both)
     assert (status, "give --texts FILE" in error) == (2, True)
+
+
+def test_both_stand_beside_each_other_with_their_roles(
+    model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path
+) -> None:
+    one, other = regard.look(model_of("llama"), tokenizer), regard.look(model_of("gptj"), tokenizer)
+    texts = [f"{text} {more}" for text in TEXTS for more in ("then", "and", "on", "it")]
+    found = one.beside(other, texts)
+    assert found.roles is not None and [each.samples for each in found.roles] == [12, 12]
+    roles = one.roles(texts)
+    assert [each.description for each in found.roles[0].heads] == [each.description for each in roles.heads]
+    page = found.to_html(tmp_path / "both.html").read_text()
+    data = json.loads(page.partition('type="application/json">')[2].partition("</script>")[0])
+    assert [each["input"] for each in data["maps"]] == texts
+    assert [(each["name"], each["map"]["input"]) for each in data["beside"]] == [
+        (other.name, text) for text in texts
+    ]
+
+
+def test_two_folders_on_one_page(
+    folders: Callable[[str], Path], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    page = tmp_path / "both.html"
+    asked = ("look", folders("llama"), "--beside", folders("gptj"), "--text", TEXTS[0])
+    assert command(*asked, "--plot", page)[0] == 0 and '"beside": [{"name": "gptj"' in page.read_text()
+    status, _, error = command(*asked, "--plot", tmp_path / "both.png")
+    assert (status, "beside is shown on pages: give --plot FILE.html" in error) == (2, True)

@@ -149,3 +149,19 @@ def test_what_cannot_be_changed_is_said() -> None:
     with pytest.warns(UserWarning, match=r"layer.out_proj did not attend, so nothing was changed"):
         with regard.intervene(model, "layer.out_proj"):
             model(states)
+
+
+@torch.no_grad()
+def test_models_that_return_scores_show_changed_weights(small: Any) -> None:
+    model = small.build(small.known["squeezebert"])
+    given, layer = {"input_ids": torch.tensor([[1, 5, 6, 7, 8, 2]])}, "encoder.1.attention"
+    with regard.record(model) as before:
+        plain = model(**given)[0]
+    with regard.intervene(model, layer, heads=[2], to="uniform"), regard.record(model) as records:
+        changed = model(**given)[0]
+    weights = records[layer].weights
+    assert (weights[:, 2] == 1 / 6).all() and not torch.equal(plain, changed)
+    torch.testing.assert_close(weights[:, :2], before[layer].weights[:, :2])
+    with regard.record(model) as after:
+        model(**given)
+    assert torch.equal(after[layer].weights, before[layer].weights)

@@ -116,3 +116,81 @@ def test_a_long_input_is_shown_by_its_largest_weights(
             square = whole.layers[name].weights[:, row * 16 : row * 16 + 16, column * 16 : column * 16 + 16]
             np.testing.assert_allclose(layer.weights[:, row, column], square.max((1, 2)), atol=1e-6)
     assert layer.key_labels[1] == "16 the" and "each 16 by 16 steps" in layer.title
+
+
+class Words(nn.Module):
+    """One layer over so many words, each a vector of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(50, 8)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        states = 3 * self.embedding(input_ids)
+        found: torch.Tensor = self.attention(states, states, states)[0]
+        return found
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A subject to which forty words are long."""
+    from regard.foreign import naming
+
+    monkeypatch.setattr(naming, "LONG", 39)
+    torch.manual_seed(0)
+    ids = {"input_ids": torch.arange(40).unsqueeze(0)}
+    return regard.look(Words(), lambda text: ids, inputs=["long"])
+
+
+def whole_weights(subject: Any) -> Any:
+    with torch.no_grad(), record(subject.model) as records:
+        subject.model(torch.arange(40).unsqueeze(0))
+    return records["attention"].weights[0].numpy()
+
+
+def test_any_row_of_a_map_comes_exactly(words: Any) -> None:
+    [layer] = words.attend("long").layers.values()
+    weights = whole_weights(words)
+    assert layer.weights.shape == (2, 3, 3) and layer.rows.side == 16
+    for step in (0, 17, 39):
+        assert abs(layer.rows.of(step) - weights[:, step]).max() < 1e-6
+    assert len(layer.rows.queries) == len(layer.rows.keys) == 40
+    with pytest.raises(InputError, match="rows 40 is out of range: choose from 0 to 39"):
+        layer.rows.of(40)
+
+
+def test_the_explorer_answers_a_row(words: Any) -> None:
+    app = pytest.importorskip("regard.serving.app")
+    from tests.serving.test_app import Client
+
+    client = Client(app.make_app(app.Explorer(words)))
+    asked: dict[str, Any] = {"input": "long", "layer": "attention", "head": 1, "step": 30}
+    for _ in range(2):  # before anybody has asked for the map, and after
+        found = client.post("/api/row", asked).json()
+        assert abs(torch.tensor(found["weights"]) - torch.tensor(whole_weights(words)[1, 30])).max() < 1e-6
+        order = [each["weight"] for each in found["largest"]]
+        assert order == sorted(found["weights"], reverse=True)[:12] and found["query"] == "30"
+        assert client.post("/api/attend", {"input": "long"}).json()["map"]["layers"][0]["square"] == 16
+    touched = [{"layer": "attention", "heads": [1], "to": "uniform"}]
+    even = client.post("/api/row", {**asked, "interventions": touched}).json()["weights"]
+    assert even == pytest.approx([1 / 40] * 40)
+    wrongs: list[tuple[dict[str, Any], str]] = [
+        ({"step": 40}, "step 40 is out of range: choose from 0 to 39"),
+        ({"head": 2}, "head 2 is out of range: choose from 0 to 1"),
+        ({"layer": "other"}, "layer 'other' is unknown: choose attention"),
+    ]
+    for wrong, said in wrongs:
+        refused = client.post("/api/row", {**asked, **wrong})
+        assert (refused.status_code, refused.json()["error"]) == (422, said)
+
+
+def test_a_short_input_has_all_rows_already(words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.foreign import naming
+
+    app = pytest.importorskip("regard.serving.app")
+    from tests.serving.test_app import Client
+
+    monkeypatch.setattr(naming, "LONG", 40)
+    found = Client(app.make_app(app.Explorer(words))).post("/api/row", {"input": "long", "layer": "attention"})
+    assert found.status_code == 422 and "the map has all rows already" in found.json()["error"]

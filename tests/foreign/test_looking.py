@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,9 @@ def test_a_module_of_ones_own_with_a_function() -> None:
         regard.look(model)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", pytest.param("bart", marks=pytest.mark.slow), "bert-mlm"])
+@pytest.mark.parametrize(
+    "name", ["llama", "gpt2", pytest.param("bart", marks=pytest.mark.slow), "bert-mlm", "t5"]
+)
 @torch.no_grad()
 def test_heads_are_gone_from_a_folder_that_transformers_loads(
     folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -226,9 +229,11 @@ def test_heads_are_gone_from_a_folder_that_transformers_loads(
     again = regard.look(tmp_path / "less")
     assert torch.equal(again.model(**given)[0], expected)
     assert [each.heads for each in again.layers] == [each.heads for each in report.subject.layers]
-    automatic = {"bart": "AutoModelForSeq2SeqLM", "bert-mlm": "AutoModelForMaskedLM"}.get(
-        name, "AutoModelForCausalLM"
-    )
+    automatic = {
+        "t5": "AutoModelForSeq2SeqLM",
+        "bart": "AutoModelForSeq2SeqLM",
+        "bert-mlm": "AutoModelForMaskedLM",
+    }.get(name, "AutoModelForCausalLM")
     theirs = getattr(transformers, automatic).from_pretrained(tmp_path / "less", trust_remote_code=True)
     assert torch.equal(theirs.eval()(**given)[0], expected)
     with pytest.raises(InputError, match="is there already"):
@@ -248,11 +253,28 @@ def test_as_many_heads_in_every_layer_need_no_code(folders: Callable[[str], Path
     assert theirs.config.num_attention_heads == 2 and theirs.config.num_key_value_heads == 1
 
 
+@torch.no_grad()
+def test_layers_of_t5_lose_heads_of_their_own(folders: Callable[[str], Path], tmp_path: Path) -> None:
+    subject = regard.look(folders("t5"), inputs=["the cat sat ||| the dog ran then", "a big dog ||| she saw"])
+    assert {name.rpartition(".")[2] for name in subject.removable} == {"SelfAttention", "EncDecAttention"}
+    report = subject.prune(5, tmp_path / "less")
+    given = dict(report.subject._tried())
+    with ExitStack() as stack:
+        for layer, head in report.removed:
+            stack.enter_context(regard.intervene(subject, layer, heads=[head]))
+        torch.testing.assert_close(
+            subject.model(**given)[0], report.subject.model(**given)[0], atol=1e-4, rtol=1e-4
+        )
+    again = regard.look(tmp_path / "less")
+    expected = report.subject.attend("the cat sat", generate=6)
+    assert again.attend("the cat sat", generate=6).prediction == expected.prediction  # with a cache
+    assert len(report.removed) == 5 and torch.equal(again.model(**given)[0], report.subject.model(**given)[0])
+
+
 def test_heads_that_cannot_go_stay(model_of: Build, tokenizer: Any) -> None:
-    subject = regard.look(model_of("t5"), tokenizer, inputs=["the cat ||| the dog"])
-    assert subject.removable == {}
+    subject = regard.look(model_of("bart"), tokenizer, inputs=["the cat ||| the dog"])
     with pytest.raises(InputError, match="cannot be taken out"):
-        subject.keep_heads("encoder.block.0.layer.0.SelfAttention", [0, 1, 2])
+        subject.keep_heads("model.encoder.9.self_attn", [0, 1, 2])
 
 
 def test_folders_that_are_not_run(folders: Callable[[str], Path], tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ export function layer(given = {}) {
       ],
     ],
     relevant: null,
+    square: 1,
+    patches: null,
     ...given,
   });
 }
@@ -39,6 +41,7 @@ export function map(layers, given = {}) {
     probabilities: [0.9],
     layers,
     opens: null,
+    picture: null,
     ...given,
   });
 }

@@ -14,7 +14,6 @@ from regard.cli.words import say
 from regard.comparison import COMPARISONS, compare
 from regard.errors import InputError
 from regard.files import check_writable, write_json
-from regard.foreign import look
 from regard.reading import is_folder, read_text
 from regard.training import changed, make_config
 
@@ -57,6 +56,8 @@ class FolderFlags:
     """File of texts, one a line (source ||| target where there are two), that both are asked over."""
     json: Path | None = None
     """File that all figures go to, as JSON."""
+    html: Path | None = None
+    """File that a page goes to, on which both attend to the texts beside each other."""
     trust_code: bool = False
     """Run code of their own that the folders bring, which you have read."""
 
@@ -112,9 +113,13 @@ def run(argv: list[str]) -> None:
 
 def _compare_folders(folders: list[str], argv: list[str]) -> None:
     """Look at two models of Hugging Face's over the same texts, and print how they differ."""
+    from regard.foreign import look  # which comparing tasks need not wait for
+
     flags = parse(FolderFlags(), argv, prog=f"{PROG} {' '.join(folders)}", description=FOLDERS)
     if flags.texts is None:
         raise InputError("no texts are given to compare the models over: give --texts FILE")
+    if flags.html is not None:
+        check_writable(flags.html)
     texts = [line for line in read_text(flags.texts, "give a file of texts").splitlines() if line.strip()]
     one, other = (look(each, trust_code=flags.trust_code) for each in folders)
     found = one.beside(other, texts)
@@ -122,6 +127,8 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
     if flags.json is not None:
         write_json(flags.json, found.json())
         sys.stdout.write(f"Saved {flags.json}\n")
+    if flags.html is not None:
+        sys.stdout.write(f"Saved {found.to_html(flags.html)}\n")
 
 
 def _split(text: str) -> tuple[str, list[str]]:

@@ -1,6 +1,7 @@
 """`regard look FOLDER`: look inside a model that was not trained here, touch it, and ask what it rests on."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from regard.cli.screen import open_on_screen
 from regard.errors import InputError
 from regard.files import write_json
 from regard.foreign import look
-from regard.foreign.families import BETWEEN
+from regard.foreign.asked import BETWEEN
 from regard.inspection import AttentionMap, check_ending
+from regard.inspection.endings import PAGE
+from regard.inspection.page import write_page
 from regard.memory import keep_memory
 from regard.reading import read_text
 from regard.serving import check_port, show
@@ -37,6 +40,8 @@ class LookFlags:
     """Tokens that the model writes at most. 0: one, or as many as an answer has."""
     image: Path | None = None
     """A picture, for a model that sees."""
+    beside: tuple[str, ...] = ()
+    """Other models that are given the same, to be looked at beside it: folders, or names on the Hub."""
     texts: Path | None = None
     """File of texts, one a line (source ||| target where there are two), that head importance is asked over.
     None: over the text that is shown."""
@@ -70,11 +75,15 @@ def run(argv: list[str]) -> None:
     lines = [] if flags.texts is None else read_text(flags.texts, "give a file of texts").splitlines()
     inputs = [*first, *filter(str.strip, lines)]
     keep_memory()
-    subject = look(name, inputs=inputs, generate=flags.generate, trust_code=flags.trust_code)
-    if not writes and flags.image is None:
-        show(subject, port=flags.port, host=flags.host, browser=flags.browser)
+    subject, *others = (
+        look(each, inputs=inputs, generate=flags.generate, trust_code=flags.trust_code)
+        for each in (name, *flags.beside)
+    )
+    if not writes:
+        show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there
-    _write(_chosen(subject.attend(inputs[0]), flags), flags)
+    found = _chosen(subject.attend(inputs[0]), flags)
+    _write(found, [(each.name, _chosen(each.attend(inputs[0]), flags)) for each in others], flags)
 
 
 def _check(flags: LookFlags, *, writes: bool) -> None:
@@ -82,6 +91,8 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     check_port(flags.port)
     if flags.plot is not None:
         check_ending(flags.plot)
+    if flags.beside and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
+        raise InputError("beside is shown on pages: give --plot FILE.html, or neither --plot nor --json")
     if flags.text is not None and flags.image is not None:
         raise InputError("text and image are given: choose one")
     if flags.target is not None and flags.text is None:
@@ -117,12 +128,13 @@ def _number(said: str, what: str) -> int:
     return int(said)
 
 
-def _write(found: AttentionMap, flags: LookFlags) -> None:
+def _write(found: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flags: LookFlags) -> None:
     """Print what was answered, and write the files that are asked for."""
     Console().print(found.table())
     if flags.json is not None:
         write_json(flags.json, found.json())
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.plot is not None:
-        sys.stdout.write(f"Saved {found.save(flags.plot)}\n")
+        saved = write_page(flags.plot, [found], beside=others) if others else found.save(flags.plot)
+        sys.stdout.write(f"Saved {saved}\n")
         open_on_screen(flags.plot)

@@ -9,6 +9,7 @@ from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
 from regard.examination.kept import roles_in, sentences_in
 from regard.examination.probing import Probe, probe
+from regard.examination.pruned import Pruned
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
 from regard.examination.roles import HeadRole, HeadRoles, head_roles
 from regard.examination.samples import HeadSample, HeadSamples, head_samples
@@ -26,6 +27,7 @@ __all__ = [
     "HeadSample",
     "HeadSamples",
     "Probe",
+    "Pruned",
     "RelevanceShare",
     "Taken",
     "alignment",

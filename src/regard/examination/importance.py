@@ -1,17 +1,23 @@
 """Head importance: by how much the loss rises when a head is switched off (Michel et al. 2019, section 3.2)."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
+from regard.examination.estimates import Estimate, drawn_counts, estimate
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
+
+GROUPS = 1000
+"""Of more inputs, an interval is over so many groups of them: drawing each would take long."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -23,6 +29,8 @@ class HeadImportance(Result):
     """Mean cross-entropy of all output steps with every head on, in nats."""
     added: dict[str, list[float]]
     """By layer: what is added to the loss when each head is off. Below 0: the model does better without."""
+    intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
+    """The same as `added` with its 95 % interval, by bootstrap over the samples; None of a single one."""
     measure: str = "loss"
     """What `loss` is, where it is not that of a known truth."""
 
@@ -45,8 +53,20 @@ class HeadImportance(Result):
         columns = [f"head {head}" for head in range(most)]
         table = Table("layer", *columns, box=None, pad_edge=False)
         for layer, values in self.added.items():
-            table.add_row(layer, *(f"{value:+.4f}" for value in values))
-        return Group(Text(title, style="italic"), table)
+            known = self.intervals.get(layer, [None] * len(values))
+            table.add_row(layer, *map(_cell, values, known))
+        parts: list[RenderableType] = [Text(title, style="italic"), table]
+        if any(each is not None and _maybe_nothing(each) for some in self.intervals.values() for each in some):
+            parts.append(Text("(in brackets: the 95 % interval over the samples holds 0)", style="dim"))
+        return Group(*parts)
+
+
+def _cell(value: float, known: Estimate | None) -> str:
+    return f"({value:+.4f})" if known is not None and _maybe_nothing(known) else f"{value:+.4f}"
+
+
+def _maybe_nothing(found: Estimate) -> bool:
+    return found.low <= 0 <= found.high
 
 
 @torch.inference_mode()
@@ -67,18 +87,48 @@ def head_importance(
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="importance")
-    base, added = subject.loss(inputs), {}
+    base, added = subject.losses(inputs), {}
+    outputs = max(base[:, 1].sum(), 1)
+    intervals = {}
     heads, done = sum(layer.heads for layer in subject.layers), 0
     told(done, heads)
     for layer in subject.layers:
-        values = []
+        values, estimates = [], []
         for head in range(layer.heads):
             with subject.touching(layer.name, heads=[head]):
-                values.append(subject.loss(inputs) - base)
+                more = subject.losses(inputs)[:, 0] - base[:, 0]
+            values.append(float(more.sum() / outputs))
+            estimates.append(_interval(more, base[:, 1], seed))
             done += 1
             told(done, heads)
-        added[layer.name] = values
-    return HeadImportance(samples=len(inputs), loss=base, added=added, measure=subject.measure)
+        added[layer.name], intervals[layer.name] = values, estimates
+    return HeadImportance(
+        samples=len(inputs),
+        loss=float(base[:, 0].sum() / outputs),
+        added=added,
+        intervals=intervals,
+        measure=subject.measure,
+    )
+
+
+def _interval(more: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:
+    """Return the mean of what is added to an output, `more` (N,) being added to so many `outputs` (N,) of each
+    input.
+
+    A ratio of two sums is drawn anew as the mean of what each input brings to it (Cochran 1977, section 6.4).
+    """
+    size = -(-len(more) // GROUPS)
+    if size > 1:
+        starts = np.arange(0, len(more), size)
+        more, outputs = np.add.reduceat(more, starts), np.add.reduceat(outputs, starts)
+    mean = more.sum() / max(outputs.sum(), 1)
+    brought = mean + (more - mean * outputs) / max(outputs.mean(), 1e-9)
+    return estimate(brought, _counts(len(brought), seed))
+
+
+@functools.lru_cache(maxsize=2)
+def _counts(samples: int, seed: int) -> np.ndarray:
+    return drawn_counts(samples, seed)
 
 
 class Taken(NamedTuple):

@@ -18,7 +18,7 @@ def following_caches(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     """Note at which step each pass of the models of Hugging Face's stands, and what they read."""
     follower = Follower(keeper.passes, keeper.read)
     hooks = []
-    for peer in filter(is_peer, model.modules()):
+    for peer in filter(is_peer, keeper.passes.modules.values()):
         hooks.append(peer.register_forward_pre_hook(follower.begin, with_kwargs=True))
         hooks.append(peer.register_forward_hook(follower.end, always_call=True))
     try:

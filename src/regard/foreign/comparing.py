@@ -4,18 +4,24 @@ print(regard.look("before").beside(regard.look("after"), texts))
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from regard.errors import InputError
-from regard.examination import head_importance
+from regard.examination import HeadRoles, head_importance
+from regard.examination.roles import FEWEST
 from regard.inspection import AttentionMap
-from regard.result import Result
+from regard.result import Result, plain
+
+if TYPE_CHECKING:
+    from regard.inspection.widget import AttentionWidget
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -36,6 +42,10 @@ class Beside(Result):
     apart: dict[str, list[float]]
     """By layer that both have, with as many heads: how far the weights of each head are from the other's, the
     mean share of a row (0 to 1) that is elsewhere."""
+    roles: tuple[HeadRoles, HeadRoles] | None = None
+    """What the heads of both do; None over fewer than ten inputs, of which that cannot be said."""
+    maps: tuple[list[AttentionMap], list[AttentionMap]] = field(default=([], []))
+    """What both attend to in each input."""
 
     def summary(self) -> str:
         """Say how the losses compare."""
@@ -49,17 +59,40 @@ class Beside(Result):
             "layer", "head", *(f"{what}, {name}" for what in ("added", "entropy") for name in (one, other))
         )
         heads.add_column("apart")
+        for name in self.names if self.roles else ():
+            heads.add_column(f"looks at, {name}")
         for layer, values in self.apart.items():
             for head, value in enumerate(values):
                 cells = [f"{each[layer][head]:+.4f}" for each in self.added]
                 cells += [f"{each[layer][head]:.3f}" for each in self.entropy]
-                heads.add_row(layer, str(head), *cells, f"{value:.1%}")
+                roles = [each.of(layer, head).description for each in self.roles or ()]
+                heads.add_row(layer, str(head), *cells, f"{value:.1%}", *roles)
         heads.box, heads.title = None, f"{self.summary()}, over {self.samples} inputs"
-        answers = Table(one, other, box=None, title="Answers that differ")
+        answers = Table(one, other, box=None, title="Answers that differ", title_justify="left")
         for first, second in self.predictions:
             if first != second:
                 answers.add_row(str(first), str(second))
-        return Group(heads, answers) if answers.rows else Group(heads)
+        few = Text("What heads do is told over ten inputs or more.", style="dim")
+        return Group(heads, *([answers] if answers.rows else []), *([] if self.roles else [few]))
+
+    def json(self) -> dict[str, Any]:
+        """Return all figures as plain values; not the maps, which have files of their own."""
+        return {name: plain(each) for name, each in vars(self).items() if name != "maps"}
+
+    def view(self) -> "AttentionWidget":
+        """Return a widget for a notebook in which both stand beside each other, under one cursor."""
+        from regard.inspection.widget import view
+
+        return view(self.maps[0], beside=self._named())
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page in which both stand beside each other, under one cursor."""
+        from regard.inspection.page import write_page
+
+        return write_page(path, self.maps[0], beside=self._named())
+
+    def _named(self) -> list[tuple[str, AttentionMap]]:
+        return [(self.names[1], each) for each in self.maps[1]]
 
 
 def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
@@ -84,6 +117,8 @@ def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
             (_said(first.prediction), _said(second.prediction)) for first, second in zip(*maps, strict=True)
         ],
         apart={name: _apart(maps, name) for name in shared},
+        roles=(one.roles(), other.roles()) if len(inputs) >= FEWEST else None,
+        maps=(maps[0], maps[1]),
     )
 
 

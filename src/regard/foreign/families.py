@@ -22,39 +22,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
+from regard.foreign.asked import BETWEEN, Asked
 from regard.foreign.texts import Texts
 
 IGNORED = -100
 """Where an output has no truth."""
-BETWEEN = " ||| "
-"""What stands between a source and its target."""
 SPARED = 7
 """Of so many tokens one is masked at once, about as in training (Devlin et al. 2019, section 3.1)."""
-
-
-class Asked(NamedTuple):
-    """One input: a text and its target, where there is one; or anything else that a reader of one's own takes."""
-
-    given: Any
-    target: str | None = None
-
-    @property
-    def text(self) -> str:
-        """What it is called."""
-        shown = self.given if isinstance(self.given, str) else type(self.given).__name__
-        return shown if self.target is None else f"{shown}{BETWEEN}{self.target}"
-
-
-def asked_of(given: Any) -> Asked:
-    """Return an input however it was given: a text, `source ||| target`, or a pair of both."""
-    if isinstance(given, Asked):
-        return given
-    if isinstance(given, str):
-        source, between, target = given.partition(BETWEEN)
-        return Asked(source, target if between else None)
-    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, str) for each in given):
-        return Asked(*given)
-    return Asked(given)
 
 
 @dataclass(frozen=True, kw_only=True)

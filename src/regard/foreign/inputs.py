@@ -2,9 +2,11 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.records import Kind
@@ -13,6 +15,8 @@ from regard.foreign.kernel_inputs import allowed_by, self_attention
 from regard.foreign.passes import Passes
 
 PEERS = "transformers.modeling_utils"
+PART = 512
+"""Rows of a mask that are looked at at once."""
 Output = tuple[Tensor, Tensor | None]
 
 
@@ -60,9 +64,20 @@ class Inputs:
         )
         return found
 
+    @cached_property
+    def only_causal(self) -> bool:
+        """Whether the mask forbids the future and does nothing else."""
+        return self.mask is not None and _only_causal(self.mask)
+
     def forget_values(self) -> None:
         """Keep none of the values: weights need none, and of a long input they take their room."""
         self.value = self.value[..., :0].clone()
+
+    def forget_mask(self) -> None:
+        """Do not keep a mask that can be made again row by row."""
+        biased = any(isinstance(each, Tensor) and each.dim() == 4 for each in self.options.values())
+        if self.mask is not None and self.mask.dtype != torch.bool and not biased and self.only_causal:
+            self.mask = None
 
     def some_see_nothing(self) -> bool:
         """Say whether some query has nothing to attend, as padding in a window has."""
@@ -73,13 +88,13 @@ class Inputs:
         """Attend with the fused kernel. A query that sees nothing gets nothing, as from a boolean mask."""
         from transformers import AttentionInterface
 
-        mask, allowed = self.mask, self.allowed
+        mask = self.mask
         options = self.options if mask is not None else self.options | {"is_causal": False}
-        if mask is not None and allowed is not None and mask.dtype != torch.bool:
-            if _only_causal(mask, allowed):  # the kernel is quicker without the matrix
+        if mask is not None and mask.dtype != torch.bool:
+            if self.only_causal:  # the kernel is quicker without the matrix
                 mask, options = None, self.options | {"is_causal": True}
             else:
-                mask = mask.masked_fill(~allowed, float("-inf"))
+                mask = mask.masked_fill(~allowed_by(mask)[..., : self.key.shape[2]], float("-inf"))
         kernel: Any = AttentionInterface._global_mapping["sdpa"]
         found: Output = kernel(self.module, self.query, self.key, self.value, mask, **options)
         return found
@@ -87,6 +102,8 @@ class Inputs:
     def weights(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
         """Return the weights of some queries, of a softmax in float32 or better, and their mask."""
         queries, numbers = self.query.shape[2], _numbers(self.query)
+        if self.mask is None and self.__dict__.get("only_causal"):
+            return self._causal_weights(chosen)
 
         def some(value: Any) -> Any:
             if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -101,6 +118,27 @@ class Inputs:
         )
         assert weights is not None
         return weights, None if mask is None else allowed_by(rows_of(mask, chosen))[..., : weights.shape[3]]
+
+    def _causal_weights(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor]:
+        """Return the same where nothing but the future is forbidden, without a matrix that says so: of the keys,
+        only those are looked at that some of the rows may see."""
+        numbers, keys = _numbers(self.query), self.key.shape[2]
+        places = torch.arange(self.query.shape[2], device=self.query.device)[chosen]
+        seen = int(places.max()) + 1 if len(places) else 1
+        allowed = torch.arange(keys, device=places.device) <= places[:, None]
+        query, key, value = (
+            numbers(each) for each in (self.query[:, :, chosen], self.key[:, :, :seen], self.value)
+        )
+        _, weights = eager_of(type(self.module))(
+            self.module,
+            query,
+            key,
+            value[:, :, :seen],
+            _bias(allowed[None, None, :, :seen], query),
+            **self.options | {"dropout": 0.0},
+        )
+        assert weights is not None
+        return F.pad(weights, (0, keys - seen)), allowed[None, None]
 
     def call(self, rows: Rows, crossing: bool, passes: Passes) -> Call:
         """Describe the call for a keeper; `crossing`: whether it reads from another sequence."""
@@ -125,6 +163,8 @@ class Inputs:
             return "cross"
         if getattr(self.module, "is_causal", False) or getattr(self.module, "is_decoder", False):
             return "decoder"
+        if self.__dict__.get("only_causal"):
+            return "decoder"
         return self_attention(self.allowed, self.query.shape[2])
 
 
@@ -148,12 +188,16 @@ def _bias(mask: Tensor | None, query: Tensor) -> Tensor | None:
     return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
 
 
-def _only_causal(mask: Tensor, allowed: Tensor) -> bool:
-    """Say whether a mask forbids the future and does nothing else."""
+def _only_causal(mask: Tensor) -> bool:
+    """Say whether a mask forbids the future and does nothing else; looked at in parts, for it may be large."""
     if mask.shape[1] > 1 or mask.shape[-2] != mask.shape[-1] or mask.shape[-1] < 2:
         return False
-    future = torch.ones(mask.shape[-2:], dtype=torch.bool, device=mask.device).tril()
-    return bool((allowed == future).all() and ((mask == 0) == allowed).all())
+    steps = torch.arange(mask.shape[-1], device=mask.device)
+    for rows in steps.split(PART):
+        part, past = mask[..., rows, :], steps <= rows[:, None]
+        if not ((allowed_by(part) == past).all() and ((part == 0) == past).all()):
+            return False
+    return True
 
 
 def _causal(query: Tensor, key: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ named before.
 import inspect
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -54,12 +55,12 @@ _local = threading.local()
 @contextmanager
 def through_interface(model: nn.Module, keeper: Keeper) -> Iterator[set[str]]:
     """Record in the block those layers of a model that ask the interface; yields their names."""
-    layers = {name: module for name, module in model.named_modules() if asks_interface(module)}
+    layers = {name: module for name, module in keeper.passes.modules.items() if asks_interface(module)}
     if not layers:
         yield set()
         return
     _register()
-    configs = _configs(model)
+    configs = _configs(keeper.passes.modules.values())
     _switch(configs)
     recording = _Recording(keeper, {id(module): name for name, module in layers.items()})
     hooks = [
@@ -76,10 +77,10 @@ def through_interface(model: nn.Module, keeper: Keeper) -> Iterator[set[str]]:
         _switch_back(configs)
 
 
-def _configs(model: nn.Module) -> list[Any]:
+def _configs(modules: Iterable[nn.Module]) -> list[Any]:
     """Return the configs of all models of Hugging Face's in which a layer asks the interface."""
     found: dict[int, Any] = {}
-    for peer in filter(is_peer, model.modules()):
+    for peer in filter(is_peer, modules):
         if any(map(asks_interface, peer.modules())):
             for module in peer.modules():
                 config = getattr(module, "config", None)
@@ -145,11 +146,17 @@ class ReadsFrom:
         """Look at what the layer is given."""
         if self.recording is None or not self.recording.keeper.passes.here:
             return
-        parameters = inspect.signature(module.forward).parameters
-        given = dict(zip(parameters, args, strict=False)) | kwargs
+        kind: Any = type(module)
+        given = dict(zip(taken_by(kind), args, strict=False)) | kwargs
         self.recording.crossing.discard(id(module))
         if any(given.get(each) is not None for each in SOURCES):
             self.recording.crossing.add(id(module))
+
+
+@cache
+def taken_by(kind: Any) -> tuple[str, ...]:
+    """Return the names of what modules of a class are called with."""
+    return tuple(inspect.signature(kind.forward).parameters)[1:]
 
 
 def attend(
@@ -172,6 +179,7 @@ def attend(
         rows, weights = _known(changed, inputs.allowed), changed
     elif not asked or exact or all(recording.keeper.by_rows for recording, _ in asked):
         output, weights = _as_before(inputs)
+        inputs.forget_mask()
     else:
         with unseen_elsewhere(recording.keeper.passes for recording in _here()):
             output, weights = inputs.eager()

@@ -136,6 +136,8 @@ class Toucher(Keeper):
         self.change = change
         self.done = False
         """Whether anything was changed."""
+        self.after: dict[int, Tensor] = {}
+        """By the id of a layer that works by hand: what it changed last, as the layer has it."""
 
     @property
     def by_rows(self) -> bool:

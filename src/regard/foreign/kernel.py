@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.records import Kind
-from regard.foreign.keeper import Call, Keeper, rows_of
+from regard.foreign.keeper import Call, Keeper, Toucher, rows_of
 from regard.foreign.kernel_inputs import KernelInputs, self_attention
 from regard.foreign.passes import unseen_elsewhere
 from regard.foreign.softmaxes import SOFTMAXES, touched_softmax
@@ -106,6 +106,12 @@ def _here() -> list[KernelCalls]:
         _local.looking = []
     found: list[KernelCalls] = _local.looking
     return found
+
+
+def changed_by_hand(layer: nn.Module) -> Tensor | None:
+    """Return the weights that an intervention has left in a layer which works by hand; None where none has."""
+    found = [each.keeper.after.get(id(layer)) for each in _here() if isinstance(each.keeper, Toucher)]
+    return next((each for each in reversed(found) if each is not None), None)
 
 
 Asked = Sequence[tuple[Keeper, str]]

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,9 +26,12 @@ from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
 from regard.foreign.recording import check_layers, nothing_recorded, watching
 from regard.inspection import LayerMap
+from regard.inspection.maps import LongRows
 
 SQUARE = 16
 """Steps along the side of the smallest square of which the largest weight is kept."""
+SIDES = (16, 32, 64)
+"""Those that squares may have which are worked out in blocks of 64 rows."""
 SHOWN = 256
 """Squares along a side of a map at most: what a page of a hundred heads can hold."""
 
@@ -43,7 +47,8 @@ class LongRecord:
     keys: Tensor
     """(B, H, Tq, k), the steps of the keys that have them."""
     squares: Tensor
-    """(B, H, Tq / 16, Tk / 16), the largest weight in each square of 16 by 16 steps."""
+    """(B, H, Tq / side, Tk / side), the largest weight in each square of `side` by `side` steps."""
+    side: int
     call: Call
 
     def __repr__(self) -> str:
@@ -53,13 +58,12 @@ class LongRecord:
     def maxima(self, side: int) -> Tensor:
         """Return the largest weight of each square of `side` steps: (B, H, Tq / side, Tk / side).
 
-        Raises `InputError` for a side that is no multiple of 16.
+        Raises `InputError` for a side that is no multiple of the one that was kept.
         """
-        if side < SQUARE or side % SQUARE:
-            raise InputError(
-                f"side {side} is no multiple of {SQUARE}: choose {SQUARE}, {2 * SQUARE}, {4 * SQUARE}, ..."
-            )
-        return largest_of_squares(self.squares, side // SQUARE)
+        own = self.side
+        if side < own or side % own:
+            raise InputError(f"side {side} is no multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
+        return largest_of_squares(self.squares, side // own)
 
     def rows(self, chosen: Sequence[int]) -> Tensor:
         """Return the weights (B, H, rows, Tk) of some queries, worked out again; raises `InputError` for one
@@ -77,9 +81,9 @@ def largest_of_squares(weights: Tensor, side: int) -> Tensor:
 class _LongKeeper(Keeper):
     """Keeps of a call what a `LongRecord` has."""
 
-    def __init__(self, passes: Passes, layers: Collection[str] | None, largest: int) -> None:
+    def __init__(self, passes: Passes, layers: Collection[str] | None, largest: int, side: int) -> None:
         super().__init__(Recorder(), passes, layers, Read(None))
-        self.largest = largest
+        self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
 
     @property
@@ -94,13 +98,14 @@ class _LongKeeper(Keeper):
             found = weights.detach().topk(min(self.largest, weights.shape[-1]), dim=-1)
             values.append(found.values)
             keys.append(found.indices.int() + call.first_key)
-            squares.append(largest_of_squares(weights.detach(), SQUARE))
+            squares.append(largest_of_squares(weights.detach(), self.side))
         self.records[name] = LongRecord(
             name=name,
             kind=call.kind,
             values=torch.cat(values, 2),
             keys=torch.cat(keys, 2),
             squares=torch.cat(squares, 2),
+            side=self.side,
             call=call,
         )
 
@@ -126,16 +131,19 @@ class LongRecords(Mapping[str, LongRecord]):
 
 @contextmanager
 def record_long(
-    model: nn.Module, *, largest: int = 16, layers: Collection[str] | None = None
+    model: nn.Module, *, largest: int = 16, side: int = SQUARE, layers: Collection[str] | None = None
 ) -> Iterator[LongRecords]:
     """Record a model over an input so long that all its weights have no place: yields `LongRecord` by layer name.
 
-    `largest`: how many weights of each row are kept. It sees what `record` sees of models that were not built
-    here. Raises `InputError` for a layer that the model has not, or fewer than one weight.
+    `largest`: how many weights of each row are kept; `side`: steps along the smallest squares, 16, 32 or 64. It
+    sees what `record` sees of models that were not built here. Raises `InputError` for a layer that the model has
+    not, another side, or fewer than one weight.
     """
     check_range("largest", largest, 1, 2**31)
+    if side not in SIDES:
+        raise InputError(f"side {side} is unknown: choose {', '.join(map(str, SIDES))}")
     passes = Passes(model)
-    keeper = _LongKeeper(passes, layers, largest)
+    keeper = _LongKeeper(passes, layers, largest, side)
     with watching(model, keeper) as peers:
         check_layers(layers, passes, peers)
         yield LongRecords(keeper.records)
@@ -152,10 +160,7 @@ def long_layers(
     """
     found = {}
     for name, record in records.items():
-        longest = max(record.squares.shape[-2:]) * SQUARE
-        side = SQUARE
-        while longest > most * side:
-            side *= 2
+        side = side_of(max(record.squares.shape[-2:]) * record.side, most, record.side)
         weights = record.maxima(side)[input].cpu().numpy()
         _, queries, keys = weights.shape
         short = short_name(name)
@@ -166,8 +171,30 @@ def long_layers(
             query_labels=_squares_named(queries, side, tokens),
             key_labels=_squares_named(keys, side, tokens),
             reads=record.kind,
+            rows=_long_rows(record, side, tokens, input),
         )
     return found
+
+
+def _long_rows(record: LongRecord, side: int, tokens: Sequence[str] | None, input: int) -> LongRows:
+    """Return the rows of a record by themselves; what was kept of it stays with them."""
+    keys = record.rows([0]).shape[-1]
+    names = [str(step) for step in range(max(keys, record.call.queries))]
+    names[: len(tokens or ())] = tokens or ()
+
+    def row(step: int) -> np.ndarray:
+        found: np.ndarray = record.rows([step])[input, :, 0].float().cpu().numpy()
+        return found
+
+    return LongRows(side, row, names[: record.call.queries], names[:keys])
+
+
+def side_of(steps: int, most: int = SHOWN, least: int = SQUARE) -> int:
+    """Return the least side (16, 32, 64, ...) with which at most `most` squares cover so many steps."""
+    side = least
+    while steps > most * side:
+        side *= 2
+    return side
 
 
 def _squares_named(count: int, side: int, tokens: Sequence[str] | None) -> list[str]:

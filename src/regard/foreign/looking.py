@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError
-from regard.foreign.families import Family, Guesser, Pairs, Writer, asked_of
+from regard.foreign.asked import asked_of
+from regard.foreign.families import Family, Guesser, Pairs, Writer
 from regard.foreign.interface import is_peer
 from regard.foreign.model import ForeignModel
 from regard.foreign.pictures import Pictures, pictures_of

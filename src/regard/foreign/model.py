@@ -6,7 +6,6 @@ subject = regard.look(module, function)         # one's own, with what makes ten
 subject.attend("The cat sat").save("cat.html")
 """
 
-import copy
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,8 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention import Records, short_name
 from regard.attention.intervening import To
@@ -28,19 +28,19 @@ from regard.examination import (
     examine,
     head_importance,
     head_roles,
-    take_out,
 )
-from regard.files import new_folder
+from regard.foreign.asked import Asked, asked_of, check_given, find_asked, name_of
 from regard.foreign.comparing import Beside, beside
-from regard.foreign.families import Answer, Asked, Family, Fed, asked_of, called, states_of
+from regard.foreign.families import Answer, Family, Fed, called, states_of
 from regard.foreign.intervening import intervene
 from regard.foreign.naming import layers_of_input, named_layer
 from regard.foreign.pictures import Pictures
-from regard.foreign.pruned import ForeignPruned, count_of
+from regard.foreign.pruned import ForeignPruned, count_of, prune_model
 from regard.foreign.readers import OwnReader
 from regard.foreign.recording import record
-from regard.foreign.removing import removable_heads, remove_heads, save_pruned
+from regard.foreign.removing import removable_heads, remove_heads
 from regard.foreign.texts import Texts
+from regard.foreign.trials import trial_of
 from regard.foreign.untrained import untrained_model
 from regard.inspection import AttentionMap, Layer, Playback, Trial
 
@@ -112,8 +112,8 @@ class ForeignModel:
             return self.family.plain(self.model, self.family.feed(self.model, self.inputs[0]))
         if isinstance(self.family, OwnReader):
             raise InputError("no input is known that the function takes: give look() inputs=[...]")
-        pictures = getattr(self.family, "inputs", None)
-        given = torch.zeros(1, 3, pictures.height, pictures.width) if isinstance(pictures, Pictures) else WORDS
+        pictures = self.pictures
+        given = WORDS if pictures is None else torch.zeros(1, 3, pictures.height, pictures.width)
         return self.family.plain(self.model, self.family.feed(self.model, Asked(given)))
 
     def about(self) -> dict[str, Any]:
@@ -125,7 +125,8 @@ class ForeignModel:
             "step": None,
             "draws": bool(self.inputs),
             "snapshots": False,
-            "accepts": self.family.accepts,
+            "accepts": self.family.accepts if self.pictures is None else "a picture, PNG or JPEG",
+            "pictures": self.pictures is not None,
             "examined": {},
         }
 
@@ -181,16 +182,33 @@ class ForeignModel:
         return [str(each) for each in classes] if tokenizer is None else Texts(tokenizer).labels(list(classes))
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return one of its inputs; raises `InputError` where it has none."""
+        """Return one of its inputs, or where that is no text, what it is called; raises `InputError` where it has
+        none."""
         if not self.inputs:
-            raise InputError(f"{self.name} has no inputs to draw from: type one")
-        return self.inputs[seed % len(self.inputs)].text
+            raise InputError(
+                f"{self.name} has no inputs to draw from: {'choose' if self.pictures else 'type'} one"
+            )
+        return name_of(self.inputs, seed % len(self.inputs))
+
+    @property
+    def pictures(self) -> Pictures | None:
+        """How it is given pictures; None where it reads something else."""
+        found = getattr(self.family, "inputs", None)
+        return found if isinstance(found, Pictures) else None
+
+    def put_picture(self, name: str, content: bytes) -> None:
+        """Take a picture, PNG or JPEG, as an input under a name; raises `InputError` for what it cannot see."""
+        if self.pictures is None:
+            raise InputError(f"{self.name} sees no pictures: type {self.family.accepts}")
+        self.pictures.put(name, content)
 
     def check(self, input: str) -> None:
-        """Raise `InputError` where an input cannot be answered."""
+        """Raise `InputError` where an input cannot be answered, or is a file that was not given."""
+        asked = find_asked(self.inputs, input)
+        check_given(asked, self.pictures)
         texts = getattr(self.family, "texts", None)
         if texts is not None:
-            texts.tensors(self.model, asked_of(input).given)
+            texts.tensors(self.model, asked.given)
 
     @torch.no_grad()
     def attend(
@@ -202,7 +220,7 @@ class ForeignModel:
         Every token that was written has its row, over all that was there before it. Raises `InputError` for an
         input that the model cannot take.
         """
-        asked = asked_of(self.draw(seed=seed) if input is None else input)
+        asked = find_asked(self.inputs, self.draw(seed=seed) if input is None else input)
         asked = asked if target is None else Asked(asked.given, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, 100_000)
@@ -210,6 +228,8 @@ class ForeignModel:
 
     def _map(self, answer: Answer) -> AttentionMap:
         layers = layers_of_input(self.model, answer.fed, self.tokenizer)
+        pictures, given = self.pictures, answer.fed.given
+        pixels = pictures.shown(given["pixel_values"]) if pictures and isinstance(given, dict) else None
         return AttentionMap(
             task=self.name,
             input=answer.fed.asked.text,
@@ -221,6 +241,7 @@ class ForeignModel:
             },
             outputs=list(answer.outputs),
             probabilities=list(answer.probabilities),
+            pixels=pixels,
         )
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
@@ -252,24 +273,17 @@ class ForeignModel:
     @torch.no_grad()
     def loss(self, inputs: Sequence[Fed]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats, or what `measure` says."""
-        found = [self.family.loss(self.model, each) for each in inputs]
-        return sum(total for total, _ in found) / max(sum(count for _, count in found), 1)
+        total, count = self.losses(inputs).sum(0)
+        return float(total / max(count, 1))
+
+    @torch.no_grad()
+    def losses(self, inputs: Sequence[Fed]) -> np.ndarray:
+        """Return (N, 2), of each input: the sum of what `measure` says over its outputs, and their number."""
+        return np.array([self.family.loss(self.model, each) for each in inputs], dtype=np.float64)
 
     def trial(self, input: Fed) -> Trial | None:
         """Return an input ready to be probed; None for a model without outputs step by step."""
-        embedding = self.family.embedding(self.model)
-        given = self.family.plain(self.model, input)
-        if self.family.reads is None or embedding is None or not isinstance(given, dict):
-            return None
-        layers = [each.name for each in self.layers if each.kind == self.family.reads]
-
-        def run(count: int) -> Tensor:
-            copies = {name: each.expand(count, *each.shape[1:]) for name, each in given.items()}
-            logits = self.family.logits(called(self.model, copies))
-            assert logits is not None
-            return logits
-
-        return Trial(run, embedding, layers, None)
+        return trial_of(self.model, self.family, self.layers, input)
 
     def alignment_error(self, inputs: Sequence[Fed]) -> dict[str, float]:
         """Return nothing: no alignment is known."""
@@ -308,25 +322,8 @@ class ForeignModel:
         layer has, the folder brings code that builds it: transformers wants `trust_remote_code`, `look` does not.
         Raises `InputError` where there are not so many to take away, or the folder is there already.
         """
-        if Path(output).exists() and not overwrite:
-            raise InputError(f"{str(output)!r} is there already: choose another folder, or overwrite=True")
         whole = self if texts is None else self.over(texts)
-        subject = dataclasses.replace(copy.deepcopy(whole), fed=tuple(whole.unseen(IMPORTANCE, 0)))
-        with new_folder(Path(output)) as folder:
-            taken = take_out(subject, heads)
-            save_pruned(subject.model, self.layers, taken.left, subject.layers, folder)
-            if hasattr(self.tokenizer, "save_pretrained"):
-                self.tokenizer.save_pretrained(folder)
-        left = dataclasses.replace(subject, name=Path(output).name, where=str(output), fed=None)
-        return ForeignPruned(
-            subject=left,
-            removed=taken.removed,
-            samples=taken.before.samples,
-            loss_before=taken.before.loss,
-            loss_after=taken.after.loss,
-            parameters_before=count_of(self.model),
-            parameters_after=count_of(subject.model),
-        )
+        return prune_model(whole, heads, Path(output), samples=IMPORTANCE, overwrite=overwrite)
 
     def beside(self, other: "ForeignModel", texts: Iterable[Any]) -> Beside:
         """Return this model and another one over the same inputs: losses, answers, importance, entropy and

@@ -5,11 +5,13 @@ from typing import Any
 
 from torch import nn
 
-from regard.foreign.families import Asked, Family, Fed, called
-from regard.foreign.long import long_layers, record_long
-from regard.foreign.pictures import Pictures, patch_labels
+from regard.foreign.asked import Asked
+from regard.foreign.families import Family, Fed, called
+from regard.foreign.keeper import BLOCK
+from regard.foreign.long import long_layers, record_long, side_of
+from regard.foreign.pictures import Pictures, patch_labels, patches_of
 from regard.foreign.recording import record
-from regard.foreign.texts import Texts
+from regard.foreign.texts import Texts, parameters_of
 from regard.inspection import LayerMap, layers_of_records
 
 LONG = 1024
@@ -18,10 +20,13 @@ LONG = 1024
 
 def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any) -> dict[str, LayerMap]:
     """Run a model, and return the map of each layer; of a long input, of squares of its steps."""
-    tokens = fed.given.get("input_ids") if isinstance(fed.given, dict) else None
-    if tokens is not None and tokens.shape[1] > LONG:
-        with record_long(model) as kept:
-            called(model, fed.given)
+    given = fed.given
+    tokens = given.get("input_ids") if isinstance(given, dict) else None
+    if isinstance(given, dict) and tokens is not None and tokens.shape[1] > LONG:
+        alone = {"use_cache": False} if "use_cache" in parameters_of(model) else {}
+        side = min(side_of(tokens.shape[1]), BLOCK)  # what is smaller would not be shown, and take its room
+        with record_long(model, largest=1, side=side) as kept:
+            called(model, given | alone)
         return long_layers(kept, None if tokenizer is None else Texts(tokenizer).labels(tokens[0].tolist()))
     with record(model, tokenizer=tokenizer) as records:
         called(model, fed.given)
@@ -32,15 +37,18 @@ def named_layer(layer: LayerMap, family: Family, model: nn.Module, asked: Asked)
     """Return a layer with the names of patches, or those that a function of one's own gives."""
     queries, keys = len(layer.query_labels), len(layer.key_labels)
     find: Any = getattr(family, "names", None)
+    patches = None
     if find is not None:
         own = list(find(asked.given))
         by_count = {len(own): own}
     elif isinstance(getattr(family, "inputs", None), Pictures):
         by_count = {each: patch_labels(model.config, each) or [] for each in (queries, keys)}
+        patches = patches_of(model.config, keys)
     else:
         return layer
     return dataclasses.replace(
         layer,
         query_labels=by_count.get(queries) or layer.query_labels,
         key_labels=by_count.get(keys) or layer.key_labels,
+        patches=patches,
     )

@@ -8,6 +8,7 @@ gives any weight counts as masked.
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from regard.attention.records import Kind
 from regard.foreign.bands import Bands
 from regard.foreign.interface import asks_interface, is_peer
 from regard.foreign.keeper import Call, Keeper, are_weights
+from regard.foreign.kernel import changed_by_hand
 from regard.foreign.kernel_inputs import self_attention
+from regard.foreign.passes import Passes
 
 KEY = "attentions"
 """In what a model returns, each name of weights ends so."""
@@ -31,7 +34,7 @@ def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     """Record in the block what models of Hugging Face's work out by hand."""
     asker = Asker(keeper)
     hooks: list[Any] = []
-    for peer in filter(is_peer, model.modules()):
+    for peer in filter(is_peer, keeper.passes.modules.values()):
         if _works_by_hand(peer):
             hooks.append(peer.register_forward_pre_hook(asker.begin, with_kwargs=True))
             hooks.append(peer.register_forward_hook(asker.end, always_call=True))
@@ -56,16 +59,19 @@ def _has_softmax(module: nn.Module) -> bool:
     """Say whether a layer that does not ask the interface takes softmaxes, and calls itself attention."""
     if asks_interface(module) or "att" not in type(module).__name__.lower():
         return False
-    return any("softmax" in name.lower() for name in _names_in(module))
+    kind: Any = type(module)
+    return any("softmax" in name.lower() for name in _names_in(kind))
 
 
 def _calls_kernel(module: nn.Module) -> bool:
-    return "scaled_dot_product_attention" in _names_in(module)
+    kind: Any = type(module)
+    return "scaled_dot_product_attention" in _names_in(kind)
 
 
-def _names_in(module: nn.Module) -> set[str]:
-    """Return the names that the code of a module's class uses."""
-    functions = (inspect.unwrap(each) for each in vars(type(module)).values() if inspect.isfunction(each))
+@cache
+def _names_in(kind: Any) -> set[str]:
+    """Return the names that the code of a class uses."""
+    functions = (inspect.unwrap(each) for each in vars(kind).values() if inspect.isfunction(each))
     return {name for each in functions for name in each.__code__.co_names}
 
 
@@ -146,7 +152,7 @@ class Asker:
         for place, (layer, _) in self.returned.items():
             if place in found and layer not in keeper.elsewhere:
                 key, returned = found[place]
-                whole = _weights_of(returned, peer)
+                whole = _weights_of(returned, peer, keeper.passes, layer)
                 if whole is None or (whole.dim() > 4 and streams == 1):
                     continue
                 weights = self.bands.unfolded(layer, whole)
@@ -158,9 +164,13 @@ class Asker:
                         keeper.keep(name, _call(key, each))
 
 
-def _weights_of(returned: Tensor, peer: nn.Module) -> Tensor | None:
-    """Return weights, also of a model that returns scores under that name; None where they are something else."""
+def _weights_of(returned: Tensor, peer: nn.Module, passes: Passes, layer: str) -> Tensor | None:
+    """Return weights, also of a model that returns scores under that name, which know nothing of an intervention;
+    None where they are something else."""
     if getattr(peer.config, "model_type", None) in SCORES:
+        changed = changed_by_hand(passes.module(layer)) if layer in passes.names.values() else None
+        if changed is not None and changed.shape == returned.shape:
+            return changed
         returned = returned if are_weights(returned) else returned.softmax(-1)
     sound = are_weights(returned) or not returned.any() or (peer.training and not (returned < 0).any())
     return returned if sound else None

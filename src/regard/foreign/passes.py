@@ -23,8 +23,10 @@ class Passes:
     def __init__(self, model: nn.Module) -> None:
         self.thread = threading.get_ident()
         self.model = model
-        self.names = {id(module): name for name, module in model.named_modules()}
-        self._kept = list(model.modules())
+        self.modules = dict(model.named_modules())
+        """By name, as they were when this began."""
+        self.names = {id(module): name for name, module in self.modules.items()}
+        self._kept = list(self.modules.values())
         """So that none that is put in later gets the place in memory of one that is gone."""
         self._strangers: set[int] = set()
         self.running: list[str] = []
@@ -45,7 +47,8 @@ class Passes:
 
     def module(self, name: str) -> nn.Module:
         """Return a module by its name."""
-        return next(each for each in self._kept if self.names.get(id(each)) == name)
+        found: nn.Module = next(each for each in self._kept if self.names.get(id(each)) == name)
+        return found
 
     @property
     def here(self) -> bool:

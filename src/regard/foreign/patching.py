@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.files import write_file
-from regard.foreign.families import Pairs, Writer, asked_of, called
+from regard.foreign.asked import asked_of
+from regard.foreign.families import Pairs, Writer, called
 from regard.foreign.model import ForeignModel
 from regard.foreign.removing import removables
 from regard.inspection.endings import PICTURES, check_ending

@@ -3,7 +3,8 @@
 What the folder's `preprocessor_config.json` says of size, mean and deviation is done here with Pillow.
 """
 
-from dataclasses import dataclass
+import io
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.inspection.maps import Patches
 from regard.reading import is_file, read_json
 
 SIZE = 224
@@ -19,6 +21,37 @@ SIZE = 224
 PREPARED = "preprocessor_config.json"
 """What a folder says of how pictures are prepared."""
 HALF = [0.5, 0.5, 0.5]
+LARGEST = 50_000_000
+"""Pixels of a picture at most; of more, its numbers alone would fill the memory of a small machine."""
+FORMATS = ("PNG", "JPEG")
+"""What is read of pictures that come from a page."""
+KEPT = 32
+"""Pictures from a page that are kept at most; the oldest goes first."""
+BEFORE = 16
+"""Steps before the patches at most: the token of the whole picture, of a teacher, registers."""
+
+
+class Album:
+    """Pictures by name, as pixels of a model's size. Copies of a subject share theirs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, np.ndarray] = {}
+
+    def __deepcopy__(self, memo: object) -> "Album":
+        return self
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._kept[name]
+
+    def put(self, name: str, pixels: np.ndarray) -> None:
+        """Keep a picture; one of the same name gives way to it."""
+        self._kept.pop(name, None)
+        self._kept[name] = pixels
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
 
 
 @dataclass(frozen=True)
@@ -30,31 +63,52 @@ class Pictures:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     """Of each colour (0 to 1)."""
     deviation: tuple[float, ...] = (0.5, 0.5, 0.5)
+    album: Album = field(default_factory=Album)
+    """Those that came without a file."""
 
     def tensors(self, model: Any, picture: Any) -> dict[str, Any]:
-        """Return a picture, a file or pixels (1, 3, height, width), as the model takes it.
-
-        Raises `InputError` for what cannot be read.
+        """Return a picture as the model takes it: a file, the name of one in the album, or pixels (1, 3, height,
+        width) that are prepared already. Raises `InputError` for what cannot be read.
         """
-        pixels = picture if isinstance(picture, Tensor) else self._read(picture)
-        return {"pixel_values": pixels.to(next(model.parameters()).device)}
+        if isinstance(picture, Tensor):
+            return {"pixel_values": picture.to(next(model.parameters()).device)}
+        pixels = self.album[picture] if picture in self.album else self._read(picture, None, str(picture))
+        values = (pixels.astype(np.float32) / 255 - np.array(self.mean)) / np.array(self.deviation)
+        found = torch.tensor(values, dtype=torch.float32).permute(2, 0, 1).unsqueeze(0)
+        return {"pixel_values": found.to(next(model.parameters()).device)}
 
-    def _read(self, path: Any) -> Tensor:
-        from PIL import Image, UnidentifiedImageError
+    def put(self, name: str, content: bytes) -> None:
+        """Keep the picture of a PNG or JPEG file's bytes under a name; raises `InputError` for others."""
+        self.album.put(name, self._read(io.BytesIO(content), FORMATS, name))
 
+    def shown(self, given: Tensor) -> np.ndarray:
+        """Return pixels (1, 3, height, width) as a model has them as colours (height, width, 3), uint8."""
+        values = given[0].float().permute(1, 2, 0).cpu().numpy() * np.array(self.deviation) + np.array(self.mean)
+        found: np.ndarray = np.rint(values.clip(0, 1) * 255).astype(np.uint8)
+        return found
+
+    def _read(self, file: Any, formats: tuple[str, ...] | None, name: str) -> np.ndarray:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+
+        way = "give a file such as .png or .jpg" if formats is None else f"choose one in {' or '.join(FORMATS)}"
         try:
-            with Image.open(path) as image:
-                small = image.convert("RGB").resize((self.width, self.height), Image.Resampling.BILINEAR)
-        except (OSError, UnidentifiedImageError, ValueError, AttributeError) as error:
-            raise InputError(f"picture {str(path)!r} cannot be read: give a file such as .png or .jpg") from error
-        values = (np.asarray(small, dtype=np.float32) / 255 - np.array(self.mean)) / np.array(self.deviation)
-        return torch.tensor(values, dtype=torch.float32).permute(2, 0, 1).unsqueeze(0)
+            with Image.open(file, formats=formats) as image:
+                count = image.width * image.height
+                if count > LARGEST:
+                    raise InputError(f"picture {name!r} has {count:,} pixels, at most {LARGEST:,} are taken")
+                upright = ImageOps.exif_transpose(image).convert("RGB")
+                return np.asarray(upright.resize((self.width, self.height), Image.Resampling.BILINEAR))
+        except InputError:
+            raise
+        except (OSError, UnidentifiedImageError, ValueError, AttributeError, SyntaxError) as error:
+            raise InputError(f"picture {name!r} cannot be read: {way}") from error
+        except Image.DecompressionBombError as error:
+            raise InputError(f"picture {name!r} is too large: at most {LARGEST:,} pixels are taken") from error
 
 
 def pictures_of(config: Any, folder: Path | None = None) -> Pictures:
     """Return what a model's config, and a folder with a `preprocessor_config.json`, say of pictures."""
-    size = getattr(config, "image_size", SIZE)
-    height, width = size if isinstance(size, list | tuple) else (size, size)
+    height, width = _pair(getattr(config, "image_size", None) or SIZE)
     said: dict[str, Any] = {}
     if folder is not None and is_file(folder / PREPARED):
         said = read_json(folder / PREPARED, dict[str, Any], "restore a copy, or remove it")
@@ -62,20 +116,31 @@ def pictures_of(config: Any, folder: Path | None = None) -> Pictures:
     return Pictures(int(height), int(width), tuple(mean), tuple(deviation))
 
 
-def patch_labels(config: Any, count: int) -> list[str] | None:
-    """Return a name for each of so many steps: what stands before the patches, and each by row and column.
-
-    None where a config does not say how large they are.
+def patches_of(config: Any, count: int) -> Patches | None:
+    """Return which of a layer's so many steps are patches of the picture, as a config says; None where it does
+    not, or the layer's steps are others, as in a window.
     """
     size, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
-    if size is None or patch is None:
+    if not size or not patch:
         return None
-    (high, wide), (tall, broad) = (
-        each if isinstance(each, list | tuple) else (each, each) for each in (size, patch)
-    )
+    (high, wide), (tall, broad) = _pair(size), _pair(patch)
     rows, columns = high // tall, wide // broad
-    before = count - rows * columns
-    if before < 0:
+    first = count - rows * columns - getattr(config, "num_detection_tokens", 0)
+    return Patches(first, rows, columns) if 0 <= first <= BEFORE else None
+
+
+def patch_labels(config: Any, count: int) -> list[str] | None:
+    """Return a name for each of so many steps: each patch by row and column, and what stands before and after
+    them by a number; None where they are no patches."""
+    found = patches_of(config, count)
+    if found is None:
         return None
-    first = ["[CLS]", *(f"[{number}]" for number in range(1, before))][:before]
-    return first + [f"{row},{column}" for row in range(rows) for column in range(columns)]
+    first, rows, columns = found
+    before = ["[CLS]", *(f"[{number}]" for number in range(1, first))][:first]
+    between = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+    return before + between + [f"[{number}]" for number in range(first + rows * columns, count)]
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    high, wide = size if isinstance(size, list | tuple) else (size, size)
+    return int(high), int(wide)

@@ -1,42 +1,55 @@
-"""What pruning a model that was not built here comes to."""
+"""Pruning a model that was not built here: its least important heads go, and what is left is saved."""
 
+import copy
+import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from regard.result import Result, plain
+from regard.errors import InputError
+from regard.examination import Pruned, take_out
+from regard.files import new_folder
+from regard.foreign.removing import save_pruned
+from regard.result import plain
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ForeignPruned(Pruned):
+    """What pruning a model that was not built here took away, and what it cost."""
+
+    subject: Any
+    """What is left."""
+
+    def json(self) -> dict[str, Any]:
+        """Return all as plain values; of the model, where it is."""
+        figures = {name: plain(each) for name, each in vars(self).items() if name != "subject"}
+        return {**figures, "folder": self.subject.where}
+
+
+def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite: bool) -> ForeignPruned:
+    """Do what `ForeignModel.prune` says, to a copy of a subject that has inputs; `samples`: of them at most."""
+    if output.exists() and not overwrite:
+        raise InputError(f"{str(output)!r} is there already: choose another folder, or overwrite=True")
+    subject = dataclasses.replace(copy.deepcopy(whole), fed=tuple(whole.unseen(samples, 0)))
+    with new_folder(output) as folder:
+        taken = take_out(subject, heads)
+        save_pruned(subject.model, whole.layers, taken.left, subject.layers, folder)
+        if hasattr(whole.tokenizer, "save_pretrained"):
+            whole.tokenizer.save_pretrained(folder)
+    return ForeignPruned(
+        subject=dataclasses.replace(subject, name=output.name, where=str(output), fed=None),
+        removed=taken.removed,
+        samples=taken.before.samples,
+        measure=whole.measure,
+        loss_before=taken.before.loss,
+        loss_after=taken.after.loss,
+        parameters_before=count_of(whole.model),
+        parameters_after=count_of(subject.model),
+    )
 
 
 def count_of(model: nn.Module) -> int:
     """Return how many numbers a model has learned."""
     return sum(each.numel() for each in model.parameters())
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ForeignPruned(Result):
-    """What pruning a model that was not built here took away, and what it cost."""
-
-    subject: Any
-    """What is left."""
-    removed: list[tuple[str, int]]
-    """Layer and head, as the model had them, in the order in which they went."""
-    samples: int
-    loss_before: float
-    loss_after: float
-    parameters_before: int
-    parameters_after: int
-
-    def summary(self) -> str:
-        """Say what is gone, and what the loss is now."""
-        return (
-            f"{len(self.removed)} heads removed, {self.subject.measure} {self.loss_before:.4f} before,"
-            f" {self.loss_after:.4f} after"
-        )
-
-    def json(self) -> dict[str, Any]:
-        """Return all as plain values; of the model, where it is."""
-        return {
-            **{name: plain(each) for name, each in vars(self).items() if name != "subject"},
-            "folder": self.subject.where,
-        }

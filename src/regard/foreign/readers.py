@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.foreign.families import Answer, Asked, Family, Fed, called, states_of
+from regard.foreign.asked import Asked
+from regard.foreign.families import Answer, Family, Fed, called, states_of
 
 Read = Callable[[Any], Any]
 """Makes of an input what the model is called with: a tensor, a tuple of them, or a dict of them by name."""

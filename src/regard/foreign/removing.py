@@ -23,6 +23,7 @@ from regard.foreign.shrinking import (
     OUTPUTS,
     QUERIES,
     VALUES,
+    give_own_biases,
     part_of,
     shrink,
     width_of,
@@ -59,8 +60,8 @@ def removables(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Removable
     found = {}
     for each in layers:
         name = names.get(each.name)
-        if name is None or hasattr(modules[name], "has_relative_attention_bias"):
-            continue  # of which the first layer's biases are those of all
+        if name is None:
+            continue
         if (place := _output(modules, name)) is None:
             continue
         layer, output = modules[name], modules[place]
@@ -98,6 +99,7 @@ def remove_heads(
         raise InputError(f"heads of {name!r} cannot be taken out: choose {', '.join(found) or 'another model'}")
     with intervene(model, name, heads=[head for head in range(found[name].heads) if head not in kept]):
         expected = answer()
+    give_own_biases(model)
     removal = Removal(found[name], kept)
     try:
         off = float((answer() - expected).abs().max() / expected.abs().max().clamp(min=1))

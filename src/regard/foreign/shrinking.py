@@ -3,6 +3,7 @@
 This file knows of PyTorch only: a copy of it lies in the folder of a pruned model, for transformers to run.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ FUSED = "c_attn"
 """Queries, keys and values side by side, in that order, as GPT-2 has them."""
 COUNTS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads")
 GROUPS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads")
+BIASES, OWNS_BIASES, ALONE = "relative_attention_bias", "has_relative_attention_bias", "biases_are_its_own"
+"""Of T5: the embedding of distances, a number a head; whether a layer has one; whether it uses no other."""
 WIDTHS = ("all_head_size", "inner_dim", "embed_dim", "split_size")
 
 
@@ -51,6 +54,10 @@ def shrink(layer: nn.Module, output: nn.Module, heads: int, kept: Sequence[int])
         _keep(key, kept_groups, width_of(key, 0) // groups, 0)
         _keep(value, kept_groups, width, 0)
     _keep(output, kept, width, 1)
+    biases = getattr(layer, BIASES, None)
+    if biases is not None:
+        biases.weight = nn.Parameter(biases.weight.detach()[:, list(kept)].clone())
+        biases.embedding_dim = len(kept)
     counts = [(COUNTS, heads, len(kept)), (GROUPS, groups, len(kept_groups))]
     counts.append((WIDTHS, heads * width, len(kept) * width))
     for names, before, after in counts:
@@ -76,7 +83,30 @@ def _keep(projection: Any, parts: Sequence[int], width: int, side: int) -> None:
         projection.nx = len(chosen)
 
 
+def give_own_biases(model: nn.Module) -> None:
+    """Let each layer of T5 work its biases out itself; otherwise those of the first serve all that follow.
+
+    From then on, each may have heads of its own. The model answers as before.
+    """
+    owner: Any = None
+    for name, layer in model.named_modules():
+        if not hasattr(layer, OWNS_BIASES) or vars(layer).get(ALONE):
+            continue
+        if getattr(layer, OWNS_BIASES):
+            owner = layer
+        elif name.endswith("SelfAttention"):
+            setattr(layer, BIASES, copy.deepcopy(getattr(owner, BIASES)))
+            setattr(layer, OWNS_BIASES, True)
+        setattr(layer, ALONE, True)
+        layer.register_forward_pre_hook(_without_biases, with_kwargs=True)
+
+
+def _without_biases(layer: nn.Module, given: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return given, named | {"position_bias": None}
+
+
 def shrink_model(model: nn.Module, kept: dict[str, dict[str, Any]]) -> None:
     """Leave in each layer of a model, by its name, the heads `kept` of `heads`, before projection `output`."""
+    give_own_biases(model)
     for name, said in kept.items():
         shrink(model.get_submodule(name), model.get_submodule(said["output"]), said["heads"], said["kept"])

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.foreign.keeper import Keeper
+from regard.foreign.keeper import Keeper, Toucher
 
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads")
@@ -30,6 +30,8 @@ def touched_softmax(looking: Sequence[Keeper], weights: Tensor, args: Any, kwarg
             if keeper.concerns(layer):
                 if keeper.next(layer) is not None:
                     weights = _by_hand(keeper, layer, weights)
+                    if isinstance(keeper, Toucher):
+                        keeper.after[id(keeper.passes.module(layer))] = weights.detach()
                 break
     return weights
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.foreign.families import Answer, Asked, Family, Fed, called, states_of
+from regard.foreign.asked import Asked
+from regard.foreign.families import Answer, Family, Fed, called, states_of
 from regard.foreign.pictures import Pictures
 from regard.foreign.texts import Texts
 

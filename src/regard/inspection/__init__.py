@@ -5,7 +5,7 @@ from regard.inspection.endings import check_ending
 from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
 from regard.inspection.playback import Playback
 from regard.inspection.records import Maps, layers_of_records, maps_of
-from regard.inspection.subject import Layer, Subject, Trial, Writes
+from regard.inspection.subject import Layer, Sees, Subject, Trial, Writes
 from regard.inspection.tensors import view_of
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Map",
     "Maps",
     "Playback",
+    "Sees",
     "Subject",
     "Trial",
     "Writes",

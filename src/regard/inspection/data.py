@@ -34,6 +34,27 @@ class LayerData(TypedDict):
     """(H, Tq, Tk); an array becomes nested lists."""
     relevant: list[list[int]] | None
     """Pairs of a query and a key that its answer depends on; None where the task does not say."""
+    square: int
+    """Steps along the side of the square that a weight is the largest of; 1: of each step its own weight."""
+    patches: list[int] | None
+    """Of steps that are patches of a picture: the first, and how many rows and columns of them there are."""
+
+
+class LargeData(TypedDict):
+    """One of the largest weights of a row."""
+
+    step: int
+    key: str
+    weight: float
+
+
+class RowData(TypedDict):
+    """The weights of one step of a long input, exactly."""
+
+    query: str
+    weights: list[float]
+    largest: list[LargeData]
+    """The largest first."""
 
 
 class MapData(TypedDict):
@@ -48,6 +69,8 @@ class MapData(TypedDict):
     layers: list[LayerData]
     opens: str | None
     """The layer to begin with: of those that read the input, the one that aligns best; None without any."""
+    picture: str | None
+    """The picture that was given, as the address `data:image/png;base64,...`; None where none was."""
 
 
 class PlaybackData(TypedDict):

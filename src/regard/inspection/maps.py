@@ -3,7 +3,7 @@
 Nothing here knows how they came about, or how they are shown.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,27 @@ TITLES: dict[LayerKind, str] = {
     "decoder": "Self-attention of the outputs",
     "cross": "Encoder-decoder attention",
 }
+
+
+class LongRows(NamedTuple):
+    """The rows of a layer whose map is of squares of steps."""
+
+    side: int
+    """Steps along the side of a square."""
+    of: Callable[[int], np.ndarray]
+    """Works the weights (H, Tk) of one step out again."""
+    queries: list[str]
+    """What the steps that look are called."""
+    keys: list[str]
+    """The same of those that are looked at."""
+
+
+class Patches(NamedTuple):
+    """Which steps of a layer are the patches of a picture, row by row: so many from the first one on."""
+
+    first: int
+    rows: int
+    columns: int
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -38,6 +59,10 @@ class LayerMap:
     """Who attends to whom, where the model has said so; None where the name tells."""
     numbers: tuple[int, ...] | None = None
     """Of the heads that are here, in the model; None where all are."""
+    rows: LongRows | None = None
+    """Of an input so long that a weight here is the largest of a square of steps: each row by itself."""
+    patches: Patches | None = None
+    """Which steps are patches of the picture that was given; None where none are."""
 
     def number(self, head: int) -> int:
         """Return which head of the model one that is here is."""
@@ -78,6 +103,8 @@ class Map:
     """Probability (0 to 1) that the model gives to its prediction, at each output step."""
     position_norms: list[float] | None = None
     """L2 norm of each learned position; None without positions."""
+    pixels: np.ndarray | None = None
+    """(height, width, 3) uint8, the picture as the model was given it; None where it was given none."""
     note: str = ""
     """What is unusual about the input, such as a length that training has not seen; empty where nothing is."""
 

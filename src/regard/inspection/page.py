@@ -8,6 +8,7 @@ layer, compressed (zlib) and written in base64. What is shown so differs from wh
 import base64
 import hashlib
 import html
+import io
 import json
 import re
 import zlib
@@ -17,14 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from regard.errors import check_range
 from regard.files import write_file
 from regard.inspection.bundle import VIEW, bundle
-from regard.inspection.data import LayerData, MapData, PackedWeights, ViewData
-from regard.inspection.maps import LayerMap, Map
+from regard.inspection.data import LargeData, LayerData, MapData, PackedWeights, RowData, ViewData
+from regard.inspection.maps import LayerMap, LongRows, Map
 from regard.inspection.words import word_pieces
 
 NAMED = 60
 """Characters of an input that a title names, at most."""
+NAMED_KEYS = 12
+"""Keys of a row of a long input that are named."""
 LEVELS = 65535
 """Whole numbers above 0 that a weight is rounded to."""
 
@@ -61,8 +65,9 @@ def as_data(
     original: Map | None = None,
     importance: Mapping[str, Sequence[float]] | None = None,
     playback: Mapping[str, Any] | None = None,
+    beside: Sequence[tuple[str, Map]] = (),
 ) -> str:
-    """Return what the view shows, a `ViewData`, as JSON."""
+    """Return what the view shows, a `ViewData`, as JSON; `beside`: others' names, and their maps."""
     data: ViewData = {"maps": [as_json(each, packed=packed) for each in maps]}
     if original is not None:
         data["original"] = as_json(original, packed=packed)
@@ -71,6 +76,8 @@ def as_data(
     if playback is not None:
         frames = [as_json(each, packed=packed) for each in playback["frames"]]
         data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}
+    if beside:
+        data["beside"] = [{"name": name, "map": as_json(each, packed=packed)} for name, each in beside]
     return json.dumps(data, ensure_ascii=False)
 
 
@@ -85,6 +92,7 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "probabilities": [round(each, 6) for each in attention.probabilities],
         "layers": [_layer(layer, packed) for layer in attention.layers.values()],
         "opens": None if (aligned := attention.aligned) is None else aligned.layer.name,
+        "picture": None if attention.pixels is None else picture_address(attention.pixels),
     }
 
 
@@ -99,7 +107,31 @@ def _layer(layer: LayerMap, packed: bool) -> LayerData:
         "key_words": word_pieces(layer.key_labels),
         "weights": pack(layer.weights) if packed else layer.weights,
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
+        "square": 1 if layer.rows is None else layer.rows.side,
+        "patches": None if layer.patches is None else list(layer.patches),
     }
+
+
+def row_data(rows: LongRows, head: int, step: int) -> RowData:
+    """Return the weights of one step of a long input; raises `InputError` for a head or step that it has not."""
+    check_range("step", step, 0, len(rows.queries) - 1)
+    found = rows.of(step)
+    check_range("head", head, 0, len(found) - 1)
+    weights = found[head]
+    order = np.argsort(-weights, kind="stable")[:NAMED_KEYS]
+    largest: list[LargeData] = [
+        {"step": int(key), "key": rows.keys[key], "weight": float(weights[key])} for key in order
+    ]
+    return {"query": rows.queries[step], "weights": weights.tolist(), "largest": largest}
+
+
+def picture_address(pixels: np.ndarray) -> str:
+    """Return a picture (height, width, 3) uint8 as an address that holds it, in PNG."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def pack(weights: np.ndarray) -> PackedWeights:

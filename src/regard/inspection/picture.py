@@ -21,6 +21,7 @@ from rich.cells import cell_len, set_cell_size
 
 from regard.inspection.glyphs import drawable, use_fonts
 from regard.inspection.maps import LayerMap, Map
+from regard.inspection.overlay import draw_on_picture, has_patches
 from regard.inspection.palette import shades
 
 COLOURS = ListedColormap(shades(256), name="regard")
@@ -53,8 +54,11 @@ def draw(attention: Map, format: str) -> bytes:
     """Return the picture of a map as the bytes of a file; `format`: png, svg or pdf.
 
     All panels share one colour scale, from 0 to the largest weight. A white dot marks an input that the
-    output step depends on. Of more weights than dots, the largest of each square is drawn.
+    output step depends on. Of more weights than dots, the largest of each square is drawn. Of a picture, weights
+    lie upon its patches (`overlay`).
     """
+    if has_patches(attention):
+        return figure_bytes(draw_on_picture(attention), format)
     layers = attention.drawn
     plan = _Plan(layers, said=attention.prediction is not None)
     figure = Figure(figsize=(plan.width, plan.height))

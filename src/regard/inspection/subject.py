@@ -55,6 +55,17 @@ class Writes(Protocol):
         """Return what it attends to while it answers `input` with tokens that its search has tried."""
 
 
+@runtime_checkable
+class Sees(Protocol):
+    """A subject whose inputs may be pictures."""
+
+    def put_picture(self, name: str, content: bytes) -> None:
+        """Take a picture, the bytes of a PNG or JPEG file, as an input under a name.
+
+        Raises `InputError` for what it cannot see.
+        """
+
+
 class Subject(Protocol[Input]):
     """What can be looked at and asked. `Input` is one of its inputs, however it has them."""
 
@@ -147,6 +158,9 @@ class Subject(Protocol[Input]):
 
     def loss(self, inputs: Sequence[Input]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats, or what `measure` says."""
+
+    def losses(self, inputs: Sequence[Input]) -> np.ndarray:
+        """Return (N, 2), of each input: the sum of what `loss` is the mean of, and over how many outputs."""
 
     def trial(self, input: Input) -> Trial | None:
         """Return an input ready to be probed; None where what its outputs depend on cannot be asked."""

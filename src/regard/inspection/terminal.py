@@ -90,6 +90,8 @@ def heatmap(attention: Map) -> RenderableType:
     heads = sum(len(layer.weights) for layer in layers)
     rows = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in layers)
     best = best_aligned(layers)
+    if best is not None and best.layer.patches is not None:
+        return Group(_on_patches(best), Text(_others(best, heads), style="dim"))
     if heads > 1 and best is not None and (rows > SCREEN or isinstance(attention.prediction, str)):
         return Group(_Heatmap([best.layer], best.head), Text(_others(best, heads), style="dim"))
     return _Heatmap(layers)
@@ -99,8 +101,21 @@ def _others(best: Aligned, heads: int) -> str:
     return (
         f"This is head {best.layer.number(best.head)} of {best.layer.name}, of {heads} heads the one that aligns"
         f" best. "
-        f"To see the others: --plot page.html, `regard show`, or in Python .to_html(path)."
+        f"To see the others: --plot page.html, the explorer, or in Python .to_html(path)."
     )
+
+
+def _on_patches(best: Aligned) -> RenderableType:
+    """Draw the patches of a picture where they are, with the weights that a head puts upon them."""
+    from regard.inspection.overlay import looker, weights_on_patches
+
+    weights = weights_on_patches(best.layer)[best.head]
+    largest = max(float(weights.max(initial=0.0)), 1e-9)
+    table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
+    for row in weights:
+        table.add_row(*(cell(float(weight), largest, False) for weight in row))
+    said = f"{best.layer.title}, head {best.layer.number(best.head)}: {looker(best.layer)}"
+    return Group(Text(said), table, Text(f"largest weight {largest:.3f}", style="dim"))
 
 
 class _Heatmap:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from rich.table import Table
@@ -178,17 +179,17 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         return map_of_answer(self.model, self.task, input.unsqueeze(0))
 
     @torch.inference_mode()
-    def loss(self, inputs: Sequence[Tensor]) -> float:
-        """Return the mean cross-entropy of all output steps, in nats."""
+    def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
+        """Return (N, 2), of each input: the cross-entropy of its output steps, in nats, and their number."""
         self.model.eval()
-        total = torch.zeros(())
+        found = []
         for begin in range(0, len(inputs), CHUNK):
             some = torch.stack(list(inputs[begin : begin + CHUNK]))
             logits = self.model(some)
-            total = total + F.cross_entropy(
-                logits.flatten(0, 1), self.task.answer(some).flatten(), reduction="sum"
-            )
-        return total.item() / (len(inputs) * self.task.outputs)
+            losses = F.cross_entropy(logits.flatten(0, 1), self.task.answer(some).flatten(), reduction="none")
+            found.append(losses.view(len(some), -1).sum(1).double().cpu().numpy())
+        sums = np.concatenate(found)
+        return np.stack([sums, np.full(len(sums), self.task.outputs)], 1)
 
     def trial(self, input: Tensor) -> Trial:
         """Return an input (T,) ready to be probed."""

@@ -5,45 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from regard.examination import take_out
+from regard.examination import Pruned, take_out
 from regard.files import holding
-from regard.result import Result
 from regard.runs.loading import AnyRun, load, of_one_run
 from regard.runs.run import Run
 from regard.training import RunFolder, new_run
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PruneReport(Result):
-    """What pruning took away, and what it cost."""
+class PruneReport(Pruned):
+    """What pruning a run took away, and what it cost."""
 
     run: AnyRun
     """What is left."""
-    removed: list[tuple[str, int]]
-    """Layer and head, in the order in which they went: the least important first."""
-    samples: int
-    """Unseen samples that the losses are of."""
-    loss_before: float
-    """Mean cross-entropy of all output steps, in nats."""
-    loss_after: float
-    parameters_before: int
-    parameters_after: int
-
-    def summary(self) -> str:
-        """Say what is gone, and what the loss is now."""
-        return (
-            f"{len(self.removed)} heads removed, loss {self.loss_before:.4f} before, {self.loss_after:.4f} after"
-        )
-
-    def table(self) -> Table:
-        """Return the figures as a table."""
-        table = Table("", "before", "after", box=None, pad_edge=False)
-        table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
-        table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")
-        table.add_row(f"loss, {self.samples:,} samples", f"{self.loss_before:.4f}", f"{self.loss_after:.4f}")
-        return table
 
 
 def prune(

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
+import numpy as np
+
 from regard.attention import (
     MultiHeadAttention,
     Record,
@@ -286,9 +288,14 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Return unseen inputs that a head weighs most: see `regard.examination.samples`."""
         return head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
 
-    @abstractmethod
     def loss(self, inputs: Sequence[Any]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats."""
+        total, outputs = self.losses(inputs).sum(0)
+        return float(total / outputs)
+
+    @abstractmethod
+    def losses(self, inputs: Sequence[Any]) -> np.ndarray:
+        """Return (N, 2), of each input: the cross-entropy of all its outputs, in nats, and how many they are."""
 
     @abstractmethod
     def trial(self, input: Any) -> Trial:

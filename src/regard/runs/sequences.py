@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from regard.decoding import Candidate, Search, SearchTree, search_tree, translate
@@ -172,10 +173,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         tokens = self.task.target_vocabulary.encode(input[1])
         return map_of_pair(self.model, self.task, input[0], tokens, forced=True)
 
-    def loss(self, inputs: Sequence[Any]) -> float:
-        """Return the mean cross-entropy of all tokens of some pairs of source and target, in nats."""
+    def losses(self, inputs: Sequence[Any]) -> np.ndarray:
+        """Return (N, 2), of each pair of source and target: the cross-entropy of its tokens, in nats, and their
+        number."""
         found = self.score([(pair[0], pair[1]) for pair in inputs])
-        return -sum(each.log_probability for each in found) / sum(each.tokens for each in found)
+        return np.array([(-each.log_probability, each.tokens) for each in found], dtype=np.float64)
 
     def trial(self, input: Any) -> Trial:
         """Return a pair of source and target, ready to be probed; the decoder is fed the target."""

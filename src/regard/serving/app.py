@@ -3,6 +3,8 @@
     GET  /                 the page, with its script, style and view
     GET  /api/run          what the run is
     POST /api/attend       {input, seed, interventions}: the prediction and records, and those of the original
+    POST /api/picture      {name, content}: a PNG or JPEG file in base64, as an input from now on
+    POST /api/row          the same with layer, head, step: one row of a long input, exactly
     POST /api/explain      the same with layer, head, output, key, temperature: how a weight came about
     POST /api/tree         {input, seed, interventions, beam}: what a search tries while it answers
     POST /api/playback     {input}: the same for each snapshot of the training
@@ -13,8 +15,8 @@
 
 Errors are `{"error": one line}` with a status: 400 for what is no JSON object or another machine's name, 401
 without the token, 403 for a page elsewhere, 404 and 405 for what is not there, 408 for a body that does not come,
-413 for one above `BODY`, 415 for another content type, 422 for what does not fit the run, 429 where `WAITING`
-questions wait already. Each route is a lane (`lanes.py`).
+413 for one above `BODY` (a picture: `PICTURE`), 415 for another content type, 422 for what does not fit the run,
+429 where `WAITING` questions wait already. Each route is a lane (`lanes.py`).
 """
 
 import asyncio
@@ -37,11 +39,13 @@ from regard.inspection.bundle import modules
 from regard.serving.explorer import Explorer
 from regard.serving.guard import SHOWN, Guard
 from regard.serving.lanes import Lane
-from regard.serving.questions import Attend, Explain, Play, Wanted, Written, read_question
+from regard.serving.questions import Attend, Explain, Picture, Play, Row, Wanted, Written, read_question
 from regard.serving.refusing import RefusedError, refusal
 
 BODY = 256 * 1024
 """Bytes of a request's body, at most."""
+PICTURE = 12 * 1024 * 1024
+"""Bytes of a body that brings a picture, at most: 9 MiB in base64."""
 BODY_SECONDS = 10.0
 """Time in which a body is to come."""
 WAITING = 256
@@ -68,11 +72,15 @@ class Question(NamedTuple):
     """The shape of what is sent; None where nothing is."""
     most: int
     """How many are answered at once."""
+    largest: int = BODY
+    """Bytes of what is sent, at most."""
 
 
 QUESTIONS = {
     "/api/run": Question(Explorer.about, None, 1),
     "/api/attend": Question(Explorer.attend, Attend, 1),
+    "/api/picture": Question(Explorer.picture, Picture, 1, PICTURE),
+    "/api/row": Question(Explorer.row, Row, 1),
     "/api/explain": Question(Explorer.explain, Explain, 1),
     "/api/tree": Question(Explorer.tree, Written, 1),
     "/api/playback": Question(Explorer.playback, Play, 4),
@@ -92,7 +100,9 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
     def answering(path: str, question: Question) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             nonlocal waiting
-            given = () if question.body is None else (read_question(await _body(request), question.body),)
+            given: tuple[Any, ...] = ()
+            if question.body is not None:
+                given = (read_question(await _body(request, question.largest), question.body),)
             if waiting >= WAITING:
                 raise RefusedError(429, "too many requests are waiting: try again in a moment")
             waiting += 1
@@ -146,21 +156,21 @@ def _encoded(found: Any) -> bytes:
     return orjson.dumps(found, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, largest: int) -> bytes:
     """Return a request's body; raises `RefusedError`, as soon as it is seen to be too large or too slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # which a page elsewhere could not send without asking first
         raise RefusedError(415, f"content type {kind[:SHOWN] or 'none'!r} is not taken: send application/json")
     length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or len(length) > len(str(BODY)) or int(length) > BODY:
-        raise RefusedError(413, f"body is larger than {BODY:,} bytes: send less")
+    if not length.isdecimal() or len(length) > len(str(largest)) or int(length) > largest:
+        raise RefusedError(413, f"body is larger than {largest:,} bytes: send less")
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 body += part
-                if len(body) > BODY:
-                    raise RefusedError(413, f"body is larger than {BODY:,} bytes: send less")
+                if len(body) > largest:
+                    raise RefusedError(413, f"body is larger than {largest:,} bytes: send less")
     except TimeoutError:
         raise RefusedError(408, f"body did not come within {BODY_SECONDS:g} seconds: send it at once") from None
     return bytes(body)

@@ -8,12 +8,13 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import InputError
+from regard.errors import InputError, unknown
 from regard.examination import explain, head_importance, head_roles, head_samples
-from regard.inspection import Subject, Writes
-from regard.inspection.data import BesideData
-from regard.inspection.page import as_json
-from regard.serving.questions import Attend, Change, Explain, Play, Wanted, Written
+from regard.inspection import Sees, Subject, Writes
+from regard.inspection.data import BesideData, RowData
+from regard.inspection.maps import Map
+from regard.inspection.page import as_json, row_data
+from regard.serving.questions import Attend, Change, Explain, Picture, Play, Row, Wanted, Written
 
 
 class Explorer:
@@ -26,6 +27,8 @@ class Explorer:
         """By the input that it is over; None for unseen ones."""
         self._shown: list[str] = []
         """The input that was shown last."""
+        self._long: dict[str, Any] = {}
+        """Of the last answer, where it is of a long input: `key`, what was asked, and the `map`."""
         self._roles: dict[str, list[dict[str, Any]]] = {}
         self._progress: dict[str, list[int]] = {}
 
@@ -39,7 +42,7 @@ class Explorer:
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
         found = Explorer(copy.deepcopy(self.subject, shared), self.beside)
         found._importance, found._shown = self._importance, self._shown
-        found._roles, found._progress = self._roles, self._progress
+        found._roles, found._progress, found._long = self._roles, self._progress, self._long
 
         def before(module: nn.Module, given: Any) -> None:
             check()
@@ -60,9 +63,12 @@ class Explorer:
         Raises `InputError` where a part does not fit the subject.
         """
         text = self._input(asked.input, asked.seed)
+        self._long.clear()  # which is large
         with self._touched(asked.interventions):
             touched = self.subject.attend(text)
         self._shown[:] = [text]
+        if any(layer.rows is not None for layer in touched.layers.values()):
+            self._long.update(key=(text, tuple(asked.interventions)), map=touched)
         others = {"beside": found} if (found := self._beside(text)) else {}
         if not asked.interventions:
             return {"map": as_json(touched), **others}
@@ -76,6 +82,35 @@ class Explorer:
             with suppress(InputError):
                 found.append({"name": each.where, "map": as_json(each.attend(text))})
         return found
+
+    def row(self, asked: Row) -> RowData:
+        """Return the weights of one step of a long input, exactly.
+
+        Raises `InputError` for a layer, head or step that is not there, or a map that has all rows already.
+        """
+        key = (asked.input, tuple(asked.interventions))
+        if self._long.get("key") != key:
+            self.attend(Attend(asked.input, asked.seed, asked.interventions))
+        found: Map | None = self._long.get("map")
+        if found is None:
+            raise InputError("the map has all rows already: each weight stands in it")
+        layer = found.layers.get(asked.layer)
+        if layer is None or layer.rows is None:
+            raise unknown("layer", asked.layer, found.layers)
+        return row_data(layer.rows, asked.head, asked.step)
+
+    def picture(self, given: Picture) -> dict[str, str]:
+        """Take a picture as an input; returns the `input` that it is called from now on.
+
+        Raises `InputError` where the subject sees none, or not this one.
+        """
+        subject = self.subject
+        if not isinstance(subject, Sees):
+            raise InputError(f"{subject.name} sees no pictures: type an input")
+        for each in (subject, *self.beside):
+            if isinstance(each, Sees):
+                each.put_picture(given.name, given.content)
+        return {"input": given.name}
 
     def explain(self, asked: Explain) -> dict[str, Any]:
         """Return how one weight came about, number by number: an `ExplanationData`."""

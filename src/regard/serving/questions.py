@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from regard.serving.refusing import RefusedError
 
-LONGEST = 20_000
+LONGEST = 100_000
 """Characters of an input, at most."""
 MOST = 200
 """Interventions at once, and heads of one, at most."""
@@ -44,6 +44,10 @@ Number = Annotated[Index, Meta(description="a number, from 0")]
 Beam = Annotated[Annotated[int, Meta(ge=1, le=20)] | None, Meta(description="a whole number from 1 to 20")]
 Flag = Annotated[bool, Meta(description="true or false")]
 Temperature = Annotated[float, Meta(ge=0.01, le=100, description="a number from 0.01 to 100")]
+
+
+Name = Annotated[str, Meta(min_length=1, max_length=200, description="a name of 1 to 200 characters")]
+Base64 = Annotated[bytes, Meta(description="the file in base64")]
 
 
 class Change(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +93,21 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     head: Number = 0
     token: Input = None
     wrong_first: Flag = False
+
+
+class Row(Attend, frozen=True, kw_only=True):
+    """What `/api/row` is asked: which row of a long input."""
+
+    layer: LayerName
+    head: Number = 0
+    step: Number = 0
+
+
+class Picture(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `/api/picture` is given: a PNG or JPEG file, and its name."""
+
+    name: Name
+    content: Base64
 
 
 class Written(Attend, frozen=True):

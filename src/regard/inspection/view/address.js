@@ -9,7 +9,7 @@ const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
 const SHARES = ["least"];
 const LISTS = ["off", "also"];
 const SWITCHES = ["words", "change", "mean", "sorted", "sum"];
-const WAYS = ["heatmap", "lines", "arcs", "flow", "table", "overview"];
+const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
 
 /**
  * What an address says; `input` and `touched` are null where it does not.

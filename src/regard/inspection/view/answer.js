@@ -5,6 +5,7 @@ import { legible, percent, visible } from "./labels.js";
 
 /** @import { MapData } from "./data.js" */
 
+const LONGEST_INPUT = 1000; // characters of an input that are written
 const MOST_STEPS = 40; // output steps of which the probability is written
 
 /**
@@ -14,12 +15,18 @@ const MOST_STEPS = 40; // output steps of which the probability is written
 export function answer(map, original) {
   const line = node("div", { class: "answer" });
   if (map.prediction === null) {
-    line.append(node("b", {}, map.task), " ", node("code", {}, legible(map.input)));
+    line.append(node("b", {}, map.task), " ", node("code", {}, shortened(legible(map.input))));
     return line;
   }
   const said = spelled(map.prediction);
   const prediction = node("b", { class: "prediction" }, said);
-  line.append(node("b", {}, map.task), " ", node("code", {}, legible(map.input)), " prediction ", prediction);
+  line.append(
+    node("b", {}, map.task),
+    " ",
+    node("code", {}, shortened(legible(map.input))),
+    " prediction ",
+    prediction,
+  );
   if (map.truth !== null) {
     const truth = spelled(map.truth);
     line.append(`, truth ${truth} `, node("span", {}, said === truth ? "✓ right" : "✗ wrong"));
@@ -54,6 +61,17 @@ function steps({ outputs, prediction, probabilities }, original) {
     );
   });
   return found;
+}
+
+/**
+ * A text, or of a long one its beginning and its end.
+ *
+ * @param {string} text
+ */
+function shortened(text) {
+  return text.length <= LONGEST_INPUT
+    ? text
+    : `${text.slice(0, LONGEST_INPUT / 2)} … ${text.slice(-LONGEST_INPUT / 4)}`;
 }
 
 /** @param {number[] | string | null} answer */

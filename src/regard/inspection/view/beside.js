@@ -15,7 +15,8 @@ const MOST_SNAPSHOTS = 12; // that are offered
  * @returns {Other[]}
  */
 export function othersOf({ maps, original, playback, beside }, map) {
-  const found = (beside ?? []).map((each, number) => ({
+  const same = (beside ?? []).filter((each) => maps.length === 1 || each.map.input === map.input);
+  const found = same.map((each, number) => ({
     key: `model-${number}`,
     name: each.name,
     map: each.map,

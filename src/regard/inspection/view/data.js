@@ -19,6 +19,22 @@
  * @property {number[][] | null} key_words
  * @property {PackedWeights | number[][][]} weights
  * @property {number[][] | null} relevant
+ * @property {number} square
+ * @property {number[] | null} patches
+ */
+
+/**
+ * @typedef {object} LargeData
+ * @property {number} step
+ * @property {string} key
+ * @property {number} weight
+ */
+
+/**
+ * @typedef {object} RowData
+ * @property {string} query
+ * @property {number[]} weights
+ * @property {LargeData[]} largest
  */
 
 /**
@@ -31,6 +47,7 @@
  * @property {number[]} probabilities
  * @property {LayerData[]} layers
  * @property {string | null} opens
+ * @property {string | null} picture
  */
 
 /**

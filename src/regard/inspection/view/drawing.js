@@ -4,8 +4,10 @@ import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
 import { button, node, Part } from "./dom.js";
 import { legend } from "./legend.js";
+import { Long } from "./long.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
+import { overlays } from "./overlay.js";
 import { heatmaps } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
@@ -20,6 +22,7 @@ import { TouchBar } from "./touch.js";
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
 /** @import { Heatmap } from "./heatmap.js" */
 /** @import { Player } from "./playback.js" */
+/** @import { AskRow } from "./long.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 /** @import { Explain } from "./sum.js" */
@@ -39,13 +42,14 @@ export class Drawing {
    * @param {HTMLElement} root
    * @param {Actions} actions
    * @param {Player} player
-   * @param {{ exact?: Exact, explain?: Explain, touch?: unknown }} options
+   * @param {{ exact?: Exact, explain?: Explain, row?: AskRow, touch?: unknown }} options
    */
-  constructor(root, actions, player, { exact, explain, touch }) {
+  constructor(root, actions, player, { exact, explain, row, touch }) {
     this.actions = actions;
     this.player = player;
     this.touchBar = touch === undefined ? null : new TouchBar(actions);
     this.readout = new Readout(exact);
+    this.long = row && new Long(row);
     this.sum = explain && new Sum(explain, actions);
     /** @type {Scene | null} */
     this.scene = null;
@@ -60,6 +64,7 @@ export class Drawing {
       stage: new Part(),
       legend: new Part("below"),
       readout: new Part(),
+      long: new Part(),
       sum: new Part(),
       touch: new Part(),
       player: new Part(),
@@ -85,8 +90,9 @@ export class Drawing {
   }
 
   drawNothing() {
-    const { sentence, toolbar: bar, stage, legend: below, sum, touch, player, tokens, save } = this.parts;
-    for (const part of [sentence, bar, below, sum, touch, player, tokens, save]) part.show([null], () => []);
+    const { sentence, toolbar: bar, stage, legend: below, long, sum, touch, player, tokens, save } = this.parts;
+    for (const part of [sentence, bar, below, long, sum, touch, player, tokens, save])
+      part.show([null], () => []);
     this.readout.element.textContent = "";
     stage.show([null], () => [node("p", { class: "quiet" }, "This model has no attention to show.")]);
   }
@@ -118,6 +124,10 @@ export class Drawing {
     this.drawTokens(scene, colours);
     parts.save.show([scene, colours], () => [saveButtons(scene, colours, parts.stage.element)]);
     this.readout.tell(scene, state.query, state.key, null);
+    const { long } = this;
+    const squares = long !== undefined && layer.square > 1 && state.frame === null;
+    parts.long.show([squares], () => (squares ? [long.element] : []));
+    if (squares) long.show(scene, colours, surface.width);
     this.drawSum(scene, colours);
   }
 
@@ -154,7 +164,9 @@ export class Drawing {
     const given = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
     const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
+    const row = state.mode === "picture" ? [state.query, state.key] : [];
     const make = {
+      picture: () => overlays(scene, actions, surface),
       heatmap: () => panelsOf(figures),
       lines: () => lines(scene, actions, surface),
       arcs: () => arcs(scene, actions, surface),
@@ -162,7 +174,7 @@ export class Drawing {
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
-    const all = this.panels.size ? figures : [...given, ...wanted, ...place];
+    const all = this.panels.size ? figures : [...given, ...wanted, ...place, ...row];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
     for (const panel of this.panels.values()) {
       if (surface.onPaper) panel.drawNow();
@@ -177,7 +189,10 @@ export class Drawing {
   drawTokens(scene, colours) {
     const { matrix, layer, state } = scene;
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
-    this.parts.tokens.show([layer, matrix, ...place], () => {
+    const named = state.mode !== "picture"; // there, patches are where they are, and need no names
+    this.parts.tokens.show([layer, matrix, named, ...place], () => {
+      this.tokens = null;
+      if (!named) return [];
       this.tokens = new Tokens(scene, this.actions);
       return [this.tokens.element];
     });

@@ -2,12 +2,19 @@
 
 import { css } from "./colours.js";
 import { brush, node } from "./dom.js";
+import { litColour } from "./overlay.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
 const SCALE_WIDTH = 120;
 const SCALE_HEIGHT = 10;
+/** @type {Record<string, string>} */
+const OF = {
+  overview: "the same for all layers and heads",
+  flow: "the same for all layers",
+  picture: "the largest that the query has on a patch, the same for all heads",
+};
 
 /**
  * @param {Scene} scene
@@ -15,13 +22,15 @@ const SCALE_HEIGHT = 10;
  */
 export function legend({ beside, changes, largest, layer, state }, colours) {
   const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
-  fill(canvas, (share) => (changes ? colours.change(2 * share - 1) : colours.at(share)));
+  fill(canvas, (share) => {
+    if (state.mode === "picture") return litColour(share);
+    return changes ? colours.change(2 * share - 1) : colours.at(share);
+  });
   const most = largest.toFixed(3);
   const bar = node("p", { class: "legend" });
-  const of =
-    { overview: "all layers and heads", flow: "all layers" }[/** @type {string} */ (state.mode)] ?? "all heads";
+  const of = OF[/** @type {string} */ (state.mode)] ?? "the same for all heads";
   bar.append(changes ? "change of the weight −" : "weight 0", changes ? most : "", canvas);
-  bar.append(`${changes ? "+" : ""}${most}, the same for ${of}`);
+  bar.append(`${changes ? "+" : ""}${most}, ${of}`);
   if (layer.relevant && state.mode === "heatmap")
     bar.append(node("span", {}, "○ the output depends on this input"));
   if (beside?.changes && state.mode === "heatmap") {

@@ -87,7 +87,7 @@ function thumbnail({ data, shown, largest }, { layer, head, added }, named, acti
   if (named) found.append(node("span", { class: "quiet" }, layer.title));
   if (role) found.append(node("span", { class: role.role ? "role" : "role quiet" }, described(role)));
   found.addEventListener("click", () => {
-    actions.choose({ layer: layer.name, head, mode: "heatmap", query: 0, key: null });
+    actions.choose({ layer: layer.name, head, mode: null, query: 0, key: null });
   });
   return found;
 }

@@ -82,12 +82,14 @@ function invitation({ rows, columns, heads, names }) {
 }
 
 /**
- * @param {Pick<Scene, "matrix">} scene
+ * @param {Pick<Scene, "matrix"> & Partial<Pick<Scene, "layer">>} scene
  * @param {number} head
  * @param {number} query
  * @param {number} key
  */
-function named({ matrix }, head, query, key, mainly = false) {
+function named({ matrix, layer }, head, query, key, mainly = false) {
   const [from, to] = [isolated(matrix.queries[query]), isolated(matrix.keys[key])];
-  return `${matrix.name(head)}: ${from} →${mainly ? " mainly" : ""} ${to} (step ${key})`;
+  const side = layer?.square ?? 1;
+  const step = side > 1 ? `steps ${key * side} to ${(key + 1) * side - 1}, the largest weight` : `step ${key}`;
+  return `${matrix.name(head)}: ${from} →${mainly ? " mainly" : ""} ${to} (${step})`;
 }

@@ -2,8 +2,10 @@
 
 import { cellOf } from "./viewport.js";
 import { css, dashes, hue } from "./colours.js";
+import { csvOf } from "./csv.js";
 import { button, node, svg } from "./dom.js";
 import { FAMILY, widest } from "./measuring.js";
+import { lit } from "./overlay.js";
 import { axesOf } from "./sides.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -13,6 +15,7 @@ const PANEL = 900; // of a panel at most, pixels
 const AROUND = 24; // around and between panels
 const TITLE = 22; // height of a line of text
 const MOST_CELLS = 60_000; // of more, a picture would be slower to open than the page
+const LIT_SIDE = 240; // of a picture with weights upon it, pixels
 const SHARP = 2; // pixels of a PNG for each of the page
 
 /**
@@ -24,10 +27,18 @@ export function saveButtons(scene, colours, stage) {
   const bar = node("div", { class: "bar", role: "group", "aria-label": "Save" });
   const name = `${scene.map.task}-${scene.layer.name}`.replace(/[^\w.-]+/g, "_");
   const drawn = ["heatmap", "lines", "arcs", "flow", "table"].includes(scene.state.mode);
-  const picture = () =>
-    stage.querySelector(".lines > svg") ? linesPicture(scene, stage, colours) : heatmapPicture(scene, colours);
+  const picture = () => {
+    if (scene.state.mode === "picture") return litPicture(scene, colours);
+    return stage.querySelector(".lines > svg")
+      ? linesPicture(scene, stage, colours)
+      : heatmapPicture(scene, colours);
+  };
   bar.append(node("span", { class: "quiet" }, "Save what is shown:"));
-  if (drawn && scene.matrix.rows * scene.matrix.columns * scene.matrix.shown(scene.state).length <= MOST_CELLS) {
+  const small = scene.state.mode === "picture";
+  if (
+    small ||
+    (drawn && scene.matrix.rows * scene.matrix.columns * scene.matrix.shown(scene.state).length <= MOST_CELLS)
+  ) {
     bar.append(
       button("PNG", () => rasterised(picture()).then((blob) => save(`${name}.png`, blob))),
       button("SVG", () => save(`${name}.svg`, new Blob([textOf(picture())], { type: "image/svg+xml" }))),
@@ -35,31 +46,6 @@ export function saveButtons(scene, colours, stage) {
   }
   bar.append(button("CSV", () => save(`${name}.csv`, new Blob([csvOf(scene)], { type: "text/csv" }))));
   return bar;
-}
-
-/**
- * The weights of the heads that are shown, or what has changed in them, a line each.
- *
- * @param {Pick<Scene, "matrix" | "changes" | "state">} scene
- */
-export function csvOf({ matrix, changes, state }) {
-  const lines = [`head,query_step,query,key_step,key,${changes ? "change" : "weight"}`];
-  for (const head of matrix.shown(state)) {
-    const values = (changes ?? matrix.slices)[head];
-    matrix.queries.forEach((query, row) => {
-      matrix.keys.forEach((key, column) => {
-        const value = values[row * matrix.columns + column];
-        lines.push([head, row, quoted(query), column, quoted(key), Number(value.toPrecision(9))].join(","));
-      });
-    });
-  }
-  return `${lines.join("\r\n")}\r\n`;
-}
-
-/** @param {string} label as a cell of a table, which no program takes for a formula */
-function quoted(label) {
-  const safe = /^[=+@\t\r-]/.test(label) && label.length > 1 ? `'${label}` : label;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /**
@@ -155,6 +141,33 @@ function linesPicture(scene, stage, colours) {
   const group = svg("g", { transform: `translate(${AROUND} ${top})` });
   for (const each of drawn?.children ?? []) group.append(each.cloneNode(true));
   picture.append(group);
+  return picture;
+}
+
+/**
+ * The picture once for each head that is shown, with the weights upon it.
+ *
+ * @param {Scene} scene
+ * @param {Palette} colours
+ */
+function litPicture(scene, colours) {
+  const { map, layer, matrix, state } = scene;
+  const heads = matrix.shown(state);
+  const beside = Math.min(heads.length, 4);
+  const panels = heads.map((head) => lit(scene, head, LIT_SIDE));
+  const high = Number(panels[0].getAttribute("height")) + TITLE + AROUND;
+  const words = [`${map.task}: ${map.input}`, `${layer.title}: what ${matrix.queries[state.query]} looks at`];
+  const width = Math.max(beside * (LIT_SIDE + AROUND), widest(words)) + AROUND;
+  const picture = sheet(width, AROUND + 2 * TITLE + Math.ceil(heads.length / beside) * high, colours);
+  words.forEach((line, place) => picture.append(svg("text", { x: AROUND, y: AROUND + place * TITLE }, line)));
+  panels.forEach((panel, place) => {
+    const x = AROUND + (place % beside) * (LIT_SIDE + AROUND);
+    const y = AROUND + 2.5 * TITLE + Math.floor(place / beside) * high;
+    picture.append(svg("text", { x, y: y - 6 }, matrix.name(heads[place])));
+    panel.setAttribute("x", String(x));
+    panel.setAttribute("y", String(y));
+    picture.append(panel);
+  });
   return picture;
 }
 

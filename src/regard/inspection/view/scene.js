@@ -5,6 +5,7 @@ import { averaged } from "./average.js";
 import { besideOf } from "./beside.js";
 import { changes, originalOf } from "./difference.js";
 import { once } from "./once.js";
+import { largestOnPatches, patchesOf } from "./patches.js";
 import { flows, rollout } from "./rollout.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -19,12 +20,14 @@ const ROLLOUT =
   "Rollout: how much of each input is in each state, layer by layer. Heads are averaged, and half of each state is " +
   "handed on as it was, by the residual (Abnar and Zuidema 2020).";
 
+/** @typedef {State & { mode: Mode }} Chosen what is chosen, with the way to draw */
+
 /**
  * @typedef {object} Scene
  * @property {ViewData} data
  * @property {MapData} map the map that is shown: of an input, or of a snapshot
  * @property {LayerData} layer
- * @property {Readonly<State>} state
+ * @property {Readonly<Chosen>} state
  * @property {Matrix} matrix the layer's weights as they are shown: between words, if that was chosen
  * @property {(layer: LayerData) => Matrix} shown the same of another layer
  * @property {string | null} derived what is shown, where that is not the weights of heads
@@ -80,7 +83,11 @@ export function sceneOf(data, map, layer, given, weights) {
   const flow = state.mode === "flow";
   const original = before && !flow ? (derived ? averaged(shown(before), derived.heads) : shown(before)) : null;
   const changed = original && state.change && COMPARING.includes(state.mode) ? changes(matrix, original) : null;
-  const scale = () => layersOnScale(data, map, layer, state).map((each) => shown(each).largest);
+  const patches = state.mode === "picture" ? patchesOf(map, layer) : null;
+  const scale = () =>
+    patches
+      ? [largestOnPatches(matrix, matrix.shown(state), Math.min(state.query, matrix.rows - 1), patches)]
+      : layersOnScale(data, map, layer, state).map((each) => shown(each).largest);
   const beside = derived ? null : standing(besideOf(data, map, layer, state), matrix, shown);
   const largest = changed ? changed.map((each) => greatest(each, true)) : flow ? [matrix.largest] : scale();
   return {
@@ -99,19 +106,20 @@ export function sceneOf(data, map, layer, given, weights) {
 }
 
 /**
- * The way to draw that is chosen, where the layer has it: arcs are of tokens that look at each other.
+ * The way to draw that is chosen, where the layer has it: arcs are of tokens that look at each other. Else the usual one.
  *
  * @param {MapData} map
  * @param {LayerData} layer
- * @param {Mode} mode
+ * @param {Mode | null} mode
  * @returns {Mode}
  */
-function modeOf(map, layer, mode) {
-  return modesOf(map, layer).includes(mode) ? mode : "heatmap";
+export function modeOf(map, layer, mode) {
+  const all = modesOf(map, layer);
+  return mode && all.includes(mode) ? mode : all[0];
 }
 
 /**
- * The ways to draw that a layer has.
+ * The ways to draw that a layer has, the usual one first.
  *
  * @param {MapData} map
  * @param {LayerData} layer
@@ -124,7 +132,9 @@ export function modesOf(map, layer) {
     ...(arcs ? /** @type {Mode[]} */ (["arcs"]) : []),
     ...(flows(map, layer.kind) ? /** @type {Mode[]} */ (["flow"]) : []),
   ];
-  return ["heatmap", "lines", ...own, "table", "overview"];
+  /** @type {Mode[]} */
+  const upon = patchesOf(map, layer) ? ["picture"] : [];
+  return [...upon, "heatmap", "lines", ...own, "table", "overview"];
 }
 
 /**
@@ -139,7 +149,16 @@ function derivedOf(map, layer, state, shown) {
   const own = shown(layer);
   if (modeOf(map, layer, state.mode) === "flow") {
     const matrix = rollout(map, layer, shown);
-    const fitting = { ...state, head: null, off: "", key: null, focus: matrix.heads - 1, change: false };
+    /** @type {Chosen} */
+    const fitting = {
+      ...state,
+      mode: "flow",
+      head: null,
+      off: "",
+      key: null,
+      focus: matrix.heads - 1,
+      change: false,
+    };
     return { matrix, heads: [], state: fitting, said: ROLLOUT };
   }
   if (!state.mean || own.heads === 1 || state.head !== null || state.mode === "overview") return null;

@@ -22,6 +22,7 @@ export function sentences(scene) {
   const { data, layer, matrix, state } = scene;
   if (!matrix.rows || !matrix.columns) return [];
   if (scene.state.mode === "flow") return [node("p", { class: "sentence" }, scene.derived ?? "")];
+  if (layer.square > 1) return [node("p", { class: "sentence" }, squares(layer.square))];
   const head = headOf(scene);
   const rows = rowsOf(state, state.query, matrix.rows);
   if (rows.length > 1) return [node("p", { class: "sentence" }, together(matrix, head, rows))];
@@ -36,6 +37,15 @@ export function sentences(scene) {
   if (examined !== undefined)
     found.push(node("p", { class: "quiet" }, `Over many samples (examine): ${examined}`));
   return found;
+}
+
+/**
+ * What a weight of a long input's map is.
+ *
+ * @param {number} side
+ */
+function squares(side) {
+  return `The input is long: each weight here is the largest of ${side} × ${side} steps.`;
 }
 
 /**

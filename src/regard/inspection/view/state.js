@@ -2,14 +2,14 @@
 
 /** @import { MapData } from "./data.js" */
 
-/** @typedef {"heatmap" | "lines" | "arcs" | "flow" | "table" | "overview"} Mode */
+/** @typedef {"picture" | "heatmap" | "lines" | "arcs" | "flow" | "table" | "overview"} Mode */
 
 /**
  * @typedef {object} State
  * @property {number} map number of the input
  * @property {string | null} layer its name; null where there is none
  * @property {number | null} head null: all heads
- * @property {Mode} mode
+ * @property {Mode | null} mode null: what is usual for the layer
  * @property {boolean} words whether weights are shown between words
  * @property {number} query
  * @property {number | null} key null: none
@@ -33,7 +33,7 @@ export const START = {
   map: 0,
   layer: null,
   head: null,
-  mode: "heatmap",
+  mode: null,
   words: false,
   query: 0,
   key: null,
@@ -73,11 +73,12 @@ export function layerOf({ layers, opens }, name) {
  * @param {State} state
  * @param {{ heads: number, rows: number, columns: number }} matrix
  * @param {{ rows: number, columns: number }} shown the same, or that between words
+ * @param {boolean} [small] whether a head takes little room, however many weights it has
  * @returns {State}
  */
-export function fitted(state, matrix, shown) {
+export function fitted(state, matrix, shown, small = false) {
   let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
-  if (head === null && matrix.heads > 1 && Math.max(matrix.rows, matrix.columns) > MANY) head = 0;
+  if (head === null && !small && matrix.heads > 1 && Math.max(matrix.rows, matrix.columns) > MANY) head = 0;
   return {
     ...state,
     head,

@@ -28,6 +28,11 @@ const STYLE = `
 .regard-view .axis.across { grid-column: 2; }
 .regard-view .axis.down { writing-mode: vertical-rl; height: 0; white-space: nowrap; }
 .regard-view [role="grid"] { position: relative; width: max-content; max-width: 100%; }
+.regard-view .seen { display: block; }
+.regard-view .seen > div { width: max-content; cursor: pointer; }
+.regard-view .seen svg { display: block; }
+.regard-view .seen button { min-height: 24px; padding: 0 0.4rem; }
+.regard-view .hint { flex-basis: 100%; margin: 0; }
 .regard-view .zoom { grid-column: 2; display: flex; gap: 0.3rem; margin-top: 0.3rem; }
 .regard-view canvas { display: block; max-width: 100%; height: auto; }
 .regard-view .sentence { margin: 0.5rem 0; font-size: 1.1em; max-width: 72ch; }

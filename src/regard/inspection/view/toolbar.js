@@ -12,6 +12,7 @@ import { inPieces } from "./words.js";
 const KINDS = { encoder: "encoder", decoder: "decoder", cross: "cross (outputs to inputs)" };
 /** @type {Record<Mode, string>} */
 const MODES = {
+  picture: "Picture",
   heatmap: "Heatmap",
   lines: "Lines",
   arcs: "Arcs",

@@ -4,7 +4,7 @@ import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
-import { layersNeeded, sceneOf } from "./scene.js";
+import { layersNeeded, modeOf, sceneOf } from "./scene.js";
 import { fitted, layerOf, START } from "./state.js";
 import { adopt } from "./style.js";
 import { observe } from "./surroundings.js";
@@ -12,6 +12,7 @@ import { touched } from "./touch.js";
 import { Weights } from "./weights.js";
 
 /** @import { InterventionData, ViewData } from "./data.js" */
+/** @import { AskRow } from "./long.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */
@@ -23,6 +24,7 @@ import { Weights } from "./weights.js";
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
  * @property {Explain} [explain] asks how a weight comes about; without it that cannot be shown
+ * @property {AskRow} [row] asks for one row of a long input; without it only squares of it can be seen
  * @property {Partial<State>} [state] what is chosen at first
  * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
  */
@@ -112,7 +114,8 @@ export class View {
     }
     await weights.prepare(layersNeeded(data, map, layer, state));
     if (ticket !== this.ticket) return;
-    const fitting = fitted(state, weights.of(layer, false), weights.of(layer, state.words));
+    const small = ["picture", "overview"].includes(modeOf(map, layer, state.mode));
+    const fitting = fitted(state, weights.of(layer, false), weights.of(layer, state.words), small);
     this.state = { ...fitting, layer: layer.name };
     this.scene = sceneOf(data, map, layer, this.state, weights);
     this.draw();

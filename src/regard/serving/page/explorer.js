@@ -10,6 +10,7 @@ import { latest } from "./view/latest.js";
 import { headOf } from "./view/sentence.js";
 
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
+/** @import { LongRow } from "./view/long.js" */
 /** @import { Which } from "./view/sum.js" */
 /** @import { Sample, Samples, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
@@ -27,6 +28,7 @@ import { headOf } from "./view/sentence.js";
  * @property {number | null} step null for a model that was not trained here
  * @property {boolean} draws whether it draws samples of its own
  * @property {boolean} writes whether it writes its answer token by token
+ * @property {boolean} [pictures] whether its inputs are pictures
  * @property {boolean} snapshots whether it kept some of its training
  * @property {string} [accepts] what may be typed, for people; not where that is any text
  * @property {Record<string, string[]>} [examined] what an examination says of each head
@@ -44,17 +46,21 @@ import { headOf } from "./view/sentence.js";
  * @property {PlaybackData} [playback]
  * @property {Found} [found]
  * @property {View} [view]
+ * @property {boolean} foreign whether it was not trained here: how a weight came about is not known then
  * @property {number} seed
  * @property {number} ticket of the latest thing that is being done
  */
 
 const TYPING = 150; // milliseconds without a key before an input is sent
 const PROGRESS = 400; // milliseconds between looks at how far the importance is
+const LARGEST = 8_000_000; // bytes of a picture
+const CHUNK = 8192; // bytes that are made into characters at once
+const picture = /** @type {HTMLInputElement} */ (element("picture"));
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
 const main = element("view");
 /** @type {State} */
-const state = { task: "", touched: [], seed: 0, ticket: 0, working: {} };
+const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, working: {} };
 
 /** @param {string} id */
 function element(id) {
@@ -129,12 +135,20 @@ function draw(found) {
   };
   document.title = `${state.task}: ${found.map.input} · Regard`;
   if (view) view.update(data);
-  else state.view = show(main, data, { touch, explain, state: readAddress(location.hash).state, chosen: keep });
+  else {
+    const usual = { touch, row, state: readAddress(location.hash).state, chosen: keep };
+    state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
+  }
 }
 
 /** @param {Which} which */
 function explain(which) {
   return ask("api/explain", { ...which, input: state.found?.map.input, interventions: state.touched });
+}
+
+/** @param {LongRow} which */
+function row(which) {
+  return ask("api/row", { ...which, input: state.found?.map.input, interventions: state.touched });
 }
 
 /** Keep in the address what is shown: of which input, and what was done to it. */
@@ -185,12 +199,19 @@ async function introduce() {
   /** @type {About} */
   const about = await ask("api/run");
   return () => {
-    Object.assign(state, { task: about.task, examined: about.examined, roles: about.roles });
+    Object.assign(state, {
+      task: about.task,
+      foreign: about.step === null,
+      examined: about.examined,
+      roles: about.roles,
+    });
     element("task").textContent = about.task;
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
     element("about").textContent = `${about.summary}; ${steps}`;
     element("draw").hidden = !about.draws;
+    element("file").hidden = !about.pictures;
+    input.readOnly = about.pictures ?? false;
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
@@ -297,6 +318,22 @@ async function searchSamples(wanted) {
   };
 }
 
+/** Send the picture that was chosen, and show it. */
+async function see() {
+  const file = picture.files?.[0];
+  if (!file) return () => {};
+  picture.value = ""; // the same one can be chosen again
+  if (file.size > LARGEST) throw new Error(`${file.name} has more than 8 MB: choose a smaller picture`);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += CHUNK) text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));
+  const found = await ask("api/picture", { name: file.name, content: btoa(text) });
+  return () => {
+    input.value = found.input;
+    attend({ fresh: true });
+  };
+}
+
 async function watchItForm() {
   state.touched = [];
   /** @type {PlaybackData} */
@@ -317,6 +354,7 @@ element("ask").addEventListener("submit", (event) => {
   clearTimeout(timer);
   attend({ fresh: true });
 });
+picture.addEventListener("change", () => doing(see, true));
 element("draw").addEventListener("click", () => {
   state.seed += 1;
   attend({ fresh: true, drawn: true });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/inspection/view/matrix.js";
-import { csvOf } from "../../src/regard/inspection/view/saving.js";
+import { csvOf } from "../../src/regard/inspection/view/csv.js";
 import { START } from "../../src/regard/inspection/view/state.js";
 
 const slices = [Float32Array.of(0.5, 0.25, 0.25), Float32Array.of(0, 1, 0)];

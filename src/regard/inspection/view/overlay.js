@@ -1,0 +1,181 @@
+// A picture, and upon its patches the weights of one query: a panel for each head. Steps that are no patches, as the one
+// that stands for the whole picture, are buttons above it.
+
+import { css } from "./colours.js";
+import { button, node, svg } from "./dom.js";
+import { percent, signed } from "./labels.js";
+import { patchesOf } from "./patches.js";
+
+/** @import { Patches } from "./patches.js" */
+/** @import { Actions, Scene, Surface } from "./scene.js" */
+
+const LIT = [255, 106, 0]; // of the largest weight: far from grey on light and dark pictures
+const GREY = [150, 150, 150]; // what stands for the picture in the scale
+const THICK = 0.85; // how much of the colour there is at most; the picture shows through
+const PICTURE = 260; // of a picture, pixels
+const ALONE = 460; // of one that has no other beside it
+const GUTTER = 16;
+const HOW = "Choose a patch to see what it looks at; with shift, to choose its weight.";
+/** @type {Record<string, [number, number]>} */
+const NEXT_PATCH = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+/**
+ * The colour of a share of the largest weight, as the scale has it.
+ *
+ * @param {number} share
+ */
+export function litColour(share) {
+  return GREY.map((channel, index) => channel + THICK * share * (LIT[index] - channel));
+}
+
+/**
+ * @param {Scene} scene
+ * @param {Actions} actions
+ * @param {Surface} surface
+ */
+export function overlays(scene, actions, { width }) {
+  const box = node("div", { class: "panels" });
+  const heads = scene.matrix.shown(scene.state);
+  const most = heads.length === 1 ? ALONE : PICTURE;
+  const beside = Math.max(1, Math.floor((width + GUTTER) / (most + GUTTER)));
+  const side = Math.min(most, Math.floor((width + GUTTER) / Math.min(beside, heads.length)) - GUTTER);
+  box.append(...heads.map((head) => panel(scene, actions, head, side)));
+  box.append(node("p", { class: "quiet hint" }, HOW));
+  return box;
+}
+
+/**
+ * @param {Scene} scene
+ * @param {Actions} actions
+ * @param {number} head
+ * @param {number} side
+ */
+function panel(scene, actions, head, side) {
+  const { data, map, layer, matrix, state } = scene;
+  const patches = patchesOf(map, layer);
+  if (!patches) throw new Error(`${layer.name} has no patches`);
+  const figure = node("figure", { class: "seen" });
+  const caption = node("figcaption");
+  caption.append(node("b", {}, matrix.name(head)));
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
+  if (added !== undefined) caption.append(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
+  caption.append(...unpatched(scene, actions, head, patches));
+  const picture = lit(scene, head, side);
+  const said = `${matrix.name(head)}: what ${matrix.queries[state.query]} looks at in the picture`;
+  const field = node("div", {
+    role: "application",
+    tabindex: 0,
+    "data-name": `picture-${head}`,
+    "aria-label": `${said}; arrow keys choose a patch`,
+  });
+  field.append(picture);
+  chooseBy(field, scene, actions, head, patches);
+  figure.append(caption, field);
+  return figure;
+}
+
+/**
+ * The picture in grey, with the weights of the query that is looked at as patches of colour.
+ *
+ * @param {Scene} scene
+ * @param {number} head
+ * @param {number} width in pixels
+ */
+export function lit({ map, layer, matrix, state, largest }, head, width) {
+  const patches = /** @type {Patches} */ (patchesOf(map, layer));
+  const { first, rows, columns } = patches;
+  const cell = width / columns;
+  const height = cell * rows;
+  const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const image = { width, height, preserveAspectRatio: "none", filter: "grayscale(1)" };
+  picture.append(svg("image", { ...image, href: map.picture ?? "" }));
+  /** @param {number} patch */
+  const place = (patch) => ({ x: (patch % columns) * cell, y: Math.floor(patch / columns) * cell });
+  const square = { width: cell, height: cell };
+  matrix
+    .row(matrix.slices[head], state.query)
+    .subarray(first, first + rows * columns)
+    .forEach((weight, patch) => {
+      const opacity = (THICK * Math.min(weight / largest, 1)).toFixed(3);
+      picture.append(svg("rect", { ...place(patch), ...square, fill: css(LIT), "fill-opacity": opacity }));
+    });
+  /**
+   * @param {number} step
+   * @param {string} colour
+   * @param {number} thick
+   */
+  const mark = (step, colour, thick) => {
+    if (step < first || step >= first + rows * columns) return;
+    const line = { fill: "none", stroke: colour, "stroke-width": thick };
+    picture.append(svg("rect", { ...place(step - first), ...square, ...line }));
+  };
+  if (matrix.rows === matrix.columns) for (const [colour, thick] of RINGS) mark(state.query, colour, thick);
+  if (state.key !== null) for (const [colour, thick] of RINGS) mark(state.key, colour, thick / 2);
+  return picture;
+}
+
+/** @type {[string, number][]} */
+const RINGS = [
+  ["black", 5],
+  ["white", 2.5],
+];
+
+/**
+ * The steps that are no patches, each with its weight: to be looked from.
+ *
+ * @param {Scene} scene
+ * @param {Actions} actions
+ * @param {number} head
+ * @param {Patches} patches
+ */
+function unpatched({ matrix, state }, actions, head, { first, rows, columns }) {
+  const steps = matrix.keys.flatMap((_, step) => (step < first || step >= first + rows * columns ? [step] : []));
+  return steps.slice(0, 5).map((step) => {
+    const said = `${matrix.keys[step]} ${percent(matrix.at(head, state.query, step))}`;
+    const found = button(
+      said,
+      () => actions.choose({ query: step, key: null, focus: head }),
+      state.query === step,
+    );
+    found.title = `Look from ${matrix.keys[step]}; it has so much of the weight`;
+    found.dataset.name = `step-${head}-${step}`;
+    return found;
+  });
+}
+
+/**
+ * @param {HTMLElement} field
+ * @param {Scene} scene
+ * @param {Actions} actions
+ * @param {number} head
+ * @param {Patches} patches
+ */
+function chooseBy(field, { matrix, state }, actions, head, { first, rows, columns }) {
+  /** @param {MouseEvent} event */
+  const at = (event) => {
+    const { left, top, width, height } = field.getBoundingClientRect();
+    const column = Math.min(columns - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * columns)));
+    const row = Math.min(rows - 1, Math.max(0, Math.floor(((event.clientY - top) / height) * rows)));
+    return first + row * columns + column;
+  };
+  /**
+   * @param {number} step
+   * @param {boolean} weight
+   */
+  const choose = (step, weight) => {
+    if (weight || step >= matrix.rows) actions.choose({ key: step, focus: head });
+    else actions.choose({ query: step, key: null, focus: head });
+  };
+  field.addEventListener("mousemove", (event) => actions.point(state.query, at(event), head));
+  field.addEventListener("click", (event) => choose(at(event), event.shiftKey));
+  field.addEventListener("keydown", (event) => {
+    const by = NEXT_PATCH[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const from = (event.shiftKey ? state.key : null) ?? state.query;
+    const patch = Math.max(0, from - first);
+    const row = Math.min(rows - 1, Math.max(0, Math.floor(patch / columns) + by[0]));
+    const column = Math.min(columns - 1, Math.max(0, (patch % columns) + by[1]));
+    choose(first + row * columns + column, event.shiftKey);
+  });
+}

@@ -1,0 +1,30 @@
+// Which steps of a layer are the patches of a picture, and what weight they get.
+
+/** @import { LayerData, MapData } from "./data.js" */
+/** @import { Matrix } from "./matrix.js" */
+
+/** @typedef {{ first: number, rows: number, columns: number }} Patches */
+
+/**
+ * Where the patches of a layer are; null where it has none, or there is no picture.
+ *
+ * @param {Pick<MapData, "picture">} map
+ * @param {Pick<LayerData, "patches">} layer
+ * @returns {Patches | null}
+ */
+export function patchesOf({ picture }, { patches }) {
+  return picture && patches ? { first: patches[0], rows: patches[1], columns: patches[2] } : null;
+}
+
+/**
+ * The largest weight of a query on any patch, over some heads.
+ *
+ * @param {Matrix} matrix
+ * @param {number[]} heads
+ * @param {number} query
+ * @param {Patches} patches
+ */
+export function largestOnPatches(matrix, heads, query, { first, rows, columns }) {
+  const all = heads.map((head) => matrix.row(matrix.slices[head], query).subarray(first, first + rows * columns));
+  return all.reduce((most, row) => row.reduce((found, weight) => Math.max(found, weight), most), 0);
+}
