@@ -27,6 +27,13 @@ def run_of(lesson: Lesson, home: Path) -> AnyRun:
     return found
 
 
+def looked_at(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
+    """Return the inputs of a run to be looked at: what its lesson asks about, where it does, and drawn ones."""
+    asked = lesson.runs[0].input
+    first: list[Any] = [] if asked is None else [asked]
+    return first + [run.draw(seed=seed) for seed in range(count - len(first))]
+
+
 def try_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
     """Train a lesson's run under the course's folder, anew if it is there, and say what it came to."""
     own, making = lesson.runs[0], train
