@@ -44,6 +44,11 @@ def try_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str
     return words
 
 
+def forget(lesson: Lesson, home: Path) -> None:
+    """Forget what a lesson's run came to, before it is trained anew."""
+    (home / lesson.name / TOLD).unlink(missing_ok=True)
+
+
 def state_of(lesson: Lesson, home: Path) -> dict[str, Any]:
     """Return how far a lesson's run has come: its step of how many, and what it came to when it has ended."""
     told = home / lesson.name / TOLD
@@ -68,5 +73,5 @@ def main() -> None:
     """Try the lesson that is named on the command line, after the course's folder."""
     home, name = sys.argv[1:3]
     lesson = find_lesson(name)
-    (Path(home) / name / TOLD).unlink(missing_ok=True)
+    forget(lesson, Path(home))
     try_lesson(lesson, Path(home), progress=False)
