@@ -9,6 +9,7 @@
 #   make lint       formatting, rules, types, and which room may import which
 #   make format     mend formatting and what rules can mend
 #   make results    train what docs/results.md shows, over 10 seeds, and write its tables (50 minutes)
+#   make results-attention   the same for why √D, positions, heads and projections (15 minutes)
 #   make results-recurrent   the same for recurrent models, over 3 to 5 seeds (an hour)
 #   make benchmark  speed on the primer's tasks, beside a plain loop (about 10 minutes)
 #   make benchmark-attention   speed and memory of attention layers, beside those of others
@@ -35,7 +36,7 @@ ON_ALL_CORES := --numprocesses auto --dist loadfile
 BIN := .venv/bin
 NPM := $(shell command -v npm)
 
-.PHONY: demo test test-all campaign test-view lint lint-view lint-program format results results-recurrent benchmark benchmark-attention \
+.PHONY: demo test test-all campaign test-view lint lint-view lint-program format results results-attention results-recurrent benchmark benchmark-attention \
 	benchmark-recurrent benchmark-translation results-translation \
 	benchmark-explorer models docs docs-pictures audit pins release try-wheel clean
 
@@ -102,6 +103,9 @@ endif
 
 results: .venv/ready
 	$(BIN)/python benchmarks/results.py
+
+results-attention: .venv/ready
+	$(BIN)/python benchmarks/attention_results.py
 
 results-recurrent: .venv/ready
 	$(BIN)/python benchmarks/recurrent_results.py

@@ -87,6 +87,9 @@ BAD = {
     "samples": (["--samples", "0"], "samples 0 is out of range"),
     "ending": (["--plot", "a.doc"], "plot 'a.doc' has no known ending: choose one of .png"),
     "nowhere": (["--plot", "/nowhere/at/all.png"], "cannot write '/nowhere/at/all.png': No such file"),
+    "its own": (["--multihead=False"], "was trained with multihead True, not False: train another one with that"),
+    "its size": (["--heads", "4"], "was trained with heads 2, not 4: train another"),
+    "its model": (["--model", "pooling"], "was trained with model query, not pooling"),
     "flag": (["--sampels", "3"], "Unrecognized options: --sampels, 3"),
 }
 
@@ -98,6 +101,13 @@ def test_bad_input_is_one_line_and_status_2(
     status, _, err = command("test", trained.folder, "--samples", "5", *argv)
     assert status == 2
     assert message in err and err.startswith("regard: ") and err.count("\n") == 1
+
+
+def test_flags_of_the_training_may_be_said_again(command: Command, trained: regard.AnswerRun) -> None:
+    plain = command("test", trained.folder, "--samples", "5")
+    assert plain[0] == 0
+    for again in (["--multihead=True"], ["--heads", "2", "--hidden=8"], ["--model", "query"]):
+        assert command("test", trained.folder, *again, "--samples", "5") == plain
 
 
 def test_a_run_that_is_not_there(command: Command, tmp_path: Path) -> None:

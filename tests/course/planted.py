@@ -95,6 +95,15 @@ WEIGHING: list[Plant] = [
         "all masked na n",
         [("-1e9", "-torch.inf"), ("return weights * mask", "return weights")],
     ),
+    (
+        "weighing_einsum",
+        "masked_softmax",
+        "all masked seen",
+        [
+            ("scores.masked_fill(~mask, -1e9)", "scores.double() + (~mask).double() * -1e9"),
+            ("return weights * mask", "return weights"),
+        ],
+    ),
     ("weighing_einsum", "attention", "all masked uniform", [("return weights * mask", "return weights")]),
     ("weighing_numpy", "attention", "keys as values", [("A @ V, A", "A @ K, A")]),
     ("weighing_numpy", "attention", "weights transposed", [("A @ V, A", "A.transpose(0, 2, 1) @ V, A")]),
@@ -421,6 +430,10 @@ SEARCHES += [
     for name, edits in [
         ("beam of one", [("candidates[:width]", "candidates[:1]")]),
         (
+            "pruned by figure",
+            [("key=lambda pair: pair[1]", "key=lambda pair: pair[1] / (len(pair[0]) - 1) ** alpha")],
+        ),
+        (
             "each keeps its best",
             [
                 (
@@ -478,6 +491,8 @@ STEPS += [
     ("recurring_torch", "luong_step", name, edits)
     for name, edits in [
         ("old state asks", [("(h @ w_a)", "(state @ w_a)"), ("[c, h]", "[c, state]")]),
+        ("old state scores", [("(h @ w_a)", "(state @ w_a)")]),
+        ("old state beside", [("[c, h]", "[c, state]")]),
         ("no general matrix", [("(h @ w_a)", "h")]),
         ("general matrix turned", [("(h @ w_a)", "(h @ w_a.T)")]),
         ("general scaled", [(".squeeze(2)\n", ".squeeze(2) / memory.shape[-1] ** 0.5\n")]),

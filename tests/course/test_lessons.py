@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import regard
 from regard.course.exercises import EXERCISES
-from regard.course.lessons import Lesson, lessons
+from regard.course.lessons import Lesson, Range, find_lesson, lessons
 from regard.course.notebooks import notebook_of, write_notebooks
 from regard.course.pages import index_page, lesson_page
+from regard.course.trying import looked_at
 from regard.training import make_config
 
 EVERY = pytest.mark.parametrize("lesson", lessons(), ids=lambda each: each.name)
@@ -43,13 +45,37 @@ def test_measured_figures_are_of_ten_seeds_and_place_a_value(lesson: Lesson) -> 
         for found in figures.values():
             assert 0 <= found.low <= found.middle <= found.high <= 1
             assert found.verdict(found.middle).startswith("usual")
+            assert found.verdict(found.high + 0.00004).startswith("usual")  # as a seed that was rounded off
             assert found.verdict(found.low - 0.1).startswith("below all ten")
             assert found.verdict(found.high + 0.1).startswith("above all ten")
 
 
-def test_there_are_twelve_lessons_or_more_and_nearly_all_were_measured() -> None:
+def test_a_range_says_its_ends_and_what_is_in_the_middle() -> None:
+    assert str(Range(0.5, 0.75, 1.0)) == "50.0% to 100.0%, the middle one 75.0%"
+    assert str(Range(0.99951, 0.99996, 1.0)) == "99.95% to 100.0%, the middle one 99.99%"
+    assert str(Range(0.3, 0.3, 0.3)) == "all 30.0%" and Range(0.3, 0.3, 0.3).verdict(0.2).endswith(
+        "seeds: all 30.0%"
+    )
+
+
+@EVERY
+def test_the_list_asks_what_a_lesson_asks(lesson: Lesson) -> None:
+    assert lesson.question.endswith("?") and lesson.question in lesson.parts["Predict"]
+    assert "`" not in index_page()
+
+
+def test_what_a_lesson_asks_about_is_looked_at_first(trained: regard.AnswerRun) -> None:
+    counting, scores = find_lesson("counting"), find_lesson("scores")
+    assert looked_at(counting, trained, 3) == ["ABBA_CABBA", trained.draw(seed=0), trained.draw(seed=1)]
+    assert looked_at(scores, trained, 2) == [trained.draw(seed=0), trained.draw(seed=1)]
+    for lesson in lessons():
+        assert (asked := lesson.runs[0].input) is None or asked.replace("_", " ") in lesson.parts["Predict"]
+
+
+def test_there_are_twelve_lessons_or_more_and_every_run_of_theirs_was_measured() -> None:
     assert len(lessons()) >= 12
-    assert sum(bool(each.ranges[each.runs[0].name]) for each in lessons()) >= len(lessons()) / 2
+    for each in lessons():
+        assert each.seconds > 0 and all(each.ranges[run.name] for run in each.runs), each.name
 
 
 @EVERY

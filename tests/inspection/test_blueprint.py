@@ -41,3 +41,21 @@ def test_parts_flows_shapes_and_parameters() -> None:
     assert found.parts["attention"].parameters == 4 * 36 and found.parts["own"].parameters == 6
     assert (found.parts["output"].given, found.parts["output"].gave) == ((1, 7, 6), (1, 7, 3))
     assert not model.attention._forward_hooks and not model.output._forward_pre_hooks
+
+
+def test_a_recurrent_layer_is_drawn_with_the_states_of_all_its_steps() -> None:
+    class Reader(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(5, 3, batch_first=True)
+            self.output = nn.Linear(3, 2)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            _, (last, _) = self.rnn(inputs)
+            found: Tensor = self.output(last[-1])
+            return found
+
+    model = Reader()
+    found = blueprint_of(model, lambda: model(torch.zeros(1, 7, 5)), "reader")
+    assert (found.parts["rnn"].given, found.parts["rnn"].gave) == ((1, 7, 5), (1, 7, 3))
+    assert ("rnn", "output") in found.flows

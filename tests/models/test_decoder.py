@@ -75,6 +75,7 @@ def by_hand(decoder: RecurrentDecoder, embedded: Tensor, memory: Memory, place: 
             weights = scores.exp() / scores.exp().sum()
             return sum((w * s for w, s in zip(weights, states, strict=True)), torch.zeros(1))
 
+        assert decoder.bridge is not None
         started = torch.tanh(decoder.bridge.weight @ memory.last[sample] + decoder.bridge.bias)
         state, fed = list(started.split(D)), torch.zeros(D, dtype=torch.float64)
         for time in range(embedded.shape[1]):

@@ -39,6 +39,23 @@ def test_equals_a_packed_bidirectional_layer(cell: Cell, layers: int) -> None:
     torch.testing.assert_close(last, torch.cat([final[-2], final[-1]], dim=-1), atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_forwards_alone_equals_a_packed_layer_of_one_direction(cell: Cell) -> None:
+    torch.manual_seed(0)
+    encoder = RecurrentEncoder(3, 5, layers=2, cell=cell, bidirectional=False).double()
+    peer = CELLS[cell](3, 5, 2, batch_first=True).double()
+    for layer in range(2):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            own = encoder.forwards[layer].get_parameter(f"{name}_l0")
+            peer.get_parameter(f"{name}_l{layer}").data.copy_(own.data)
+    lengths = torch.tensor([7, 1, 4])
+    inputs = torch.randn(3, 7, 3, dtype=torch.float64)
+    states, last = encoder(inputs, length_mask(lengths, 7))
+    output, final = peer(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False))
+    torch.testing.assert_close(states, pad_packed_sequence(output, batch_first=True)[0], atol=1e-12, rtol=0)
+    torch.testing.assert_close(last, (final[0] if cell == "lstm" else final)[-1], atol=1e-12, rtol=0)
+
+
 def test_without_a_mask_every_sequence_is_full() -> None:
     torch.manual_seed(0)
     encoder, inputs = RecurrentEncoder(3, 4), torch.randn(2, 5, 3)

@@ -16,6 +16,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"score": "additive", "context": "cell"},
     {"score": "concat", "context": "both", "cell": "gru"},
     {"score": "scaled_dot", "input_feeding": True},
+    {"score": "additive", "context": "cell", "enc_hidden": 10, "score_width": 7},
+    {"score": "concat", "context": "both", "enc_hidden": 5, "bidirectional": False, "start": "zero"},
 ]
 each_variant = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 
@@ -64,6 +66,18 @@ def test_the_last_source_step_without_attention_is_all_that_is_seen() -> None:
         assert torch.equal(model.decode(target_in, memory), model.decode(target_in, other)) == same
 
 
+def test_widths_and_directions_are_those_that_were_asked_for() -> None:
+    model = make(score="additive", enc_hidden=5, bidirectional=False, start="zero", score_width=7)
+    memory = model.encode(collate([[4, 5, 6]]), torch.ones(1, 4, dtype=torch.bool))
+    assert memory.states.shape == (1, 4, 5) and memory.prepared.shape == (1, 4, 7)
+    assert torch.equal(model.start(memory).cell[0], torch.zeros(1, 1, 6, dtype=torch.float64))
+    turned = model.encode(collate([[4, 9 - 1, 8]]), torch.ones(1, 4, dtype=torch.bool))
+    assert torch.equal(turned.states[:, 0], memory.states[:, 0])  # the first state has read no further
+    both = make(score="general", enc_hidden=10)
+    assert both.encode(collate([[4]]), torch.ones(1, 2, dtype=torch.bool)).last.shape == (1, 10)
+    assert not torch.equal(both.start(both.encode(collate([[4]]), torch.ones(1, 2) > 0)).cell[0], torch.zeros(1))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -73,6 +87,11 @@ def test_the_last_source_step_without_attention_is_all_that_is_seen() -> None:
         ({"score": "genral"}, "did you mean general"),
         ({"context": "cell", "query": "current"}, "query current does not fit context cell"),
         ({"score": "none", "input_feeding": True}, "input_feeding needs attention"),
+        ({"enc_hidden": 7}, "enc_hidden 7 is odd"),
+        ({"enc_hidden": 10, "score": "dot"}, "have no dot product"),
+        ({"score_width": 3}, "score_width 3 does not fit: score general has no inner width"),
+        ({"score_width": 0, "score": "additive"}, "score_width 0 is out of range"),
+        ({"start": "nought"}, "nought"),
     ],
 )
 def test_bad_parts_are_refused(options: dict[str, Any], message: str) -> None:

@@ -24,6 +24,13 @@ def test_pages_are_there(client: TestClient) -> None:
     assert client.get("/learn.css").status_code == client.get("/learn.js").status_code == 200
 
 
+def test_the_explorer_opens_at_what_the_lesson_asks_about(client: TestClient) -> None:
+    assert 'href="explore/counting/#input=ABBA_CABBA"' in client.get("/counting.html").text
+    assert 'href="explore/phrases/' not in client.get("/translation.html").text
+    assert "#input=she+says+that+the+birds" in client.get("/translation.html").text
+    assert 'href="explore/scores/"' in client.get("/scores.html").text
+
+
 def test_what_is_not_there_is_one_line(client: TestClient) -> None:
     for path, words in (
         ("/nothing.html", "lesson 'nothing' is unknown"),
@@ -44,6 +51,6 @@ def test_a_lesson_is_trained_and_explored(client: TestClient) -> None:
         if not state["busy"]:
             break
         time.sleep(0.2)
-    assert state["step"] == state["steps"] == 2000 and "usual: ten seeds" in state["words"][0], state
+    assert state["step"] == state["steps"] == 2000 and "usual, ten seeds" in state["words"][0], state
     assert client.get("/explore/counting/").status_code == 200
     assert client.get("/explore/counting/api/run").json()["task"] == "counting"

@@ -172,6 +172,14 @@ def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int)
             assert max(lengths[begin : end + 1]) * (end + 1 - begin) > tokens
 
 
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60), most=st.integers(1, 9))
+def test_batches_have_no_more_pairs_than_asked_for(lengths: list[int], most: int) -> None:
+    found = cut(np.array(lengths), 10**6, most)
+    assert [end - begin for begin, end in found[:-1]] == [most] * (len(found) - 1)
+    assert found[-1][1] == len(lengths) and 0 < found[-1][1] - found[-1][0] <= most
+    assert cut(np.array(lengths), 40, 0) == cut(np.array(lengths), 40)
+
+
 def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
     return {
         tuple(tuple(index for index in row.tolist() if index != PAD) for row in both)
@@ -215,6 +223,12 @@ def test_batches_go_on_from_any_place(corpus: Corpus) -> None:
         later = Buckets(corpus, 100, seed=3, place=Place(*places[index]))
         assert torch.equal(later.draw().target, drawn[index].target)
     assert not torch.equal(Buckets(corpus, 100, seed=4).draw().target, drawn[0].target)
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_so_many_pairs_at_most_are_drawn(corpus: Corpus) -> None:
+    batches = Buckets(corpus, 100, seed=0, most=3)
+    assert {len(batches.draw().source) for _ in range(20)} == {3}
 
 
 def test_a_budget_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:

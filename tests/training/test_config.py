@@ -79,6 +79,22 @@ def test_flags_that_do_not_fit_are_refused(flags: dict[str, Any], message: str) 
     assert str(raised.value) == message
 
 
+def test_what_older_runs_have_not_stored_is_as_they_were() -> None:
+    for task, model, later in (
+        ("signal", "query", ("positions", "layer")),
+        ("dates", "recurrent", ("enc_hidden", "bidirectional", "start", "score_width")),
+        ("translation", "transformer", ("positions", "layer", "batchsize")),
+    ):
+        config = make_config(task, {"model": model})
+        stored = dataclasses.asdict(config)
+        for part in ("model", "training"):
+            stored[part] = {name: value for name, value in stored[part].items() if name not in later}
+        stored["training"] |= {"batchsize": 7} if task != "translation" else {}
+        found = stored_config(stored)
+        assert found.model == config.model
+        assert found.training.batchsize == (7 if task != "translation" else 0)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -105,13 +105,17 @@ class General(Score):
 
 
 class Additive(Score):
-    """`v · tanh(W q + U k)`, with W (D, D), U (D, Dk) and v (D), without biases, as in the paper."""
+    """`v · tanh(W q + U k)`, with W (N, D), U (N, Dk) and v (N), without biases, as in the paper.
 
-    def __init__(self, width: int, key_width: int | None = None) -> None:
+    N, the inner width, is D where none is given.
+    """
+
+    def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(self.key_width, width, bias=False)
-        self.energy = nn.Linear(width, 1, bias=False)
+        inner_width = width if inner_width is None else inner_width
+        self.query = nn.Linear(width, inner_width, bias=False)
+        self.key = nn.Linear(self.key_width, inner_width, bias=False)
+        self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return `U k` of every key."""
@@ -131,15 +135,17 @@ class Additive(Score):
 
 
 class Concat(Score):
-    """`v · tanh(W [q; k])`, with one matrix W (D, D + Dk) over the two side by side, and v (D).
+    """`v · tanh(W [q; k])`, with one matrix W (N, D + Dk) over the two side by side, and v (N).
 
-    The columns of W that meet the key are applied once for each key, as in `Additive`.
+    N, the inner width, is D where none is given. The columns of W that meet the key are applied once for each
+    key, as in `Additive`.
     """
 
-    def __init__(self, width: int, key_width: int | None = None) -> None:
+    def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
-        self.both = nn.Linear(width + self.key_width, width, bias=False)
-        self.energy = nn.Linear(width, 1, bias=False)
+        inner_width = width if inner_width is None else inner_width
+        self.both = nn.Linear(width + self.key_width, inner_width, bias=False)
+        self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return the key's part of `W [q; k]`."""
@@ -172,6 +178,10 @@ SCORES: dict[str, type[Score]] = {
     "concat": Concat,
     "additive": Additive,
 }
+
+
+INNER = ("concat", "additive")
+"""Scores with an inner width."""
 
 
 def find_score(name: str) -> type[Score]:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import re
+from collections.abc import Collection
 from typing import TypeVar, get_type_hints
 
 import tyro
@@ -113,6 +114,19 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
                 raise InputError(f"flag {flag} has no value: give it one")
             values.append(following)
     return values, left
+
+
+def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list[str]]:
+    """Split `argv`, before it is parsed, into the words of the flags `names`, with their values, and others."""
+    taken: list[str] = []
+    left: list[str] = []
+    into = left
+    for word in argv:
+        if word.startswith("--"):
+            name = word.removeprefix("--").partition("=")[0].replace("-", "_")
+            into = taken if name in names or name.removeprefix("no_") in names else left
+        into.append(word)
+    return taken, left
 
 
 def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:

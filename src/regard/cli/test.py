@@ -1,5 +1,6 @@
 """`regard test TASK`: test a trained model, and see what it attends to."""
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,15 +8,17 @@ from typing import Any
 
 from rich.console import Console
 
-from regard.cli.parsing import first_word, parse, take_flag, wants_help, with_empty_value
+from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
+from regard.cli.train import chosen_model, parse_config
 from regard.errors import InputError
 from regard.files import check_writable, write_file, write_json
 from regard.inspection import check_ending
 from regard.inspection.endings import PAGE
 from regard.memory import keep_memory
 from regard.result import Result
-from regard.runs import SAVEPATH, AnswerRun, PairRun, TranslationRun, load
+from regard.runs import SAVEPATH, AnswerRun, AnyRun, PairRun, TranslationRun, load
+from regard.training import changed
 
 PROG = "regard test"
 DESCRIPTION = (
@@ -83,7 +86,25 @@ def run(argv: list[str]) -> None:
     folders, _ = take_flag(argv, "--savepath")
     trusted = any(each.replace("-", "_") in ("__trust_code", "__trust_code=True") for each in argv)
     tested: Any = load(name, savepath=folders[-1] if folders else SAVEPATH, trust_code=trusted)
+    argv = _without_its_own(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
     (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
+
+
+def _without_its_own(run: AnyRun, argv: list[str], flags: type) -> list[str]:
+    """Leave out flags of the training, which the primer's scripts want said again: they can only agree.
+
+    Raises `InputError` where the run was trained with others.
+    """
+    asked = {each.name for each in dataclasses.fields(flags)}
+    said, left = take_flags(argv, {each for each in run.config.flags() if each not in asked})
+    chosen, _ = parse_config(run.config, said, task=run.name)
+    for flag, value in {**changed(chosen, run.config), **chosen_model(said)}.items():
+        if value != (trained := run.config.flags().get(flag)):
+            raise InputError(
+                f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "
+                f"that, as in `{' '.join(['regard train', run.name, *said])} --savepath other`, and test it there"
+            )
+    return left
 
 
 def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:

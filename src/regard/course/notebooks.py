@@ -40,13 +40,17 @@ def notebook_of(lesson: Lesson) -> dict[str, Any]:
         _text(f"<details><summary>I have made my bet</summary>\n\n{part['Answer']}\n\n</details>"),
         _text(f"## By hand\n\n{before}"),
         _code(lesson.code),
-        _text(f"{after}\n\n## Run it\n\nAbout {lesson.seconds:.0f} seconds of one core."),
+        _text(f"{after.strip()}\n\n## Run it\n\nAbout {lesson.seconds:.0f} seconds of one core."),
         _code(
-            f'import regard\n\nsavepath = "course/{lesson.name}"\n'
-            f'run = regard.train("{run.task}"{flags}, savepath=savepath, overwrite=True)\nprint(run.test())'
+            f"import regard\nfrom regard.course.lessons import find_lesson\n\n"
+            f'run = regard.train("{run.task}"{flags}, savepath="course/{lesson.name}", overwrite=True)\n'
+            f"print(run.test())\n"
+            f'print(*find_lesson("{lesson.name}").told(vars(run.figures())), sep="\\n")'
         ),
         _text(f"## What to see\n\n{part['See']}\n\n{_ranges(lesson)}"),
-        _code("attention = run.attend(run.draw(seed=1))\nattention"),
+        _code(
+            f"attention = run.attend({'run.draw(seed=1)' if run.input is None else repr(run.input)})\nattention"
+        ),
         _code("attention.view()  # the page, in here: needs the extra notebook"),
         _text(f"## Why\n\n{part['Why']}\n\n## Exercises\n\n{part['Exercises']}"),
         _code("# Define yours here, then for instance: print(regard.check(attention))"),

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 
 from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES
-from regard.course.trying import TOLD, run_of, try_lesson
+from regard.course.trying import TOLD, looked_at, run_of, try_lesson
 from regard.errors import InputError
 from regard.files import cannot_write, check_name, write_file
 from regard.inspection.page import write_page
@@ -18,6 +18,14 @@ from regard.reading import is_file
 VIEWS = 3
 """Inputs that a baked view shows."""
 _MARKDOWN = MarkdownIt("commonmark", {"html": False})
+ROOM = """<script>
+addEventListener("message", (event) => {
+  const frame = document.querySelector("iframe");
+  const height = Number(event.data?.height);
+  if (event.source === frame.contentWindow && height > 0) frame.style.height = `${Math.min(height, 2400) + 2}px`;
+});
+</script>"""
+"""Makes a baked view as high as what it shows; from a folder, a page cannot look into another to see."""
 
 
 def _page(title: str, body: str, *, script: str = "") -> str:
@@ -41,7 +49,7 @@ def index_page() -> str:
     """Return the page that lists the lessons."""
     rows = "\n".join(
         f'<li><a href="{each.name}.html">{html.escape(each.title)}</a> '
-        f"<small>{html.escape(each.parts['Predict'].partition('. ')[0])}.</small></li>"
+        f"<small>{_MARKDOWN.renderInline(each.question)}</small></li>"
         for each in lessons()
     )
     return _page(
@@ -64,8 +72,7 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "") -> str:
             f"<h2>Predict</h2>\n{part['Predict']}",
             f"<details><summary>I have made my bet</summary>\n{part['Answer']}</details>",
             f"<h2>By hand</h2>\n{part['By hand']}",
-            f"<h2>Run it</h2>\n<p><code>{html.escape(lesson.runs[0].command)}</code> "
-            f"took {lesson.seconds:.0f} seconds of one core where it was measured.</p>",
+            f"<h2>Run it</h2>\n<p><code>{html.escape(lesson.runs[0].command)}</code> {_took(lesson)}</p>",
             see,
             f"<h2>What to see</h2>\n{part['See']}\n{_table(lesson)}",
             f"<h2>Why</h2>\n{part['Why']}",
@@ -75,6 +82,10 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "") -> str:
         ]
     )
     return _page(f"{lesson.title} · Regard", body, script=script)
+
+
+def _took(lesson: Lesson) -> str:
+    return f"took {lesson.seconds:.0f} seconds of one core where it was measured." if lesson.seconds else ""
 
 
 def _heading(lesson: Lesson) -> str:
@@ -103,7 +114,7 @@ def _table(lesson: Lesson) -> str:
         cells = "".join(f"<td>{found.get(name, '')}</td>" for name in names)
         rows.append(f'<tr><th scope="row">{html.escape(run.name)}</th>{cells}</tr>')
     return (
-        "<table><caption>What ten seeds came to: lowest to highest</caption>\n"
+        "<table><caption>What ten seeds came to</caption>\n"
         f"<thead><tr><td></td>{head}</tr></thead>\n"
         f"<tbody>{''.join(rows)}</tbody></table>\n"
         f"<p><small>Measured by <code>python benchmarks/lessons.py {lesson.name}</code>.</small></p>"
@@ -128,9 +139,9 @@ def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]
             words = _words(lesson, home, progress=progress)
             view = folder / f"{lesson.name}-view.html"
             run = run_of(lesson, home)
-            write_page(view, [run.attend(run.draw(seed=seed)) for seed in range(VIEWS)])
+            write_page(view, [run.attend(each) for each in looked_at(lesson, run, VIEWS)])
             page = folder / f"{lesson.name}.html"
-            write_file(page, lesson_page(lesson, see=_baked(view.name, words)).encode())
+            write_file(page, lesson_page(lesson, see=baked(view.name, words)).encode())
             found += [view, page]
     except OSError as error:
         raise cannot_write(folder, error) from error
@@ -144,10 +155,11 @@ def _words(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
     return try_lesson(lesson, home, progress=progress)
 
 
-def _baked(view: str, words: Sequence[str]) -> str:
+def baked(view: str, words: Sequence[str]) -> str:
+    """Return what stands where a run is looked at: what it came to, and its view, a page beside this one."""
     told = "".join(f"<li>{html.escape(each)}</li>" for each in words)
     return (
         f"<p>A run with seed 0 came to:</p>\n<ul>{told}</ul>\n"
         f'<p><a href="{view}">Its view on a page of its own</a></p>\n'
-        f'<iframe src="{view}" title="What the run attends to" loading="lazy"></iframe>'
+        f'<iframe src="{view}" title="What the run attends to"></iframe>\n{ROOM}'
     )

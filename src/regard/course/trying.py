@@ -27,6 +27,13 @@ def run_of(lesson: Lesson, home: Path) -> AnyRun:
     return found
 
 
+def looked_at(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
+    """Return the inputs of a run to be looked at: what its lesson asks about, where it does, and drawn ones."""
+    asked = lesson.runs[0].input
+    first: list[Any] = [] if asked is None else [asked]
+    return first + [run.draw(seed=seed) for seed in range(count - len(first))]
+
+
 def try_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
     """Train a lesson's run under the course's folder, anew if it is there, and say what it came to."""
     own, making = lesson.runs[0], train
@@ -35,6 +42,11 @@ def try_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str
     words = lesson.told(vars(run.figures()))
     write_json(home / lesson.name / TOLD, {"words": words})
     return words
+
+
+def forget(lesson: Lesson, home: Path) -> None:
+    """Forget what a lesson's run came to, before it is trained anew."""
+    (home / lesson.name / TOLD).unlink(missing_ok=True)
 
 
 def state_of(lesson: Lesson, home: Path) -> dict[str, Any]:
@@ -61,5 +73,5 @@ def main() -> None:
     """Try the lesson that is named on the command line, after the course's folder."""
     home, name = sys.argv[1:3]
     lesson = find_lesson(name)
-    (Path(home) / name / TOLD).unlink(missing_ok=True)
+    forget(lesson, Path(home))
     try_lesson(lesson, Path(home), progress=False)

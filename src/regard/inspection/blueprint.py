@@ -98,8 +98,9 @@ class _Tracing:
 
         def note(module: nn.Module, given: Any, gave: Any) -> None:
             part = self._part(name)
-            for each in _tensors(gave):
-                part.gave = tuple(each.shape)
+            for place, each in enumerate(_tensors(gave)):
+                if not place:  # of a recurrent layer the states of all steps; what follows are the last ones
+                    part.gave = tuple(each.shape)
                 if each.grad_fn is not None:
                     self.origins[each.grad_fn] = part.name
 

@@ -12,7 +12,7 @@ layer reads. At step t:
 | `both`   | s_{t-1}          | s_t = cell([e_t; c_t], s_t-1) | o_t = tanh(W [c_t; s_t]) | Bahdanau 2015, A.2.2 |
 | (none)   |                  | s_t = cell(e_t, s_t-1)        | o_t = s_t                | Sutskever 2014       |
 
-    logits_t = V o_t + b        s_0 = tanh(W_0 last state of the encoder)
+    logits_t = V o_t + b        s_0 = tanh(W_0 last state of the encoder), or zero
 
 With input feeding (Luong 2015, section 3.3; only for `output`) the cell reads [e_t; o_{t-1}]. How this differs
 from the papers: Bahdanau's output goes through a maxout layer that also reads the previous token, Luong's cells
@@ -33,6 +33,7 @@ from regard.models.cells import CELLS, Cell, CellWeights
 
 ContextTo = Literal["cell", "output", "both"]
 Query = Literal["previous", "current"]
+Start = Literal["last", "zero"]
 
 
 class Memory(NamedTuple):
@@ -93,6 +94,7 @@ class RecurrentDecoder(nn.Module):
         context: ContextTo = "output",
         query: Query = "current",
         input_feeding: bool = False,
+        start: Start = "last",
     ) -> None:
         super().__init__()
         if context != "output" and query == "current" and score is not None:
@@ -107,7 +109,10 @@ class RecurrentDecoder(nn.Module):
         self.cross = None if score is None else Attention(score)
         extra = width if input_feeding else memory_width if context != "output" and score is not None else 0
         self.rnn = CELLS[cell](input_width + extra, width, batch_first=True)
-        self.bridge = nn.Linear(memory_width, width * (2 if cell == "lstm" else 1))
+        parts = 2 if cell == "lstm" else 1
+        self.bridge = nn.Linear(memory_width, width * parts) if start == "last" else None
+        self.zeros: Tensor
+        self.register_buffer("zeros", torch.zeros(width * parts), persistent=False)
         joins = self.context in ("output", "both")
         self.combine = nn.Linear(memory_width + width, width, bias=False) if joins else None
 
@@ -123,7 +128,10 @@ class RecurrentDecoder(nn.Module):
 
     def start(self, memory: Memory) -> RecurrentState:
         """Return the state before the first step, with one hypothesis for each source."""
-        started = torch.tanh(self.bridge(memory.last)).unsqueeze(1)
+        if self.bridge is None:
+            started = self.zeros.expand(len(memory.last), 1, -1)
+        else:
+            started = torch.tanh(self.bridge(memory.last)).unsqueeze(1)
         cell = started.split(self.rnn.hidden_size, dim=-1)
         return RecurrentState(cell, torch.zeros_like(cell[0]) if self.input_feeding else None, memory)
 

@@ -1,4 +1,5 @@
-"""The recurrent encoder: an LSTM or GRU that reads each sequence forwards and backwards, padding unseen.
+"""The recurrent encoder: an LSTM or GRU that reads each sequence forwards and backwards, padding unseen; or
+forwards alone.
 
 The direction that reads backwards is given every sequence turned round in place, and so ends with its padding
 too: no state of either direction comes after a padded step. That is what `pack_padded_sequence` is for, to the
@@ -16,29 +17,40 @@ from regard.errors import InputError, check_range
 from regard.models.cells import CELLS, Cell
 
 
-def check_width(width: int) -> None:
-    """Raise `InputError` for a width that two directions cannot share."""
-    check_range("hidden", width, 2, 65_536)
-    if width % 2:
-        raise InputError(f"hidden {width} is odd: the encoder's two directions need half of it each")
+def check_width(width: int, name: str = "hidden", *, bidirectional: bool = True) -> None:
+    """Raise `InputError` for a width, called `name`, that the directions cannot share."""
+    check_range(name, width, 2 if bidirectional else 1, 65_536)
+    if bidirectional and width % 2:
+        raise InputError(f"{name} {width} is odd: the encoder's two directions need half of it each")
 
 
 class RecurrentEncoder(nn.Module):
     """`layers` layers of states of `width`, half of it for each direction; `dropout` between them.
 
-    Raises `InputError` for an odd `width`.
+    Not `bidirectional`, it reads forwards alone, and all of the width is of that. Raises `InputError` for an odd
+    `width` of two directions.
     """
 
     def __init__(
-        self, input_width: int, width: int, *, layers: int = 1, cell: Cell = "lstm", dropout: float = 0.0
+        self,
+        input_width: int,
+        width: int,
+        *,
+        layers: int = 1,
+        cell: Cell = "lstm",
+        dropout: float = 0.0,
+        bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        check_width(width)
+        check_width(width, bidirectional=bidirectional)
         recurrent = CELLS[cell]
         self.dropout = Dropout(dropout)
         widths = [input_width, *[width] * (layers - 1)]
-        self.forwards = nn.ModuleList(recurrent(each, width // 2, batch_first=True) for each in widths)
-        self.backwards = nn.ModuleList(recurrent(each, width // 2, batch_first=True) for each in widths)
+        self.each_way = width // 2 if bidirectional else width
+        self.forwards = nn.ModuleList(recurrent(each, self.each_way, batch_first=True) for each in widths)
+        self.backwards = nn.ModuleList(
+            recurrent(each, self.each_way, batch_first=True) for each in widths if bidirectional
+        )
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the states (B, T, D) of inputs (B, T, any), zero at padding, and the last ones (B, D).
@@ -49,16 +61,16 @@ class RecurrentEncoder(nn.Module):
         batch, time = states.shape[:2]
         length = torch.full((batch, 1), time, device=states.device) if mask is None else mask.sum(1, keepdim=True)
         turned = turned_round(length, time)
-        for layer, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards, strict=True)):
-            states = self.dropout(states) if layer else states
-            ahead, _ = forwards(states)
-            back, _ = backwards(_pick(states, turned))
-            states = torch.cat([ahead, _pick(back, turned)], dim=-1)
+        for layer, forwards in enumerate(self.forwards):
+            read = self.dropout(states) if layer else states
+            states, _ = forwards(read)
+            if self.backwards:
+                back, _ = self.backwards[layer](_pick(read, turned))
+                states = torch.cat([states, _pick(back, turned)], dim=-1)
             if mask is not None:
                 states = states * mask.unsqueeze(-1)
-        half = states.shape[-1] // 2
-        last = _pick(states[..., :half], (length - 1).clamp(min=0)).squeeze(1)
-        return states, torch.cat([last, states[:, 0, half:]], dim=-1)
+        last = _pick(states[..., : self.each_way], (length - 1).clamp(min=0)).squeeze(1)
+        return states, torch.cat([last, states[:, 0, self.each_way :]], dim=-1)
 
 
 def turned_round(length: Tensor, time: int) -> Tensor:

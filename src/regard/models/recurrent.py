@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Dropout, find_score, make_score
-from regard.errors import check_choices, check_range, check_share
+from regard.attention import Dropout, Score, find_score, make_score
+from regard.attention.scores import INNER
+from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.cells import Cell
 from regard.models.config import ModelConfig
-from regard.models.decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState
+from regard.models.decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState, Start
 from regard.models.encoder import RecurrentEncoder, check_width
 from regard.models.seq2seq import Seq2Seq
 
@@ -26,7 +27,14 @@ class RecurrentConfig(ModelConfig):
     """The parts of a recurrent encoder-decoder."""
 
     hidden: int = 128
-    """Width of the decoder's state and of the memory, half of it for each direction of the encoder."""
+    """Width of the decoder's state, and of the memory where that has none of its own."""
+    enc_hidden: int | None = None
+    """Width of the memory, half of it for each direction of the encoder. None: that of hidden. Another one needs
+    a score that takes two widths: general, concat or additive."""
+    bidirectional: bool = True
+    """Read the source backwards too; otherwise forwards alone, with all of the memory's width."""
+    start: Start = "last"
+    """First state of the decoder: made of the encoder's last state, or zero."""
     embedding: int = 64
     """Width of the embeddings."""
     enc_layers: int = 1
@@ -36,6 +44,8 @@ class RecurrentConfig(ModelConfig):
     score: str = "general"
     """Score of the attention: none, dot, scaled_dot, general, concat, additive, or a class of your own as
     module:Class (see regard.attention.scores)."""
+    score_width: int | None = None
+    """Inner width of the scores concat and additive. None: that of hidden."""
     context: ContextTo = "output"
     """Where the context goes: into the decoder's cell (Bahdanau), to the output layer (Luong), or both."""
     query: Query | None = None
@@ -50,13 +60,33 @@ class RecurrentConfig(ModelConfig):
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range or values exclude each other."""
         check_choices(self)
-        check_width(self.hidden)
+        check_range("hidden", self.hidden, 1, 65_536)
+        named = "hidden" if self.enc_hidden is None else "enc_hidden"
+        check_width(self.memory_width, named, bidirectional=self.bidirectional)
         check_range("embedding", self.embedding, 1, 65_536)
         check_range("enc_layers", self.enc_layers, 1, 100)
         check_share("dropout", self.dropout, below=True)
         if self.score != NO_SCORE:
             find_score(self.score)
+        if self.score_width is not None:
+            check_range("score_width", self.score_width, 1, 65_536)
+            if self.score not in INNER:
+                raise InputError(
+                    f"score_width {self.score_width} does not fit: score {self.score} has no inner width; use "
+                    f"{' or '.join(INNER)}"
+                )
         self.decoder(1, "meta")
+
+    @property
+    def memory_width(self) -> int:
+        """Width of the encoder's states."""
+        return self.hidden if self.enc_hidden is None else self.enc_hidden
+
+    def _score(self) -> Score | None:
+        if self.score == NO_SCORE:
+            return None
+        inner = () if self.score_width is None else (self.score_width,)
+        return make_score(self.score, self.hidden, self.memory_width, *inner)
 
     def decoder(self, width: int, device: str | None = None) -> RecurrentDecoder:
         """Return the decoder; `width` of the embeddings. On the device `meta` it takes no memory."""
@@ -64,12 +94,13 @@ class RecurrentConfig(ModelConfig):
             return RecurrentDecoder(
                 width,
                 self.hidden,
-                self.hidden,
+                self.memory_width,
                 cell=self.cell,
-                score=None if self.score == NO_SCORE else make_score(self.score, self.hidden),
+                score=self._score(),
                 context=self.context,
                 query=self.query or ("current" if self.context == "output" else "previous"),
                 input_feeding=self.input_feeding,
+                start=self.start,
             )
 
 
@@ -96,7 +127,12 @@ class RecurrentSeq2Seq(Seq2Seq):
         self.target_embedding = nn.Embedding(target_symbols, config.embedding)
         self.dropout = Dropout(config.dropout)
         self.encoder = RecurrentEncoder(
-            config.embedding, config.hidden, layers=config.enc_layers, cell=config.cell, dropout=config.dropout
+            config.embedding,
+            config.memory_width,
+            layers=config.enc_layers,
+            cell=config.cell,
+            dropout=config.dropout,
+            bidirectional=config.bidirectional,
         )
         self.decoder = config.decoder(config.embedding)
         self.output = nn.Linear(config.hidden, target_symbols)

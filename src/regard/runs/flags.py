@@ -104,10 +104,14 @@ class RecurrentModelFlags(TypedDict, total=False):
     """Of a recurrent encoder-decoder."""
 
     hidden: int
+    enc_hidden: int | None
+    bidirectional: bool
+    start: Literal["last", "zero"]
     embedding: int
     enc_layers: int
     cell: Literal["lstm", "gru"]
     score: str
+    score_width: int | None
     context: Literal["cell", "output", "both"]
     query: Literal["previous", "current"] | None
     input_feeding: bool
@@ -143,6 +147,7 @@ class TranslationTrainingFlags(CommonFlags, total=False):
     """Of trainings on parallel text."""
 
     tokens: int
+    batchsize: int
     accumulate: int
     schedule: Literal["one_cycle", "inverse_sqrt"]
     warmup: float
@@ -214,7 +219,6 @@ class TranslationFlags(WhereFlags, TextFlags, TransformerModelFlags, Translation
 class AnyFlags(TranslationTrainingFlags, total=False):
     """Every flag there is, for a task whose name is not known to a type checker."""
 
-    batchsize: int
     max_len: int
     vocab_size: int
     pairs: int
@@ -231,6 +235,9 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     model: str
     preset: str | None
     hidden: int
+    enc_hidden: int | None
+    bidirectional: bool
+    start: str
     embedding: int
     enc_layers: int
     dec_layers: int
@@ -239,6 +246,7 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     heads: int
     pos_enc: bool
     score: str
+    score_width: int | None
     self_att: bool
     cell: str
     pooling: str

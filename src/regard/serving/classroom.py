@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import orjson
 from starlette.applications import Starlette
@@ -26,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.pages import index_page, lesson_page, style
-from regard.course.trying import run_of, state_of
+from regard.course.trying import forget, run_of, state_of
 from regard.errors import RegardError
 from regard.serving.app import LOCAL, make_app
 from regard.serving.explorer import Explorer
@@ -37,7 +38,7 @@ TRAINING = "from regard.course.trying import main; main()"
 SEE = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
 <progress id="progress" max="1" value="0" aria-label="Training" hidden></progress>
 <ul id="words"></ul>
-<p><a id="explore" href="explore/{name}/" target="_blank" hidden>Look at your run in the explorer</a></p>"""
+<p><a id="explore" href="explore/{name}/{asked}" target="_blank" hidden>Look at it in the explorer</a></p>"""
 
 
 class Classroom:
@@ -52,6 +53,7 @@ class Classroom:
         if self.busy(lesson):
             return
         self.home.mkdir(parents=True, exist_ok=True)
+        forget(lesson, self.home)
         argv = [sys.executable, "-c", TRAINING, str(self.home), lesson.name]
         with (self.home / f"{lesson.name}.log").open("wb") as log:
             self.trainings[lesson.name] = subprocess.Popen(
@@ -91,7 +93,10 @@ def make_classroom(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: st
         name = request.path_params["name"]
         if name == "index":
             return _html(index_page())
-        return _html(lesson_page(find_lesson(name), see=SEE.format(name=name), script="learn.js"))
+        lesson = find_lesson(name)
+        asked = lesson.runs[0].input
+        place = "" if asked is None else f"#{urlencode({'input': asked})}"
+        return _html(lesson_page(lesson, see=SEE.format(name=name, asked=place), script="learn.js"))
 
     async def first(request: Request) -> Response:
         return _html(index_page())

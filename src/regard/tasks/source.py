@@ -23,7 +23,7 @@ class BatchSettings(Protocol):
 
     @property
     def batchsize(self) -> int:
-        """Samples in a batch, for tasks that draw them."""
+        """Samples in a batch, for tasks that draw them; of a corpus the most, 0 for no limit."""
 
     @property
     def vary_len(self) -> bool:

@@ -166,7 +166,7 @@ class Translation(SequenceTask):
                 for each in (self.source_vocabulary, self.target_vocabulary)
             )
             recut = (source, target)
-        return Buckets(corpus, settings.tokens, settings.seed, Place(*beginning.place), recut)
+        return Buckets(corpus, settings.tokens, settings.seed, Place(*beginning.place), recut, settings.batchsize)
 
     @property
     def longest_source(self) -> int:

@@ -40,7 +40,8 @@ Recut = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 @dataclass
 class Buckets:
-    """The batches of a corpus; `tokens` in each at most, of source or target, whichever has more.
+    """The batches of a corpus; `tokens` in each at most, of source or target, whichever has more, and `most`
+    pairs, where that is not 0.
 
     Raises `InputError` where the longest sentence alone has more.
     """
@@ -51,6 +52,7 @@ class Buckets:
     place: Place = BEGIN
     recut: tuple[Recut, Recut] | None = None
     """Cuts sources and targets into other pieces, each time they are served."""
+    most: int = 0
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
@@ -105,21 +107,23 @@ class Buckets:
         lengths = np.array([[len(each) for each in side] for side in (targets, sources)])
         # By target, then source, then chance.
         ranks = np.lexsort((random.random(len(sources)), lengths[1], lengths[0]))
-        batches = cut(lengths.max(0)[ranks], self.tokens)
+        batches = cut(lengths.max(0)[ranks], self.tokens, self.most)
         return [
             ([sources[row] for row in ranks[begin:end]], [targets[row] for row in ranks[begin:end]])
             for begin, end in (batches[index] for index in random.permutation(len(batches)))
         ]
 
 
-def cut(lengths: np.ndarray, tokens: int) -> list[tuple[int, int]]:
-    """Cut sentences of `lengths` (N,), in their order, into runs of at most `tokens`, padding included.
+def cut(lengths: np.ndarray, tokens: int, most: int = 0) -> list[tuple[int, int]]:
+    """Cut sentences of `lengths` (N,), in their order, into runs of at most `tokens`, padding included, and of at
+    most `most` sentences, where that is not 0.
 
     A sentence that is longer stands alone.
     """
     batches, begin, longest = [], 0, 0
     for index, length in enumerate(lengths.tolist()):
-        if index > begin and max(longest, length) * (index + 1 - begin) > tokens:
+        count = index + 1 - begin
+        if index > begin and (max(longest, length) * count > tokens or 0 < most < count):
             batches.append((begin, index))
             begin, longest = index, 0
         longest = max(longest, length)

@@ -181,6 +181,8 @@ class TranslationTraining(TrainingConfig):
 
     tokens: int = 2048
     """Tokens in a batch, padding included, of source or target, whichever has more."""
+    batchsize: int = 0
+    """Pairs in a batch, at most; 0: as many as its tokens hold."""
     accumulate: int = 1
     """Batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
@@ -218,6 +220,7 @@ class TranslationTraining(TrainingConfig):
         """Raise `InputError` where a value is out of range."""
         super().__post_init__()
         check_range("tokens", self.tokens, 1, 10**8)
+        check_range("batchsize", self.batchsize, 0, 10**6)
         check_range("accumulate", self.accumulate, 1, 10**4)
         check_range("validate_every", self.validate_every, 1, 10**9)
         check_range("patience", self.patience, 0, 10**6)

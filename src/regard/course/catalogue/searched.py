@@ -126,6 +126,18 @@ class EachKeepsItsBest(Workings):
         return super().kept(best, width, parents)
 
 
+class PrunedByFigure(Workings):
+    """The beam is pruned by what is divided by the length: a short hypothesis loses its place to longer ones."""
+
+    instead = "Keep the largest sums of log-probabilities; divide by length ** alpha for the last choice alone."
+    paper = f"{BEAM}; this exercise's stub: the length counts for the answer"
+
+    def pruned(self, found: list[Hypothesis], width: int, parents: list[int], alpha: float) -> list[Hypothesis]:
+        figures = [self.average(total, len(tokens) - 1, alpha) for total, tokens in found]
+        order = sorted(range(len(found)), key=lambda each: -figures[each])
+        return [found[each] for each in order[:width]]
+
+
 class ProbabilitiesAdded(Workings):
     """Probabilities are added up where log-probabilities should be: two likely tokens beat one certain one."""
 

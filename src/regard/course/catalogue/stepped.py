@@ -118,12 +118,35 @@ class SumOverTimeOnly(Workings):
 
 
 class OldStateAsks(Workings):
-    """The state from before the cell asks, as in Bahdanau's model."""
+    """The state from before the cell asks, as in Bahdanau's model, and goes beside the context."""
 
     instead = "Take the cell's step first: the new state h_t asks, and goes beside the context."
     paper = LUONG_PATH
 
     def current(self, new: Array, old: Array) -> Array:
+        return old
+
+    def standing(self, new: Array, old: Array) -> Array:
+        return old
+
+
+class OldStateScores(Workings):
+    """The state from before the cell asks, as in Bahdanau's model; the new one goes beside the context."""
+
+    instead = "Take the cell's step first, and score the memory with the new state h_t."
+    paper = LUONG_PATH
+
+    def current(self, new: Array, old: Array) -> Array:
+        return old
+
+
+class OldStateBeside(Workings):
+    """The new state asks, but the one from before the cell goes beside the context."""
+
+    instead = "Put the new state h_t beside the context: [c_t; h_t]."
+    paper = LUONG_5
+
+    def standing(self, new: Array, old: Array) -> Array:
         return old
 
 

@@ -56,6 +56,10 @@ class Recurrent(WholeModel):
         """Return the state that asks in Luong's step: the one that the cell just gave."""
         return new
 
+    def standing(self, new: Array, old: Array) -> Array:
+        """Return the state that goes beside Luong's context: the one that the cell just gave."""
+        return new
+
     def general(self, state: Array, memory: Array, w_a: Array) -> Array:
         """Return Luong's scores (B, T)."""
         return np.einsum("bd,dm,btm->bt", state, w_a, memory)
@@ -71,7 +75,7 @@ class Recurrent(WholeModel):
         new = cell(previous, state)
         asks = self.current(new, state)
         weights = self.masked_softmax(self.general(asks, memory, w_a), mask)
-        mixture = self.attentional(self.remembered(weights, memory), asks)
+        mixture = self.attentional(self.remembered(weights, memory), self.standing(new, state))
         return self.bend(mixture @ w_c), new, weights
 
 
@@ -119,6 +123,10 @@ class Searching(Recurrent):
         """Return the beam: the best of what was found, wherever it comes from."""
         return sorted(found, key=lambda each: -each[0])[:width]
 
+    def pruned(self, found: list[Hypothesis], width: int, parents: list[int], alpha: float) -> list[Hypothesis]:
+        """Return the beam; what hypotheses of several lengths are compared by at the end has no part in it."""
+        return self.kept(found, width, parents)
+
     def average(self, total: float, length: int, alpha: float) -> float:
         """Return what hypotheses of several lengths are compared by."""
         return total / length**alpha
@@ -147,7 +155,7 @@ class Searching(Recurrent):
                     more = [(total + float(gain), [*tokens, token]) for token, gain in enumerate(gains)]
                 found += more
                 parents += [parent] * len(more)
-            beam = self.kept(found, width, parents)
+            beam = self.pruned(found, width, parents, alpha)
             if self.done(beam, end):
                 break
         figure, tokens = self.best(beam, alpha, end)

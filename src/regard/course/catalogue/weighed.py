@@ -287,6 +287,23 @@ class AllMaskedUniform(Workings):
         return np.where(np.isneginf(hidden) & np.isnan(weights), self.softmax(np.zeros_like(hidden)), weights)
 
 
+class AllMaskedSeen(Workings):
+    """A row that may attend to nothing attends as if nothing were hidden: -1e9 was added to all its scores, and a
+    softmax does not see what is added to all.
+    """
+
+    instead = "Give such a row zeros: multiply the weights by the mask after the softmax too."
+    paper = "This exercise's stub: a row that may attend to nothing has zero weights"
+    companion = True
+
+    def masked_softmax(self, scores: Array, mask: Mask) -> Array:
+        weights = super().masked_softmax(scores, mask)
+        if mask is None:
+            return weights
+        lost = ~np.broadcast_to(mask, scores.shape).any(-1, keepdims=True)
+        return np.where(lost, self.softmax(scores), weights)
+
+
 class KeysAsValues(Workings):
     """The weights are multiplied by the keys: the values are not used."""
 

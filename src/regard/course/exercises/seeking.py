@@ -42,6 +42,7 @@ def _beam(seed: int) -> list[Case]:
         case("a beam of one", 5, 7, 1, 5, 0.6),
         case("one step", 6, 7, 3, 1, 0.6),
         case("another model", 7, 5, 2, 13, 0.6),
+        case("short against long", 8, 3, 3, 11, 1.3),
     ]
 
 

@@ -22,6 +22,11 @@ FIGURES = {
 """Figures of a run that a lesson tells of."""
 
 
+def _share(value: float) -> str:
+    """Write a share (0 to 1) with a decimal, and with two where one would make nearly all of it the whole."""
+    return f"{min(value, 0.9999):.2%}" if 0.999 <= value < 1 else f"{value:.1%}"
+
+
 @dataclass(frozen=True)
 class Range:
     """What a figure came to over the seeds: shares (0 to 1)."""
@@ -31,15 +36,22 @@ class Range:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.low:.1%} to {self.high:.1%}, half of them below {self.middle:.1%}"
+        alike = _share(self.low) == _share(self.high)
+        return self._ends if alike else f"{self._ends}, the middle one {_share(self.middle)}"
+
+    @property
+    def _ends(self) -> str:
+        low, high = _share(self.low), _share(self.high)
+        return f"all {low}" if low == high else f"{low} to {high}"
 
     def verdict(self, value: float) -> str:
-        """Say whether a value is usual."""
+        """Say whether a value is usual, to the four decimals that are kept of the seeds' own."""
+        value = round(value, 4)
         if value < self.low:
-            return f"below all ten seeds ({self.low:.1%} to {self.high:.1%})"
+            return f"below all ten seeds: {self._ends}"
         if value > self.high:
-            return f"above all ten seeds ({self.low:.1%} to {self.high:.1%})"
-        return f"usual: ten seeds came to {self.low:.1%} to {self.high:.1%}"
+            return f"above all ten seeds: {self._ends}"
+        return f"usual, ten seeds came to {self._ends}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +85,12 @@ class Lesson:
         return float(_measured().get(self.name, {}).get(self.runs[0].name, {}).get("seconds", 0.0))
 
     @property
+    def question(self) -> str:
+        """The last question of what is to be predicted, Markdown."""
+        found = re.findall(r"[^.?]*\?", self.parts["Predict"])
+        return str(found[-1]).strip()
+
+    @property
     def code(self) -> str:
         """What is worked out by hand, as Python."""
         (found,) = re.findall(r"```python\n(.*?)```", self.parts["By hand"], re.DOTALL)
@@ -82,7 +100,7 @@ class Lesson:
         """Say what a run came to, and whether that is usual."""
         ranges = self.ranges[self.runs[0].name]
         return [
-            f"{FIGURES[name]}: {value:.1%}" + (f" ({ranges[name].verdict(value)})" if name in ranges else "")
+            f"{FIGURES[name]}: {_share(value)}" + (f" ({ranges[name].verdict(value)})" if name in ranges else "")
             for name, value in figures.items()
             if name in FIGURES and value is not None
         ]

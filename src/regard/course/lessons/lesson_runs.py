@@ -12,6 +12,8 @@ class LessonRun:
     """What it is called in the lesson."""
     task: str
     flags: dict[str, Any] = field(default_factory=dict)
+    input: str | None = None
+    """What its lesson asks about, to be looked at first; None for any."""
 
     @property
     def command(self) -> str:
@@ -19,10 +21,12 @@ class LessonRun:
         return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
 
 
-def _runs(task: str, common: dict[str, Any], **variants: dict[str, Any]) -> tuple[LessonRun, ...]:
+def _runs(
+    task: str, common: dict[str, Any], *, asked: str | None = None, **variants: dict[str, Any]
+) -> tuple[LessonRun, ...]:
     """Return runs on a task that differ in a few flags; the first is the learner's own."""
     return tuple(
-        LessonRun(name=name.replace("_", " "), task=task, flags={**common, **flags})
+        LessonRun(name=name.replace("_", " "), task=task, flags={**common, **flags}, input=asked)
         for name, flags in variants.items()
     )
 
@@ -33,9 +37,9 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "lookups": _runs(
         "recall", {"max_len": 20, "steps": 800}, attention={"pooling": "attention"}, mean={"pooling": "mean"}
     ),
-    "counting": _runs("counting", {}, queries={}),
+    "counting": _runs("counting", {}, asked="ABBA_CABBA", queries={}),
     "difference": _runs("difference", {}, self_attention={"self_att": True}, without={"self_att": False}),
-    "signal": _runs("signal", {}, positions={"pos_enc": True}, without={"pos_enc": False}),
+    "signal": _runs("signal", {}, asked="BABCABBCABA", positions={"pos_enc": True}, without={"pos_enc": False}),
     "signal2": _runs("signal2", {}, four_heads={"multihead": True}, one_head={"multihead": False}),
     "forgetting": _runs("reverse", SMALL, attention={"score": "general"}, last_state={"score": "none"}),
     "decoders": _runs(
@@ -60,7 +64,7 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
         "signal2", {"multihead": True, "steps": 1500}, four={"heads": 4}, one={"heads": 1}, sixteen={"heads": 16}
     ),
     "transformer": _runs("sort", {**READER, "max_len": 10, "steps": 1200}, transformer={}),
-    "translation": _runs("phrases", {}, phrases={}),
+    "translation": _runs("phrases", {}, asked="she says that the birds can hear these good songs", phrases={}),
     "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
 }
 """By lesson."""

@@ -31,8 +31,8 @@ function show(found) {
 /** @param {State} found */
 function told(found) {
   if (found.failed) return `It failed: ${found.failed}`;
-  if (!found.busy) return "";
-  if (!found.step || found.words) return "starting …";
+  if (!found.busy || found.words) return "";
+  if (!found.step) return "starting …";
   if (found.step >= found.steps) return "testing …";
   return `step ${found.step} of ${found.steps}${found.loss === null ? "" : `, loss ${found.loss.toFixed(3)}`}`;
 }

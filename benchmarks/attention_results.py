@@ -1,0 +1,223 @@
+"""Train what docs/results/attention.md shows, over 10 seeds, and write its tables.
+
+    python benchmarks/attention_results.py [scale] [positions] [heads] [--seeds 10]
+
+Four questions: why scores are divided by √D, whether positions are better added or put beside, whether it is
+projections or the number of heads that helps, and which letters a head weighs. Every training is measured once
+and kept in docs/attention-results.json, so that an interrupted run goes on where it stopped.
+"""
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from measured import Flags, Results, key_of, measure_missing
+from tables import DOCS, markdown, spread, write_tables
+
+SMALL = {"model": "transformer", "enc_layers": 1, "dec_layers": 1, "max_len": 8, "steps": 600}
+WIDTHS = (16, 64, 128)
+SCALE = [
+    {"task": "reverse", **SMALL, "hidden": width, "inner": 2 * width, "heads": 1, "score": score}
+    for width in WIDTHS
+    for score in ("dot", "scaled_dot")
+]
+"""One head as wide as the states, with and without the root."""
+BESIDE = {"hidden": 64, "positions": "concatenated"}
+POSITIONS = {
+    "added, embeddings of 32, states of 32": {"hidden": 32, "positions": "sinusoidal"},
+    "beside, embeddings of 32, states of 64": BESIDE,
+    "added, embeddings of 64, states of 64": {"hidden": 64, "positions": "sinusoidal"},
+}
+HEADS: dict[str, Flags] = {
+    "one head, not projected": {"multihead": False},
+    "one head, projected": {"multihead": True, "heads": 1},
+    "four heads, not projected": {"model": "unprojected:Unprojected", "multihead": True, "heads": 4},
+    "four heads, projected": {"multihead": True, "heads": 4},
+}
+FOUR = "four heads, projected"
+
+
+def placed(flags: Flags) -> Flags:
+    """Return the flags of a training that asks how positions are joined."""
+    return {"task": "reverse", **SMALL, "heads": 4, "inner": 128, **flags}
+
+
+def headed(flags: Flags) -> Flags:
+    """Return the flags of a training that asks what heads are worth."""
+    return {"task": "signal2", "steps": 1500, **flags}
+
+
+def jobs_of(questions: list[str], seeds: range) -> list[Flags]:
+    """Return all trainings that the tables need."""
+    every = {
+        "scale": SCALE,
+        "positions": [placed(flags) for flags in POSITIONS.values()],
+        "heads": [headed(flags) for flags in HEADS.values()],
+    }
+    return [{**flags, "seed": seed} for name in questions for flags in every[name] for seed in seeds]
+
+
+def measure(flags: Flags) -> dict[str, Any]:
+    """Train one model and measure it."""
+    import regard
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        run: Any = regard.train(**flags, savepath=folder, progress=False)
+        figures = run.figures()
+        found = {
+            "exact_match": figures.exact_match,
+            "parameters": sum(each.numel() for each in run.model.parameters() if each.requires_grad),
+        }
+        if flags["task"] == "signal2":
+            return {**found, "weighed": weighed(run)}
+        if flags not in [{**each, "seed": flags["seed"]} for each in SCALE]:
+            return found
+        as_drawn = {**flags, "steps": 1, "lr": 1e-9}
+        first: Any = regard.train(**as_drawn, savepath=f"{folder}/first", progress=False)
+        return {**found, "largest_at_first": largest(first)}
+
+
+def largest(run: Any) -> float:
+    """Return the mean of the largest weight of each row of the encoder, on eight inputs of full length."""
+    import regard
+
+    with regard.record(run.model, layers=["encoder.0.self_attention"]) as records:
+        run.translate([run.draw(sample_len=8, seed=seed) for seed in range(8)])
+    return statistics.mean(layer.weights.amax(-1).mean().item() for layer in records.values())
+
+
+@torch.inference_mode()
+def weighed(run: Any) -> list[dict[str, float]]:
+    """Return, of each head of the layer in which outputs look at inputs, the mean weight on what may stand there.
+
+    `own`: the signal of the output; `signals`: the two others; `same`: the letters that are counted; `rest`:
+    other letters. `favoured`: the largest, over the letters, of the weight on one letter wherever it stands after
+    the signals, as a multiple of its share of them.
+    """
+    import regard
+
+    inputs = run.task.sample(2000, torch.Generator().manual_seed(0)).inputs
+    with regard.record(run.model, layers=["cross"]) as records:
+        run.model(inputs)
+    weights = records["cross"].weights  # (B, H, 3, T)
+    signals, letters = inputs[:, :3], inputs[:, 3:]
+    at_signals, at_letters = weights[..., :3], weights[..., 3:]
+    own = torch.diagonal(at_signals, dim1=2, dim2=3)  # (B, H, 3)
+    same = (at_letters * (signals[:, :, None] == letters[:, None, :])[:, None]).sum(-1)
+    found = []
+    for head in range(weights.shape[1]):
+        mass = {
+            "own": own[:, head].mean(),
+            "signals": at_signals[:, head].sum(-1).mean() - own[:, head].mean(),
+            "same": same[:, head].mean(),
+            "rest": at_letters[:, head].sum(-1).mean() - same[:, head].mean(),
+        }
+        of_letter = []
+        for letter in letters.unique():
+            there = letters == letter
+            on = (at_letters[:, head].mean(1) * there).sum() / at_letters[:, head].mean(1).sum()
+            of_letter.append((on / there.float().mean()).item())
+        found.append({name: round(value.item(), 4) for name, value in mass.items()})
+        found[-1]["favoured"] = round(max(of_letter), 3)
+    return found
+
+
+def figures_of(results: Results, flags: Flags, seeds: range, name: str = "exact_match") -> list[Any]:
+    """Return one figure of a training over all seeds."""
+    return [results[key_of({**flags, "seed": seed})][name] for seed in seeds]
+
+
+def exact(values: list[float]) -> str:
+    """Write shares as median, least and largest."""
+    return spread(values, lambda share: f"{share:.1%}" if share < 0.99 else f"{share:.2%}")
+
+
+def scale(results: Results, seeds: range) -> str:
+    """Dot and scaled dot by width: answers, and how sharp the weights were before training."""
+    body = []
+    for width in WIDTHS:
+        line = [str(width)]
+        for name, form in (("largest_at_first", lambda x: f"{x:.2f}"), ("exact_match", lambda x: f"{x:.1%}")):
+            for score in ("dot", "scaled_dot"):
+                (flags,) = (each for each in SCALE if each["hidden"] == width and each["score"] == score)
+                line.append(spread(figures_of(results, flags, seeds, name), form))
+        body.append(line)
+    head = ["width", "largest weight at first: q · k", "q · k / √D", "exact match: q · k", "q · k / √D"]
+    return markdown(head, body)
+
+
+def joined(results: Results, seeds: range) -> str:
+    """Positions added and put beside."""
+    body = [
+        [
+            name,
+            f"{figures_of(results, placed(flags), seeds, 'parameters')[0]:,}",
+            exact(figures_of(results, placed(flags), seeds)),
+        ]
+        for name, flags in POSITIONS.items()
+    ]
+    return markdown(["positions", "parameters", "exact match"], body)
+
+
+def heads(results: Results, seeds: range) -> str:
+    """One head and four, with and without projections."""
+    body = []
+    for name, flags in HEADS.items():
+        shares = figures_of(results, headed(flags), seeds)
+        learned = figures_of(results, headed(flags), seeds, "parameters")[0]
+        body.append(
+            [name, f"{learned:,}", exact(shares), f"{sum(each >= 0.99 for each in shares)} of {len(shares)}"]
+        )
+    return markdown(["", "learned parameters", "exact match", "seeds ≥ 99 %"], body)
+
+
+def letters(results: Results, seeds: range) -> str:
+    """What four projected heads weigh; the heads of each seed in the order of their weight on signals."""
+    ranked = [
+        sorted(each, key=lambda head: -(head["own"] + head["signals"]))
+        for each in figures_of(results, headed(HEADS[FOUR]), seeds, "weighed")
+    ]
+    body = []
+    for place, name in enumerate(("first", "second", "third", "fourth")):
+        of_seeds = [each[place] for each in ranked]
+        cells = [exact([head[part] for head in of_seeds]) for part in ("own", "signals", "same", "rest")]
+        body.append([name, *cells, spread([head["favoured"] for head in of_seeds], lambda x: f"{x:.2f}")])
+    head = [
+        "head",
+        "the output's signal",
+        "other signals",
+        "letters counted",
+        "other letters",
+        "most on one letter",
+    ]
+    return markdown(head, body)
+
+
+TABLES: dict[str, tuple[str, Callable[[Results, range], str]]] = {
+    "scale": ("scale", scale),
+    "joined positions": ("positions", joined),
+    "heads and projections": ("heads", heads),
+    "letters of heads": ("heads", letters),
+}
+"""Each table, with the question that it answers."""
+
+
+def main() -> None:
+    """Measure what is not stored yet, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("questions", nargs="*", default=["scale", "positions", "heads"])
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
+    args = parser.parse_args()
+    seeds = range(args.seeds)
+    results = measure_missing(DOCS / "attention-results.json", measure, jobs_of(args.questions, seeds))
+    write_tables(
+        {name: table(results, seeds) for name, (asked, table) in TABLES.items() if asked in args.questions}
+    )
+
+
+if __name__ == "__main__":
+    main()

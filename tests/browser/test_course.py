@@ -1,0 +1,25 @@
+"""A lesson that was written into a folder, opened from there."""
+
+from pathlib import Path
+from typing import Any
+
+import regard
+from regard.course.lessons import find_lesson
+from regard.course.pages import baked, lesson_page, style
+from regard.inspection.page import write_page
+
+
+def test_a_baked_view_has_the_room_it_needs(learned: regard.AnswerRun, page: Any, tmp_path: Path) -> None:
+    write_page(tmp_path / "signal2-view.html", [learned.attend(seed=0)])
+    (tmp_path / "learn.css").write_text(style(), encoding="utf-8")
+    see = baked("signal2-view.html", ["answers without an error: 12.0%"])
+    (tmp_path / "signal2.html").write_text(lesson_page(find_lesson("signal2"), see=see), encoding="utf-8")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.goto((tmp_path / "signal2.html").as_uri())
+        page.query_selector("iframe").scroll_into_view_if_needed()  # what is far off is not laid out
+        page.wait_for_function("document.querySelector('iframe').style.height")
+        frame = page.query_selector("iframe").content_frame()
+        frame.wait_for_function("document.documentElement.scrollHeight <= innerHeight")
+        assert frame.evaluate("innerHeight") > 600
+        assert page.evaluate("document.documentElement.scrollWidth") == width
