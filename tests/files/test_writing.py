@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.files import check_writable, write_file, write_json
+from regard.files import check_writable, write_file, write_json, write_new
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -99,3 +99,15 @@ def test_names_may_be_as_long_as_the_file_system_takes(tmp_path: Path) -> None:
         write_file(tmp_path / ("x" * 256), b"one")
     with pytest.raises(InputError, match="holds no NUL; choose another path"):
         write_file(tmp_path / "a\0b", b"one")
+
+
+def test_new_files_are_all_written_or_none(tmp_path: Path) -> None:
+    wanted = {tmp_path / "deep" / "a": b"one", tmp_path / "other" / "b": b"two"}
+    assert write_new(wanted) == list(wanted)
+    assert {path: path.read_bytes() for path in wanted} == wanted
+    (tmp_path / "other" / "b").write_text("mine")
+    more = {tmp_path / "third" / "c": b"three", tmp_path / "other" / "b": b"two"}
+    with pytest.raises(InputError, match="is there already: choose another folder"):
+        write_new(more)
+    assert not (tmp_path / "third").exists()
+    assert (tmp_path / "other" / "b").read_text() == "mine"

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import parse
-from regard.course import write_stubs
-from regard.course.notebooks import write_notebooks
+from regard.course.check import stubs_in
+from regard.course.notebooks import notebooks_in
 from regard.course.pages import write_site
+from regard.files import write_new
 from regard.serving import teach
 
 DESCRIPTION = (
@@ -41,16 +42,15 @@ class LearnFlags:
 def run(argv: list[str]) -> None:
     """Write what is asked for, or serve the course until interrupted."""
     flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
-    written = False
-    for folder, write, what in (
-        (flags.stubs, write_stubs, "stubs"),
-        (flags.notebooks, write_notebooks, "notebooks"),
-        (flags.site, lambda folder: write_site(folder, flags.savepath), "files"),
-    ):
-        if folder is not None:
-            paths = write(folder)
-            sys.stdout.write(f"Wrote {len(paths)} {what} into {folder}\n")
-            written = True
-    if not written:
+    stubs = {} if flags.stubs is None else stubs_in(flags.stubs)
+    notebooks = {} if flags.notebooks is None else notebooks_in(flags.notebooks)
+    write_new({**stubs, **notebooks})  # all or none
+    if stubs:
+        sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}\n")
+    if notebooks:
+        sys.stdout.write(f"Wrote {len(notebooks)} notebooks into {flags.notebooks}\n")
+    if flags.site is not None:
+        sys.stdout.write(f"Wrote {len(write_site(flags.site, flags.savepath))} files into {flags.site}\n")
+    if not (stubs or notebooks or flags.site):
         teach(flags.savepath, port=flags.port, host=flags.host, browser=flags.browser)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there

@@ -11,8 +11,7 @@ from regard.course.judging import judge
 from regard.course.report import PRINTS, CheckReport, ExerciseReport
 from regard.course.sandbox import SECONDS, Told, run_file, run_object
 from regard.errors import InputError, MachineError
-from regard.files import cannot_write, check_name, write_file
-from regard.reading import is_file
+from regard.files import write_new
 
 
 def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
@@ -102,21 +101,13 @@ def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseRep
     return judge(exercise, called, exercise.cases(0), told.answers[exercise.name])
 
 
+def stubs_in(folder: Path) -> dict[Path, bytes]:
+    """Return what a learner starts from, one file for each exercise."""
+    return {
+        folder / f"{number:02d}_{each.name}.py": each.stub.encode() for number, each in enumerate(EXERCISES, 1)
+    }
+
+
 def write_stubs(folder: Path) -> list[Path]:
-    """Write what a learner starts from, one file for each exercise; raises `InputError` where one is there
-    already.
-    """
-    paths = {folder / f"{number:02d}_{each.name}.py": each.stub for number, each in enumerate(EXERCISES, 1)}
-    check_name(folder)
-    for path in paths:
-        if is_file(path):
-            raise InputError(
-                f"file {str(path)!r} is there already: choose another folder, your work is not overwritten"
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, stub in paths.items():
-            write_file(path, stub.encode())
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return list(paths)
+    """Write what a learner starts from; raises `InputError` where one of the files is there already."""
+    return write_new(stubs_in(folder))

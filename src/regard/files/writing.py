@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,26 @@ def check_writable(path: Path) -> None:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
+    """Write files that are somebody's own from then on, and make their folders; returns their paths.
+
+    Raises `InputError` before anything is written where one of them is there already or cannot be written.
+    """
+    for path in contents:
+        check_name(path)
+        if os.path.lexists(path):
+            raise InputError(f"file {str(path)!r} is there already: choose another folder, it is not overwritten")
+        there = next(each for each in path.absolute().parents if each.exists())
+        check_writable(there / path.name)
+    for path, content in contents.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(path.parent, error) from error
+        write_file(path, content)
+    return list(contents)
 
 
 def write_file(path: Path, content: bytes) -> None:
