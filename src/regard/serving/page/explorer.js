@@ -1,10 +1,10 @@
 // The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
 
-import { samplesOf } from "./samples.js";
+import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
 import { treeOf } from "./tree.js";
 import { addressOf, keepAddress, readAddress } from "./view/address.js";
-import { keepFocus, oneTabStop } from "./view/dom.js";
+import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
 import { latest } from "./view/latest.js";
 import { headOf } from "./view/sentence.js";
@@ -12,7 +12,7 @@ import { headOf } from "./view/sentence.js";
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
 /** @import { LongRow } from "./view/long.js" */
 /** @import { Which } from "./view/sum.js" */
-/** @import { Sample, Samples, Wanted } from "./samples.js" */
+/** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
@@ -277,45 +277,32 @@ async function stepByStep(beam) {
   };
 }
 
-/** What is to be looked for: what the head in view looks at; null where there is none. */
-function wantedNow() {
-  const scene = state.view?.scene;
-  if (!scene) return null;
-  const { layer, state: chosen } = scene;
-  const token = chosen.key === null ? null : (layer.keys[chosen.key] ?? null);
-  return { layer: layer.name, head: headOf(scene), token, wrong_first: false };
+/** @param {Sample} sample @param {Wanted} wanted */
+async function openSample({ input: text, query, key }, { layer, head }) {
+  input.value = text;
+  await attend({ fresh: true });
+  state.view?.choose({ layer, focus: head, query, key, also: "", words: false });
 }
 
-/**
- * Go through unseen inputs for those that a head weighs most.
- *
- * @param {Wanted | null} wanted
- */
-async function searchSamples(wanted) {
-  if (!wanted) throw new Error("This model has no attention to look for.");
-  /** @type {Samples} */
-  const found = await ask("api/samples", wanted);
-  return () => {
-    const box = element("samples");
-    const layer = state.found?.map.layers.find(({ name }) => name === wanted.layer);
-    /** @param {Sample} sample */
-    const open = async ({ input: text, query, key }) => {
-      input.value = text;
-      await attend({ fresh: true });
-      state.view?.choose({ layer: wanted.layer, focus: wanted.head, query, key, also: "", words: false });
-    };
-    /** @param {Wanted} other */
-    const again = (other) => doing(() => searchSamples(other));
-    const close = () => {
-      box.hidden = true;
-      box.replaceChildren();
-      element("search").focus();
-    };
-    box.hidden = false;
-    keepFocus(box, () =>
-      box.replaceChildren(samplesOf(found, wanted, [...new Set(layer?.keys)].sort(), open, again, close)),
-    );
-  };
+/** Find unseen inputs which the head in view weighs most. */
+function findSamples() {
+  const scene = state.view?.scene;
+  if (!scene) {
+    message.textContent = "This model has no attention to look for.";
+    return;
+  }
+  const { layer, state: chosen } = scene;
+  const token = chosen.key === null ? null : (layer.keys[chosen.key] ?? null);
+  const wanted = { layer: layer.name, head: headOf(scene), token, wrong_first: false };
+  const tokens = [...new Set(layer.keys)].sort();
+  /** @param {Wanted} asked */
+  const again = (asked) =>
+    doing(async () => {
+      const answer = { found: await ask("api/samples", asked), asked };
+      const box = element("samples");
+      return () => showSamples(box, answer, tokens, openSample, again, () => element("search").focus());
+    });
+  return again(wanted);
 }
 
 /** Send the picture that was chosen, and show it. */
@@ -363,7 +350,7 @@ element("tour").addEventListener("click", () => tour(element("guide")));
 addEventListener("hashchange", follow);
 element("importance").addEventListener("click", () => aside("importance"));
 element("roles").addEventListener("click", () => aside("roles"));
-element("search").addEventListener("click", () => doing(() => searchSamples(wantedNow())));
+element("search").addEventListener("click", findSamples);
 element("tree").addEventListener("click", () => doing(() => stepByStep()));
 element("playback").addEventListener("click", () => doing(watchItForm));
 // A token in the address has done its work, and is not for whoever reads over one's shoulder.

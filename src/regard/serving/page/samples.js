@@ -1,6 +1,6 @@
 // Samples of a head: unseen inputs that it weighs most, to be opened where it looks.
 
-import { button, check, node, select } from "./view/dom.js";
+import { button, check, keepFocus, node, select } from "./view/dom.js";
 import { isolated, visible } from "./view/labels.js";
 
 /** @typedef {{ layer: string, head: number, token: string | null, wrong_first: boolean }} Wanted */
@@ -8,6 +8,28 @@ import { isolated, visible } from "./view/labels.js";
 /** @typedef {{ layer: string, head: number, token: string | null, looked_at: number, wrong: number | null, samples: Sample[] }} Samples */
 
 const ANY = "anything";
+
+/**
+ * Show samples in `box`, which is shown until it is closed.
+ *
+ * @param {HTMLElement} box
+ * @param {{ found: Samples, asked: Wanted }} answer
+ * @param {string[]} tokens that may be looked for
+ * @param {(sample: Sample, wanted: Wanted) => void} open
+ * @param {(wanted: Wanted) => void} search
+ * @param {() => void} closed
+ */
+export function showSamples(box, { found, asked }, tokens, open, search, closed) {
+  const close = () => {
+    box.hidden = true;
+    box.replaceChildren();
+    closed();
+  };
+  box.hidden = false;
+  keepFocus(box, () =>
+    box.replaceChildren(samplesOf(found, asked, tokens, (sample) => open(sample, asked), search, close)),
+  );
+}
 
 /**
  * A list of samples, and what else may be looked for.
@@ -19,7 +41,7 @@ const ANY = "anything";
  * @param {(wanted: Wanted) => void} search
  * @param {() => void} close
  */
-export function samplesOf(found, wanted, tokens, open, search, close) {
+function samplesOf(found, wanted, tokens, open, search, close) {
   const box = node("section", { class: "steps", "aria-label": "Samples of a head" });
   const bar = node("div", { class: "bar" });
   const known = [...new Set([...(wanted.token === null ? [] : [wanted.token]), ...tokens])];
