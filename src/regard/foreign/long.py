@@ -91,23 +91,33 @@ class _LongKeeper(Keeper):
         return True
 
     def keep(self, name: str, call: Call) -> None:
-        """Work a call out in blocks of rows; one that goes on with a cache begins its record anew."""
-        values, keys, squares = [], [], []
+        """Work a call out in blocks of rows; one that goes on with a cache begins its record anew.
+
+        What is kept has its place before the first block: small tensors between those of the blocks, which grow,
+        would leave holes in memory that no later block fits into.
+        """
+        kept: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):
-            weights, _ = call.rows(slice(start, min(start + BLOCK, call.queries)))
-            found = weights.detach().topk(min(self.largest, weights.shape[-1]), dim=-1)
-            values.append(found.values)
-            keys.append(found.indices.int() + call.first_key)
-            squares.append(largest_of_squares(weights.detach(), self.side))
+            weights = call.rows(slice(start, min(start + BLOCK, call.queries)))[0].detach()
+            values, keys, squares = kept = kept or self._places(weights, call.queries)
+            found = weights.topk(values.shape[-1], dim=-1)
+            some = slice(start, start + weights.shape[2])
+            values[:, :, some], keys[:, :, some] = found.values, found.indices + call.first_key
+            largest = largest_of_squares(weights, self.side)
+            squares[:, :, start // self.side : start // self.side + largest.shape[2]] = largest
+        assert kept is not None
+        values, keys, squares = kept
         self.records[name] = LongRecord(
-            name=name,
-            kind=call.kind,
-            values=torch.cat(values, 2),
-            keys=torch.cat(keys, 2),
-            squares=torch.cat(squares, 2),
-            side=self.side,
-            call=call,
+            name=name, kind=call.kind, values=values, keys=keys, squares=squares, side=self.side, call=call
         )
+
+    def _places(self, weights: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return room for what is kept of so many queries: values, keys, and squares."""
+        batch, heads, _, keys = weights.shape
+        largest = (batch, heads, queries, min(self.largest, keys))
+        squares = (batch, heads, -(-queries // self.side), -(-keys // self.side))
+        numbers = weights.new_empty(largest), weights.new_empty(largest, dtype=torch.int32)
+        return *numbers, weights.new_empty(squares, dtype=torch.float32)
 
 
 class LongRecords(Mapping[str, LongRecord]):
