@@ -39,6 +39,7 @@ export function map(layers, given = {}) {
     probabilities: [0.9],
     layers,
     opens: null,
+    note: "",
     ...given,
   });
 }

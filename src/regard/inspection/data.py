@@ -48,6 +48,8 @@ class MapData(TypedDict):
     layers: list[LayerData]
     opens: str | None
     """The layer to begin with: of those that read the input, the one that aligns best; None without any."""
+    note: str
+    """What is unusual about the input; empty where nothing is."""
 
 
 class PlaybackData(TypedDict):

@@ -85,6 +85,7 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "probabilities": [round(each, 6) for each in attention.probabilities],
         "layers": [_layer(layer, packed) for layer in attention.layers.values()],
         "opens": None if (aligned := attention.aligned) is None else aligned.layer.name,
+        "note": attention.note,
     }
 
 

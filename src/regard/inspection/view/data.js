@@ -31,6 +31,7 @@
  * @property {number[]} probabilities
  * @property {LayerData[]} layers
  * @property {string | null} opens
+ * @property {string} note
  */
 
 /**
