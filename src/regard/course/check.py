@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
+from regard.course.handout import hand_out
 from regard.course.judging import judge
 from regard.course.report import PRINTS, CheckReport, ExerciseReport
 from regard.course.sandbox import SECONDS, Told, run_file, run_object
 from regard.errors import InputError, MachineError
-from regard.files import cannot_write, check_name, write_file
-from regard.reading import is_file
 
 
 def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
@@ -106,17 +105,6 @@ def write_stubs(folder: Path) -> list[Path]:
     """Write what a learner starts from, one file for each exercise; raises `InputError` where one is there
     already.
     """
-    paths = {folder / f"{number:02d}_{each.name}.py": each.stub for number, each in enumerate(EXERCISES, 1)}
-    check_name(folder)
-    for path in paths:
-        if is_file(path):
-            raise InputError(
-                f"file {str(path)!r} is there already: choose another folder, your work is not overwritten"
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, stub in paths.items():
-            write_file(path, stub.encode())
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return list(paths)
+    return hand_out(
+        folder, {f"{number:02d}_{each.name}.py": each.stub for number, each in enumerate(EXERCISES, 1)}
+    )

@@ -5,28 +5,20 @@ import re
 from pathlib import Path
 from typing import Any
 
+from regard.course.handout import hand_out
 from regard.course.lessons import Lesson, lessons
-from regard.errors import InputError
-from regard.files import cannot_write, check_name, write_file
-from regard.reading import is_file
 
 
 def write_notebooks(folder: Path) -> list[Path]:
     """Write a notebook for each lesson; raises `InputError` where one is there already."""
-    paths = {folder / f"{each.number:02d}_{each.name}.ipynb": each for each in lessons()}
-    check_name(folder)
-    for path in paths:
-        if is_file(path):
-            raise InputError(
-                f"file {str(path)!r} is there already: choose another folder, yours is not overwritten"
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, lesson in paths.items():
-            write_file(path, (json.dumps(notebook_of(lesson), indent=1, ensure_ascii=False) + "\n").encode())
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    return list(paths)
+    return hand_out(
+        folder,
+        {
+            f"{each.number:02d}_{each.name}.ipynb": json.dumps(notebook_of(each), indent=1, ensure_ascii=False)
+            + "\n"
+            for each in lessons()
+        },
+    )
 
 
 def notebook_of(lesson: Lesson) -> dict[str, Any]:
