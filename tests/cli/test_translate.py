@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regard
+from regard.inspection.page import as_json
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -141,3 +142,13 @@ def test_a_reader_that_goes_away_is_no_error(translator: regard.PairRun) -> None
         process.stdin.close()
         assert process.stderr.read() == b""
         assert process.wait() == 1
+
+
+def test_a_text_longer_than_in_training_is_told(command: Command, translator: regard.PairRun) -> None:
+    text = "3. Mai " + "1979" * 12
+    status, out, err = command("translate", translator.folder, text)
+    assert status == 0 and out.count("\n") == 1
+    assert err.startswith("regard: training has seen inputs of up to ") and err.count("\n") == 1
+    assert command("translate", translator.folder, "3. Mai 1979")[2] == ""
+    assert "has seen inputs of up to" in translator.attend(text).note
+    assert as_json(translator.attend(text))["note"] == translator.attend(text).note != ""

@@ -42,6 +42,7 @@ export function map(layers, given = {}) {
     layers,
     opens: null,
     picture: null,
+    note: "",
     ...given,
   });
 }

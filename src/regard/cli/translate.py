@@ -75,6 +75,8 @@ def run(argv: list[str]) -> None:
         if plot is not None:
             check_ending(plot)
         answers = run.search([text], **_search(flags))
+        if note := run.unseen_length(text):
+            say(f"training {note}: errors are to be expected")
         _write(answers, flags)
         if plot is not None:
             drawn = run.attend(text, answer=answers[0][0])
@@ -115,6 +117,8 @@ def _read(run: SequenceRun, line: bytes, number: int) -> str | None:
     if (reason := run.too_long(text)) is not None:
         say(f"line {number} {reason}: its answer is empty")
         return None
+    if note := run.unseen_length(text):
+        say(f"line {number} is longer than in training, which {note}")
     unknown = vocabulary.unknown(text)
     if unknown:
         say(f"line {number} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")

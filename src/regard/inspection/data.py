@@ -71,6 +71,8 @@ class MapData(TypedDict):
     """The layer to begin with: of those that read the input, the one that aligns best; None without any."""
     picture: str | None
     """The picture that was given, as the address `data:image/png;base64,...`; None where none was."""
+    note: str
+    """What is unusual about the input; empty where nothing is."""
 
 
 class PlaybackData(TypedDict):

@@ -93,6 +93,7 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "layers": [_layer(layer, packed) for layer in attention.layers.values()],
         "opens": None if (aligned := attention.aligned) is None else aligned.layer.name,
         "picture": None if attention.pixels is None else picture_address(attention.pixels),
+        "note": attention.note,
     }
 
 

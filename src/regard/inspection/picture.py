@@ -60,7 +60,7 @@ def draw(attention: Map, format: str) -> bytes:
     if has_patches(attention):
         return figure_bytes(draw_on_picture(attention), format)
     layers = attention.drawn
-    plan = _Plan(layers, said=attention.prediction is not None)
+    plan = _Plan(layers, said=attention.prediction is not None, noted=bool(attention.note))
     figure = Figure(figsize=(plan.width, plan.height))
     FigureCanvasAgg(figure)
     canvas = figure.add_axes((0, 0, 1, 1), frameon=False)
@@ -77,6 +77,9 @@ def draw(attention: Map, format: str) -> bytes:
         words = drawable(f"{attention.task}: {attention.input!r}    {said}")
         lines = "\n".join(textwrap.wrap(words, max(int(plan.width / LETTER * 0.8), 40))[:2])
         canvas.text(MARGIN, MARGIN, lines, fontsize=10, va="top")
+    if attention.note:
+        note = "\n".join(textwrap.wrap(f"Note: {attention.note}", int((plan.width - 2 * MARGIN) / LETTER)))
+        canvas.text(MARGIN, plan.tops[-1], note, fontsize=8, va="top")
     return figure_bytes(figure, format)
 
 
@@ -98,7 +101,7 @@ class _Panel(NamedTuple):
 class _Plan:
     """What goes where."""
 
-    def __init__(self, layers: Sequence[LayerMap], *, said: bool) -> None:
+    def __init__(self, layers: Sequence[LayerMap], *, said: bool, noted: bool) -> None:
         first = MARGIN + SAID * said
         self.layers = layers
         self.columns = max(len(layer.weights) for layer in layers)
@@ -121,7 +124,7 @@ class _Plan:
         rows = [TITLE + high + below for high, below in zip(self.heights, self.below, strict=True)]
         self.tops = [first, *(first + each for each in accumulate(rows))]
         self.width = max(MARGIN * 2 + self.left + self.columns * (max(self.widths) + self.beside) + SCALE, 5.0)
-        self.height = self.tops[-1] + MARGIN
+        self.height = self.tops[-1] + MARGIN + SAID * noted
 
     def panels(self) -> Iterator[_Panel]:
         """Yield each head with its place."""

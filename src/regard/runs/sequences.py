@@ -1,5 +1,6 @@
 """A run from sequence to sequence: translate with it, and see what it attends to."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -142,7 +143,21 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
         found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
-        return map_of_pair(self.model, self.task, text, found.tokens)
+        note = self.unseen_length(text)
+        note = note and f"training {note}: errors are to be expected"
+        return dataclasses.replace(map_of_pair(self.model, self.task, text, found.tokens), note=note)
+
+    @property
+    def longest_seen(self) -> int:
+        """The longest source that training has seen, in what its vocabulary counts."""
+        raise NotImplementedError
+
+    def unseen_length(self, text: str) -> str:
+        """Say which lengths training has seen, where that of a text was not among them; empty where it was."""
+        vocabulary, longest = self.task.source_vocabulary, self.longest_seen
+        if len(text) < longest or (steps := len(vocabulary.pieces(text))) <= longest:
+            return ""
+        return f"has seen inputs of up to {longest} {vocabulary.unit}, not of {steps}"
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return how attention on one input formed during training.

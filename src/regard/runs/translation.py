@@ -59,6 +59,11 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
     usual_beam: ClassVar[int] = 5
     usual_length_penalty: ClassVar[float] = 1.0
 
+    @property
+    def longest_seen(self) -> int:
+        """The longest sentence that training takes, in tokens."""
+        return self.task.config.max_len
+
     def test(
         self,
         text: Sequence[str | Path] | None = None,

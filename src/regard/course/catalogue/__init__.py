@@ -8,6 +8,7 @@ from regard.course.catalogue import (
     assembled,
     layered,
     learned,
+    masked,
     normed,
     placed,
     searched,
@@ -19,7 +20,7 @@ from regard.course.catalogue.stepwise import Workings
 
 MISTAKES: tuple[type[Workings], ...] = tuple(
     each
-    for module in (weighed, placed, layered, normed, stacked, assembled, searched, stepped, learned)
+    for module in (weighed, masked, placed, layered, normed, stacked, assembled, searched, stepped, learned)
     for each in vars(module).values()
     if isinstance(each, type) and each.__module__ == module.__name__
 )

@@ -48,6 +48,7 @@
  * @property {LayerData[]} layers
  * @property {string | null} opens
  * @property {string | null} picture
+ * @property {string} note
  */
 
 /**
