@@ -2,9 +2,14 @@
 
 import importlib
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
-from regard.errors import InputError
+from regard.errors import InputError, unknown
+
+Base = TypeVar("Base")
+Built = TypeVar("Built")
 
 _FORM = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*")
 
@@ -41,6 +46,36 @@ def import_own(what: str, name: str) -> object:
         ) from None
     except (Exception, SystemExit) as error:  # a user's module can fail in any way
         raise _failed(what, name, error) from error
+
+
+def own_class(what: str, name: str, base: type[Base], choices: Iterable[str] = ()) -> type[Base]:
+    """Return the class derived from `base` that `module:Class` names, a `what` such as a score.
+
+    Raises `InputError` for a name without a colon, which is none of the `choices` there are, and `OwnCodeError`
+    for a class that cannot be imported or is another one.
+    """
+    if ":" not in name:
+        raise unknown(what, name, choices, other="module:Class")
+    found = import_own(what, name)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        where = ".".join(base.__module__.split(".")[:2])  # where it is exported
+        raise OwnCodeError(
+            f"{what} {name!r} is not a class derived from {where}.{base.__name__}: derive it from that"
+        )
+    return found
+
+
+def build_own(what: str, name: str, build: Callable[[], Built], sizes: str, takes: str) -> Built:
+    """Return what `build` makes of a user's class; raises `OwnCodeError`, with the sizes that it was given and
+    what it is to take, where that fails in whatever way."""
+    try:
+        return build()
+    except InputError:
+        raise
+    except Exception as error:
+        raise OwnCodeError(
+            f"{what} {name!r} cannot be built for {sizes}: {told(error)}; it takes {takes}"
+        ) from error
 
 
 def _failed(what: str, name: str, error: BaseException) -> OwnCodeError:

@@ -15,8 +15,7 @@ from regard.attention.dropout import Dropout
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
-from regard.errors import InputError, unknown
-from regard.own import OwnCodeError, import_own, told
+from regard.own import build_own, own_class
 
 STANDARD = "standard"
 """What the package's own encoder layer is called."""
@@ -95,16 +94,7 @@ class EncoderLayer(nn.Module):
 def check_encoder_layer(name: str) -> None:
     """Raise `InputError` unless `name` is `standard`, or `module:Class` of a module of one's own."""
     if name != STANDARD:
-        _own_encoder_layer(name)
-
-
-def _own_encoder_layer(name: str) -> type[nn.Module]:
-    if ":" not in name:
-        raise unknown("layer", name, (STANDARD,), other="module:Class")
-    found = import_own("layer", name)
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise OwnCodeError(f"layer {name!r} is not a class derived from torch.nn.Module: derive it from that")
-    return found
+        own_class("layer", name, nn.Module, (STANDARD,))
 
 
 def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: int, **options: Any) -> nn.Module:
@@ -115,16 +105,9 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
     """
     if name == STANDARD:
         return EncoderLayer(width, heads, inner_width, **options)
-    layer = _own_encoder_layer(name)
-    try:
-        return layer(width, heads or 1, inner_width)
-    except InputError:
-        raise
-    except Exception as error:  # a user's class can fail in any way
-        raise OwnCodeError(
-            f"layer {name!r} cannot be built for width {width}, {heads or 1} heads, inner width {inner_width}: "
-            f"{told(error)}; it takes these three"
-        ) from error
+    layer = own_class("layer", name, nn.Module, (STANDARD,))
+    sizes = f"width {width}, {heads or 1} heads, inner width {inner_width}"
+    return build_own("layer", name, lambda: layer(width, heads or 1, inner_width), sizes, "these three")
 
 
 class Encoder(nn.Module):

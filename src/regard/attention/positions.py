@@ -17,8 +17,8 @@ The first three are called on states (B, T, D) and return states; `extra_width` 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError, unknown
-from regard.own import OwnCodeError, import_own, told
+from regard.errors import InputError
+from regard.own import build_own, own_class
 
 
 class Positions(nn.Module):
@@ -120,16 +120,7 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
 
     Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Positions`.
     """
-    if name in choices:
-        return None
-    if ":" not in name:
-        raise unknown("positions", name, choices, other="module:Class")
-    found = import_own("positions", name)
-    if not (isinstance(found, type) and issubclass(found, Positions)):
-        raise OwnCodeError(
-            f"positions {name!r} is not a class derived from regard.attention.Positions: derive it from that"
-        )
-    return found
+    return None if name in choices else own_class("positions", name, Positions, choices)
 
 
 def make_positions(name: str, width: int, length: int) -> Positions:
@@ -137,14 +128,7 @@ def make_positions(name: str, width: int, length: int) -> Positions:
 
     Raises `InputError` where there are none, or they cannot be built.
     """
-    found = find_positions(name, ())
-    assert found is not None, "a name without choices is that of a class"
-    try:
-        return found(width, length)
-    except InputError:
-        raise
-    except Exception as error:  # a user's class can fail in any way
-        raise OwnCodeError(
-            f"positions {name!r} cannot be built for width {width} and {length} steps: {told(error)}; it takes a "
-            f"width and the most steps of a sequence"
-        ) from error
+    found, sizes = own_class("positions", name, Positions), f"width {width} and {length} steps"
+    return build_own(
+        "positions", name, lambda: found(width, length), sizes, "a width and the most steps of a sequence"
+    )

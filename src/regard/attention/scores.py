@@ -17,8 +17,8 @@ built from the widths of queries and keys, with `forward` and, where something d
 from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
-from regard.errors import InputError, unknown
-from regard.own import OwnCodeError, import_own, told
+from regard.errors import InputError
+from regard.own import build_own, own_class
 
 
 class Score(nn.Module):
@@ -189,16 +189,7 @@ def find_score(name: str) -> type[Score]:
 
     Raises `InputError` for a name that is unknown, or a class that cannot be imported or is no `Score`.
     """
-    if name in SCORES:
-        return SCORES[name]
-    if ":" not in name:
-        raise unknown("score", name, SCORES, other="module:Class")
-    found = import_own("score", name)
-    if not (isinstance(found, type) and issubclass(found, Score)):
-        raise OwnCodeError(
-            f"score {name!r} is not a class derived from regard.attention.Score: derive it from that"
-        )
-    return found
+    return SCORES[name] if name in SCORES else own_class("score", name, Score, SCORES)
 
 
 def make_score(name: str, *widths: int) -> Score:
@@ -206,13 +197,5 @@ def make_score(name: str, *widths: int) -> Score:
 
     Raises `InputError` where there is none, or one of a user's own cannot be built.
     """
-    score = find_score(name)
-    try:
-        return score(*widths)
-    except InputError:
-        raise
-    except Exception as error:  # a user's class can fail in any way
-        raise OwnCodeError(
-            f"score {name!r} cannot be built for widths {', '.join(map(str, widths))}: {told(error)}; it takes "
-            f"the widths of queries and of keys"
-        ) from error
+    score, sizes = find_score(name), f"widths {', '.join(map(str, widths))}"
+    return build_own("score", name, lambda: score(*widths), sizes, "the widths of queries and of keys")

@@ -68,6 +68,8 @@ class Explanation(Result):
     before_norm: list[float] | None
     """What was there with `added` added (D); None where no sum and normalisation follow."""
     after_norm: list[float] | None
+    note: str = ""
+    """What is unusual about the input; empty where nothing is."""
     answered: Answered | None
     """What the model answers at this output step; None for a layer whose queries are no outputs."""
 
@@ -89,7 +91,8 @@ class Explanation(Result):
     def table(self) -> RenderableType:
         """Return all steps, one after the other."""
         parts = (self._of_score(), self._of_row(), self._of_context(), self._of_answer())
-        return Group(Text(self.summary()), *(each for part in parts for each in part))
+        notes = [Text(f"Note: {self.note}")] if self.note else []
+        return Group(Text(self.summary()), *notes, *(each for part in parts for each in part))
 
     def _of_score(self) -> list[RenderableType]:
         terms = list(self.steps.values())

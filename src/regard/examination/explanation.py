@@ -96,6 +96,7 @@ def explain(
         values=_listed(row.value[head]),
         context=_listed(row.context[head]),
         **_after(found, events, row, output, head),
+        note=shown.note,
         answered=None if mapped.kind == "encoder" else _answered(subject, events, shown, output),
     )
 
