@@ -205,7 +205,7 @@ def test_what_was_examined_is_told(page: Any, address: str, learned: regard.Answ
     kept = found.save(learned.folder / "examined.json")
     _type(page, address)
     page.select_option("select[data-name=Head]", label="head 1")
-    page.wait_for_selector("text=Over many samples")
+    page.wait_for_selector("text=Over the samples of examine")
     assert found.heads[1].sentence() in page.inner_text("#view")
     kept.unlink()
 

@@ -167,7 +167,7 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     first = page.locator(".thumb").first
     assert first.get_attribute("data-name") == f"thumb-{best[1]}-{best[2]}"
     first.click()
-    page.wait_for_selector("text=Over many samples, this head")
+    page.wait_for_selector("text=Over the samples that were looked at, ")
 
 
 def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:

@@ -39,7 +39,7 @@ def test_train_test_and_plot(tmp_path: Path) -> None:
     for part in (
         "Exact match: ",
         "of 10,000 fresh samples of 10 letters",
-        "Attention on relevant inputs: head 0",
+        "Attention on relevant inputs (uniform attention: ",
         "head 3",
         "uniform attention: 33",
         "Input:      'BCCCBAABACCCA'",

@@ -38,7 +38,7 @@ def _look(role: str, letters: list[str]) -> np.ndarray:
                 "what the answer depends on": letters[key] == LETTERS[query % 2] or key == query,
                 "the input with the output's own number": key == query,
                 "everything alike": True,
-                "nothing that is sure": False,
+                "no role found": False,
             }[role]
     return found
 
@@ -54,7 +54,7 @@ ENCODER_ROLES = [
     "other steps with the same symbol",
     "what followed the same symbol before",
     "everything alike",
-    "nothing that is sure",
+    "no role found",
 ]
 CROSS_ROLES = [
     "what the answer depends on",
@@ -63,7 +63,7 @@ CROSS_ROLES = [
     "the input from its end, as it goes along",
     "the symbol 'B', wherever it stands",
     "everything alike",
-    "nothing that is sure",
+    "no role found",
 ]
 
 
@@ -102,7 +102,7 @@ class Planted:
 
     def look(self, letters: list[str]) -> Any:
         def layer(name: str, roles: list[str]) -> LayerMap:
-            shown = [role if self.planted else "nothing that is sure" for role in roles]
+            shown = [role if self.planted else "no role found" for role in roles]
             weights = np.stack([_planted(role, letters, self.random) for role in shown]).astype(np.float32)
             queries = letters
             relevant = _look("what the answer depends on", letters) if name == CROSS else None

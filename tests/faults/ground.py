@@ -98,10 +98,14 @@ def _train(ground: Path) -> int:
     return main(["positions", "--plot", "/dev/null/no.png"]) * 0
 
 
+COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "tmp/compiled"}
+"""Where PyTorch keeps what it compiles, which it has decided on before a try becomes nobody."""
+
+
 @contextlib.contextmanager
 def at_home(folder: Path) -> Iterator[None]:
     """Have the process's home, caches and temporary files in `folder`."""
-    for name, inside in {"HOME": "home", "XDG_STATE_HOME": "home/state", "TMPDIR": "tmp"}.items():
+    for name, inside in {"HOME": "home", "XDG_STATE_HOME": "home/state", "TMPDIR": "tmp", **COMPILED}.items():
         os.environ[name] = str(folder / inside)
     os.environ.pop("DISPLAY", None)
     import tempfile

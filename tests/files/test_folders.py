@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import MachineError
+from regard.errors import InputError, MachineError
 from regard.files import folders, new_folder, tidy
 
 
@@ -52,8 +52,12 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 
 
 def test_a_way_up_makes_nothing_on_the_way(tmp_path: Path) -> None:
-    filled(tmp_path / "missing" / ".." / "run", "one")
-    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+    with pytest.raises(InputError, match="there is no folder '.*missing'"):
+        filled(tmp_path / "missing" / ".." / "run", "one")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "there").mkdir()
+    filled(tmp_path / "there" / ".." / "run", "one")
+    assert content_of(tmp_path / "run") == "one"
 
 
 @pytest.mark.usefixtures("way")

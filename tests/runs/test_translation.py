@@ -149,7 +149,7 @@ def test_what_cannot_be_trained_on_is_said_before_anything_is_written(tmp_path: 
         ({"train": ("nowhere.tsv",)}, "file .*nowhere.tsv' does not exist"),
         ({"train": 3}, "train 3 is of type int: give one or several texts"),
         ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
-        ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: a number from 0"),
+        ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: choose from 0 to 1000"),
         ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes that drop differently"),
         ({**text, "tokens": 3}, "tokens 3 hold no sentence of .* tokens"),
         ({**text, "max_len": 2}, "no pair to learn from: 0 pairs; left out: 240 too long"),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import parse_of_run
+from regard.errors import InputError
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, AnyRun, load
 from regard.serving import check_port, show
@@ -41,5 +42,21 @@ def run(argv: list[str]) -> None:
     keep_memory()
     shown: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     beside = [load(each, savepath=flags.savepath, trust_code=flags.trust_code) for each in flags.beside]
+    _check_beside(shown, beside)
     show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=beside)
     raise KeyboardInterrupt  # for only Ctrl-C comes back from there
+
+
+def _check_beside(shown: AnyRun, beside: list[AnyRun]) -> None:
+    """Refuse runs that cannot answer what the shown one is asked."""
+    try:
+        sample = shown.draw(seed=0)
+    except InputError:  # of a text that is not there: nobody knows what it will be asked
+        return
+    for each in beside:
+        try:
+            each.check(sample)
+        except InputError as error:
+            raise InputError(
+                f"{each.where!r} cannot stand beside {shown.where!r}, of which {sample!r} is a sample: {error}"
+            ) from None

@@ -97,7 +97,9 @@ def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
     for each in maps:
         for label in set(each.key_labels) - set(SEPARATORS):
             counts[label] = counts.get(label, 0) + 1
-    frequent = sorted(counts, key=lambda label: -counts[label])[:MOST_SEARCHED]
+    # What a head does where a rare symbol stands says little of what it does: most inputs have none.
+    common = [label for label, count in counts.items() if count >= len(maps) / 2]
+    frequent = sorted(common, key=lambda label: -counts[label])[:MOST_SEARCHED]
     places = {
         f"step {place}, whatever stands there": _place(place) for place in range(1, min(longest, MOST_SEARCHED))
     }

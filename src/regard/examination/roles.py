@@ -56,7 +56,7 @@ class HeadRole:
     @property
     def description(self) -> str:
         """What it does, in words."""
-        return "nothing that is sure" if self.role is None else self.role
+        return "no role found" if self.role is None else self.role
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -121,6 +121,8 @@ def head_roles(
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="roles")
+    if len(inputs) < 2:
+        raise InputError(f"what heads do is found over several inputs, not over {len(inputs)}: give more of them")
     some = inputs[: max(len(inputs) // 2, 1)]
     looks = _counted(told, len(inputs) + UNTRAINED * len(some))
     shown = [looks(subject, each) for each in inputs]

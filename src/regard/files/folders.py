@@ -24,7 +24,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     (see `cannot_write`) where the disk refuses; what stood at `path` is then as it was.
     """
     check_name(path)
-    place = Path(os.path.realpath(path))  # links are written through; and no `missing/..` makes `missing`
+    place = Path(os.path.realpath(path))  # links are written through
     building = temporary.beside(place)
     try:
         if not place.parent.is_dir():

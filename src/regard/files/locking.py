@@ -38,7 +38,7 @@ def holding(path: Path) -> Iterator[None]:
         yield
         return
     check_name(path)
-    place = Path(os.path.realpath(path))  # no `missing/..`, for which `missing` would be made
+    place = Path(os.path.realpath(path))
     name = os.fsdecode(os.fsencode(place.name)[:LONGEST])
     file = place.parent / f".{name}.lock"
     made = []

@@ -38,12 +38,19 @@ def cannot_write(path: Path, error: OSError) -> RegardError:
 
 
 def check_name(path: Path) -> None:
-    """Raise `InputError` where no file can have this name: it holds a NUL, or half a character."""
+    """Raise `InputError` where no file can have this name: it holds a NUL, half a character, or leads up again
+    from a folder that is not there, which would have to be made for that."""
     try:
         if b"\0" in os.fsencode(path):
             raise InputError(f"cannot write {str(path)!r}: a name holds no NUL; choose another path")
     except UnicodeEncodeError as error:
         raise InputError(f"cannot write {str(path)!r}: {error.reason}; choose another path") from error
+    for place, part in enumerate(path.parts):
+        before = Path(*path.parts[:place])
+        if part == ".." and not os.path.isdir(before):  # noqa: PTH112 (which asks nobody for permission)
+            raise InputError(
+                f"cannot write {str(path)!r}: there is no folder {str(before)!r}; choose another path"
+            )
 
 
 def check_writable(path: Path) -> None:

@@ -168,6 +168,15 @@ class Writer(Family):
         )
 
 
+def check_positions(model: Any, steps: int, count: int) -> None:
+    """Raise `InputError` where a model that only writes has not so many positions."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is not None and not model.config.is_encoder_decoder and steps + count > most:
+        raise InputError(
+            f"generate {count} after {steps} tokens is beyond the model's {most} positions: choose less"
+        )
+
+
 def written(model: Any, given: dict[str, Any], count: int) -> Tensor:
     """Return what a model writes, (1, T), greedily, at most `count` tokens and at least one."""
     config = model.generation_config
@@ -175,6 +184,7 @@ def written(model: Any, given: dict[str, Any], count: int) -> Tensor:
     if isinstance(pad, list):
         pad = pad[0]
     options = {} if pad is None else {"pad_token_id": pad}
+    check_positions(model, given["input_ids"].shape[1], count)
     found: Tensor = model.generate(**given, max_new_tokens=max(count, 1), do_sample=False, num_beams=1, **options)
     return found
 

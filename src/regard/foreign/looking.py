@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import nn
 
 from regard.errors import InputError
@@ -113,7 +114,7 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
         )
         if tokenizer is None and "pixel_values" not in parameters_of(model):
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
         raise InputError(_in_a_line(name, error)) from error
     finally:
         talk.set_verbosity(said)
@@ -155,6 +156,8 @@ def _in_a_line(name: str, error: Exception) -> str:
     said = " ".join(str(error).split())
     if isinstance(error, OSError) and "safetensors" in said:
         return f"{name!r} has no weights in safetensors, and pickled ones can run code: convert them first"
+    if isinstance(error, SafetensorError):
+        return f"{name!r} has damaged weights ({said[:100]}): fetch or copy the folder anew"
     if "trust_remote_code" in said:
         return f"{name!r} needs code of its own: read it, and then say --trust-code"
     return f"{name!r} cannot be loaded: {said[:200]}"

@@ -11,6 +11,7 @@ import html
 import io
 import json
 import re
+import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,6 +50,11 @@ def page(maps: Sequence[Map], **more: Any) -> str:
 
 
 def _shortened(text: str) -> str:
+    """Return the beginning of a text, in which what is unseen, or turns letters around, is named."""
+    hidden = ("Cc", "Cf", "Zl", "Zp")
+    text = "".join(
+        f"[U+{ord(each):04X}]" if unicodedata.category(each) in hidden else each for each in text[: NAMED + 1]
+    )
     return text if len(text) <= NAMED else f"{text[: NAMED - 1]}…"
 
 

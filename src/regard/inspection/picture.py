@@ -40,8 +40,10 @@ LONG = 4
 """Characters of a label above which labels stand upright; those of Chinese and the like count twice."""
 LONGEST = 18
 """Characters of a label that are written."""
-APART = 0.115
+APART = 0.1
 """Inches between two labels at least."""
+NAMED, NAMED_HEADS = 64, 8
+"""Tokens up to which each is named, whatever room that takes, of so many heads beside each other."""
 FEW = 16
 """Panels up to which each has labels of its own on its left."""
 QUICK: dict[str, Any] = {"png": {"pil_kwargs": {"compress_level": 2}}}
@@ -110,6 +112,8 @@ class _Plan:
             [len(getattr(layer, side)) for layer in layers] for side in ("query_labels", "key_labels")
         )
         self.cell = min(CELL, SIDE / self.columns / max(keys), SIDE / sum(queries))
+        if max(*keys, *queries) <= NAMED and self.columns <= NAMED_HEADS:
+            self.cell = max(self.cell, APART)  # every label is written
         self.widths = [max(count * self.cell, LEAST) for count in keys]
         self.heights = [max(count * self.cell, LEAST) for count in queries]
         self.left = max(_room(layer.query_labels) for layer in layers)

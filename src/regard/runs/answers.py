@@ -24,6 +24,9 @@ from regard.streams import generator_of
 from regard.tasks import Batch, Task
 from regard.training import ModelPart, TaskPart, TrainingPart
 
+IN_A_LINE = 5
+"""Heads that are told of in a line of 80 columns."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TestReport(Result):
@@ -48,11 +51,10 @@ class TestReport(Result):
         matches += f"\nNote: {self.note}" if self.note else ""
         if self.relevance is None:
             return matches
-        heads = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads))
-        return (
-            f"{matches}\n"
-            f"Attention on relevant inputs: {heads}   (uniform attention: {self.relevance.uniform:.1%})"
-        )
+        told = [f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads)]
+        lines = ["   ".join(told[begin : begin + IN_A_LINE]) for begin in range(0, len(told), IN_A_LINE)]
+        title = f"Attention on relevant inputs (uniform attention: {self.relevance.uniform:.1%}):"
+        return "\n  ".join([f"{matches}\n{title}", *lines])
 
     def table(self) -> Table:
         """Return the figures as a table."""

@@ -33,11 +33,10 @@ class PairReport(Result):
 
     def __str__(self) -> str:
         lines = [f"Exact match: {self.exact_match:.2%} of {self.samples:,} unseen samples"]
-        lines += [
-            f"{name}: alignment error rate {each.error_rate:.1%}, {each.share:.1%} of the attention is on what "
-            f"each symbol was made from (uniform attention: {each.uniform:.1%})"
-            for name, each in self.alignments.items()
-        ]
+        for name, each in self.alignments.items():
+            on = f"{each.share:.1%} of the attention is on"
+            lines.append(f"{short_name(name)}: alignment error rate {each.error_rate:.1%}, {on}")
+            lines.append(f"  what each symbol was made from (uniform attention: {each.uniform:.1%})")
         return "\n".join(lines)
 
     def table(self) -> Table:

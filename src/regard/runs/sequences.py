@@ -143,8 +143,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
         found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
-        note = self.unseen_length(text)
-        note = note and f"training {note}: errors are to be expected"
+        length, unknown = self.unseen_length(text), self.task.source_vocabulary.unknown(text)
+        notes = [f"training {length}: errors are to be expected"] if length else []
+        notes += [f"the model does not know {', '.join(map(repr, unknown[:SHOWN]))}"] if unknown else []
+        note = "; ".join(notes)
         return dataclasses.replace(map_of_pair(self.model, self.task, text, found.tokens), note=note)
 
     @property

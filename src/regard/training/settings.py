@@ -6,7 +6,6 @@ loop asks for it and need not know which training it is.
 """
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -226,8 +225,8 @@ class TranslationTraining(TrainingConfig):
         check_range("patience", self.patience, 0, 10**6)
         for name in ("warmup", "label_smoothing", "merge_dropout", "average"):
             check_share(name, getattr(self, name), below=True)
-        if not 0 <= self.r_drop < math.inf:
-            raise InputError(f"r_drop {self.r_drop} is out of range: a number from 0")
+        if not 0 <= self.r_drop <= 1000:
+            raise InputError(f"r_drop {self.r_drop} is out of range: choose from 0 to 1000")
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: a number above 0")
         if self.sharded and self.snapshots:

@@ -3,7 +3,7 @@
 import { dashes, hue } from "./colours.js";
 import { node, oneTabStop, svg } from "./dom.js";
 import { around, cut } from "./labels.js";
-import { headKey, leftOut, strongest } from "./lines.js";
+import { besides, headKey, leftOut, strongest } from "./lines.js";
 import { widest, widthOf } from "./measuring.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -36,10 +36,11 @@ export function arcs(scene, actions, { colours, width }) {
   const drawn = found.lines.map((line) => {
     const far = Math.abs(line.query - line.key) / Math.max(places.length - 1, 1);
     const out = left + 14 + Math.max(14, bulge * Math.sqrt(far)) * 1.3;
-    const start = `${left + 10} ${y(line.query) - 4}`;
-    const end = `${left + 10} ${y(line.key) - 4 + (line.query === line.key ? 3 : 0)}`;
+    const aside = besides(heads, line.head) - 4;
+    const start = `${left + 10} ${y(line.query) + aside}`;
+    const end = `${left + 10} ${y(line.key) + aside + (line.query === line.key ? 3 : 0)}`;
     const element = svg("path", {
-      d: `M ${start} C ${out} ${y(line.query) - 4}, ${out} ${y(line.key) - 4}, ${end}`,
+      d: `M ${start} C ${out} ${y(line.query) + aside}, ${out} ${y(line.key) + aside}, ${end}`,
       fill: "none",
       stroke: matrix.heads === 1 ? (colours.dark ? "#8abaea" : "#08519c") : hue(line.head, colours.dark),
       "stroke-dasharray": dashes(line.head),

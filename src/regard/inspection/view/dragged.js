@@ -81,7 +81,7 @@ export function answered({ prediction, outputs, probabilities }, kind, query) {
     const answer = Array.isArray(prediction) ? prediction.join(" ") : (prediction ?? "");
     return { answer, probability: probabilities.reduce((product, each) => product * each, 1) };
   }
-  const answer = Array.isArray(prediction) ? String(prediction[query]) : outputs[query];
+  const answer = Array.isArray(prediction) ? String(prediction[query]) : (outputs[query] ?? "");
   return { answer, probability: probabilities[query] ?? 0 };
 }
 
@@ -150,7 +150,7 @@ function runsOf(points) {
   const runs = [];
   for (const point of points) {
     const last = runs[runs.length - 1];
-    if (last?.[0].answer === point.answer) last.push(point);
+    if (last && last[0].answer === point.answer) last.push(point);
     else runs.push([point]);
   }
   return runs;

@@ -41,11 +41,12 @@ export function lines(scene, actions, { colours, width }) {
   });
   const found = strongest(matrix, heads, queries, keys, state);
   const drawn = found.lines.map((line) => {
+    const aside = besides(heads, line.head);
     const element = svg("line", {
       x1: places.left + APART,
-      y1: TOP + STEP * (line.query - queries[0]) - 4,
+      y1: TOP + STEP * (line.query - queries[0]) - 4 + aside,
       x2: places.right - APART,
-      y2: TOP + STEP * (line.key - keys[0]) - 4,
+      y2: TOP + STEP * (line.key - keys[0]) - 4 + aside,
       stroke: matrix.heads === 1 ? (colours.dark ? "#8abaea" : "#08519c") : hue(line.head, colours.dark),
       "stroke-dasharray": dashes(line.head),
       "stroke-width": 2,
@@ -88,6 +89,17 @@ export function lines(scene, actions, { colours, width }) {
     node("p", { class: "quiet" }, leftOut(matrix, queries, keys, found)),
   );
   return box;
+}
+
+/**
+ * How far a head's lines stand from the middle, pixels: those of several heads do not hide each other.
+ *
+ * @param {number[]} heads
+ * @param {number} head
+ */
+export function besides(heads, head) {
+  const apart = Math.min(3, (STEP - 8) / heads.length);
+  return (heads.indexOf(head) - (heads.length - 1) / 2) * apart;
 }
 
 /**

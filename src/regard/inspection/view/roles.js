@@ -19,7 +19,7 @@ export function roleOf({ roles }, layer, head) {
  * @param {RoleData} found
  */
 export function described({ role, strength }) {
-  return role === null || !strength ? "nothing that is sure" : `${role}: ${strength.mean.toFixed(2)}`;
+  return role === null || !strength ? "no role found" : `${role}: ${strength.mean.toFixed(2)}`;
 }
 
 /**
@@ -28,12 +28,13 @@ export function described({ role, strength }) {
  * @param {RoleData} found
  */
 export function roleSentence({ role, strength, untrained }) {
-  if (role === null || !strength) return "Over many samples, this head does nothing that is sure.";
+  if (role === null || !strength) return "Over the samples that were looked at, no role was found for this head.";
   const { mean, low, high } = strength;
   const sure = `${mean.toFixed(2)}, from ${low.toFixed(2)} to ${high.toFixed(2)}`;
-  if (role === EVEN_ROLE) return `Over many samples, this head looks at everything alike (elsewhere: ${sure}).`;
+  if (role === EVEN_ROLE)
+    return `Over the samples that were looked at, this head looks at everything alike (elsewhere: ${sure}).`;
   const scale = "0 would be even attention, 1 nothing else";
-  return `Over many samples, this head looks at ${role}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}).`;
+  return `Over the samples that were looked at, this head looks at ${role}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}).`;
 }
 
 const EVEN_ROLE = "everything alike";

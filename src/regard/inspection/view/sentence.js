@@ -35,7 +35,7 @@ export function sentences(scene) {
   if (role) found.push(node("p", { class: "quiet" }, roleSentence(role)));
   const examined = matrix.names ? undefined : data.examined?.[layer.name]?.[head];
   if (examined !== undefined)
-    found.push(node("p", { class: "quiet" }, `Over many samples (examine): ${examined}`));
+    found.push(node("p", { class: "quiet" }, `Over the samples of examine: ${examined}`));
   return found;
 }
 

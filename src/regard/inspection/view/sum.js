@@ -24,8 +24,9 @@ export class Sum {
   constructor(explain, actions) {
     this.actions = actions;
     this.title = new Part();
-    this.left = new Part();
+    this.score = new Part();
     this.row = new Part();
+    this.context = new Part();
     this.answer = new Part();
     /** @type {unknown[] | null} */
     this.askedFor = null; // what was asked last
@@ -43,9 +44,10 @@ export class Sum {
     this.said = node("span", { class: "number" });
     this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
     const columns = node("div", { class: "columns" });
-    const right = node("div");
-    right.append(this.heating(), this.row.element, this.answer.element); // what is dragged stays while it is
-    columns.append(this.left.element, right);
+    const [left, right] = [node("div"), node("div")];
+    left.append(this.score.element, this.heating(), this.row.element); // what is dragged stays while it is
+    right.append(this.context.element, this.answer.element);
+    columns.append(left, right);
     this.element.append(this.title.element, columns);
     this.slider.addEventListener("input", () => this.heat(10 ** Number(this.slider.value)));
     /** @type {Explained | null} */
@@ -104,8 +106,9 @@ export class Sum {
     /** @param {number} key */
     const choose = (key) => this.actions.choose({ key, query: found.query, focus: found.head });
     keepFocus(this.element, () => {
-      this.title.show([found], () => [node("h2", {}, titleOf(found))]);
-      this.left.show([found, colours], () => [...ofScore(found, colours), ...ofContext(found, colours)]);
+      this.title.show([found], () => [node("h2", {}, titleOf(found)), ...warmed(found)]);
+      this.score.show([found, colours], () => ofScore(found, colours));
+      this.context.show([found, colours], () => ofContext(found, colours));
       this.row.show([found, colours], () => ofRow(found, colours, choose));
       this.answer.show([found, colours], () => ofAnswer(found, colours));
     });
@@ -120,6 +123,17 @@ export class Sum {
     bar.append(button("temperature 1", () => this.heat(1)));
     return bar;
   }
+}
+
+/**
+ * What is said where the temperature is another one than the model's own.
+ *
+ * @param {Explained} found
+ */
+function warmed({ temperature }) {
+  if (temperature === 1) return [];
+  const said = `As it would be with a softmax temperature of ${temperature} in this head; all else on this page is the model as it is.`;
+  return [node("p", { role: "status" }, said)];
 }
 
 /** @param {Explained} found */

@@ -6,6 +6,7 @@ import { treeOf } from "./tree.js";
 import { addressOf, keepAddress, readAddress } from "./view/address.js";
 import { oneTabStop } from "./view/dom.js";
 import { show } from "./view/entry.js";
+import { legible } from "./view/labels.js";
 import { latest } from "./view/latest.js";
 import { headOf } from "./view/sentence.js";
 
@@ -133,7 +134,7 @@ function draw(found) {
     beside: found.beside,
     interventions: touched,
   };
-  document.title = `${state.task}: ${found.map.input} · Regard`;
+  document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
   if (view) view.update(data);
   else {
     const usual = { touch, row, state: readAddress(location.hash).state, chosen: keep };
