@@ -40,6 +40,8 @@ def check(object: str | Path | Callable[..., Any], exercise: str | None = None) 
 
 def check_file(path: Path, exercise: Exercise | None = None, *, seconds: float = SECONDS) -> CheckReport:
     """Check the answers in a file, each exercise's within so many seconds of the processor."""
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder: give one of its files, as in {path}/01_...py")
     if not path.is_file():
         raise InputError(f"file {str(path)!r} is not there: give the path of a Python file")
     if path.suffix != ".py":

@@ -1,5 +1,6 @@
 """What a check found, as data that tells of itself."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -128,6 +129,8 @@ def _cases(cases: list[CaseReport]) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
     for _ in range(4):
         table.add_column(overflow="fold")
+    if len({(each.verdict, each.words) for each in cases}) == 1 and cases[0].verdict == "failed":
+        cases = [dataclasses.replace(cases[0], name="on every input")]
     for each in cases:
         style = "green" if each.verdict == "right" else "" if each.verdict == "not compared" else "red"
         table.add_row(" ", Text(SIGNS[each.verdict], style=style), each.name, each.words)

@@ -289,7 +289,7 @@ async function openSample({ input: text, query, key }, { layer, head }) {
 function findSamples() {
   const scene = state.view?.scene;
   if (!scene) {
-    message.textContent = "This model has no attention to look for.";
+    message.textContent = state.found ? "This model has no attention to look for." : "Show an input first.";
     return;
   }
   const { layer, state: chosen } = scene;
