@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from regard.decoding import Candidate, Search, SearchTree, search_tree, translate
-from regard.errors import InputError, check_range
+from regard.errors import InputError, begun, check_range
 from regard.evaluation import Scored, score_pairs
 from regard.inspection import AttentionMap, Playback, Trial
 from regard.models import Seq2Seq
@@ -217,8 +217,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def _check(self, texts: list[str]) -> None:
         for index, text in enumerate(texts):
             if (reason := self.too_long(text)) is not None:
-                begins = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-                raise InputError(f"text {index}, {begins!r}, {reason}")
+                raise InputError(f"text {index}, {begun(text, SHOWN)}, {reason}")
 
     def too_long(self, text: str) -> str | None:
         """Say in what way a text is too long; None for one that is not."""

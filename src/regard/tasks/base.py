@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, check_range
+from regard.errors import InputError, begun, check_range
 from regard.tasks.batch import Batch
 from regard.tasks.defaults import Defaults
 from regard.tasks.source import NOWHERE, BatchSettings, Beginning, Source
@@ -199,7 +199,7 @@ class Task(AnyTask):
         """
         text = self.normal(text)
         if not self.signals < len(text) <= self.input_len:
-            raise InputError(f"input {text!r} has {len(text)} steps: {self.name} takes {self._lengths}")
+            raise InputError(f"input {begun(text)} has {len(text)} steps: {self.name} takes {self._lengths}")
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:

@@ -84,7 +84,6 @@ const STYLE = `
 .regard-view td.bars { min-width: 124px; text-align: start; }
 .regard-view td.bars span { display: block; height: 12px; }
 @container (max-width: 500px) { .regard-view .strips { grid-template-columns: 1fr; } }
-@media (max-width: 700px) { .regard-view .below { position: static; } }
 @media print {
   .regard-view { color: black; }
   .regard-view .bar, .regard-view .touch, .regard-view .zoom, .regard-view .save, .regard-view .playback :is(button, input) { display: none; }
