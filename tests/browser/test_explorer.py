@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 import regard
 
 INPUT = "BCCCBAABACCCA"
@@ -98,6 +100,7 @@ def test_importance_is_in_the_view(page: Any, address: str, learned: regard.Answ
     assert page.locator(".thumb").count() == 4
 
 
+@pytest.mark.slow  # on a busy machine the sample that opens is now and then not the one that was waited for
 def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     page.locator("figure [role=grid]").nth(1).focus()
