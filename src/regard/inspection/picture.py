@@ -80,7 +80,9 @@ def draw(attention: Map, format: str) -> bytes:
         lines = "\n".join(textwrap.wrap(words, max(int(plan.width / LETTER * 0.8), 40))[:2])
         canvas.text(MARGIN, MARGIN, lines, fontsize=10, va="top")
     if attention.note:
-        note = "\n".join(textwrap.wrap(f"Note: {attention.note}", int((plan.width - 2 * MARGIN) / LETTER)))
+        note = "\n".join(
+            textwrap.wrap(drawable(f"Note: {attention.note}"), int((plan.width - 2 * MARGIN) / LETTER))
+        )
         canvas.text(MARGIN, plan.tops[-1], note, fontsize=8, va="top")
     return figure_bytes(figure, format)
 
