@@ -73,6 +73,6 @@ def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> In
     return InputError(f"{what} {name!r} is unknown: {offered}{f'; {meant}' if meant else ''}")
 
 
-def begun(text: str, most: int = 60) -> str:
+def begun(text: str, most: int = 40) -> str:
     """Return a text as an error shows it: quoted, and no more than its beginning."""
     return repr(text if len(text) <= most else f"{text[:most]}…")

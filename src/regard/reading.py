@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 
 Shape = TypeVar("Shape")
 
@@ -218,7 +218,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise DamageError(f"{_short(twice)} stands in it twice")
+        raise DamageError(f"{begun(twice)} stands in it twice")
     return found
 
 
@@ -247,21 +247,17 @@ def _inside(one: "list[Any] | dict[str, Any]") -> "list[Any]":
     return [each for each in found if isinstance(each, list | dict)]
 
 
-def _short(text: str, most: int = 40) -> str:
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
-
-
 def _our_words(said: str) -> str:
     """Put what `msgspec` says of a value into our words."""
     said, _, where = said.partition(" - at ")
     place = where.strip("`").removeprefix("$").removeprefix(".")
-    at = f" in {_short(place)}" if place else ""
+    at = f" in {begun(place)}" if place else ""
     if kind := re.fullmatch(r"Expected `(.+)`, got `(.+)`", said):
         expected = " or ".join(TYPES.get(each, each) for each in kind[1].split(" | "))
         got = TYPES.get(kind[2], kind[2])
-        return f"{_short(place) if place else 'it'} is {got}, not {expected}"
+        return f"{begun(place) if place else 'it'} is {got}, not {expected}"
     if named := re.fullmatch(r"Object contains unknown field `(.*)`", said, re.DOTALL):
-        return f"{_short(named[1])}{at} is unknown"
+        return f"{begun(named[1])}{at} is unknown"
     if named := re.fullmatch(r"Object missing required field `(.*)`", said):
-        return f"{_short(named[1])}{at} is missing"
-    return f"{_short(place) if place else 'it'} has a value that does not belong there"
+        return f"{begun(named[1])}{at} is missing"
+    return f"{begun(place) if place else 'it'} has a value that does not belong there"

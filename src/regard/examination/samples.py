@@ -5,7 +5,6 @@ found = run.samples("cross", 1, token="B")        of those on a B
 found = run.samples("cross", 1, wrong_first=True)
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,8 @@ from regard.inspection.maps import LayerMap
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
 
+SHOWN = 20
+"""Samples that are returned, at most."""
 MOST_LETTERS = 40
 """Characters of an input that a table shows, at most."""
 
@@ -79,27 +80,23 @@ def head_samples(
     token: str | None = None,
     wrong_first: bool = False,
     samples: int = 200,
-    shown: int = 20,
     seed: int = 0,
-    told: Callable[[int, int], None] = lambda done, all: None,
 ) -> HeadSamples:
     """Go through unseen inputs and return those that a head weighs most.
 
     `token`: a key's label; only weights on such keys count, and inputs without one are left out. `wrong_first`:
-    those that were answered wrongly stand before the others. `samples`: inputs gone through, `shown`: returned
-    at most. `told` hears how many are done, of how many. Raises `InputError` for a layer or head that is not
-    there, where there are no unseen inputs, and for a token that none of them has.
+    those that were answered wrongly stand before the others. `samples`: inputs gone through; of these, `SHOWN`
+    are returned at most. Raises `InputError` for a layer or head that is not there, where there are no unseen
+    inputs, and for a token that none of them has.
     """
     check_range("samples", samples, 1, 10**5)
-    check_range("shown", shown, 1, 10**5)
     heads = {each.name: each.heads for each in subject.layers}
     if layer not in heads:
         raise unknown("layer", layer, heads)
     check_range("head", head, 0, heads[layer] - 1)
     inputs = subject.unseen(samples, seed)
     found, rights, met = [], [], set[str]()
-    for done, each in enumerate(inputs):
-        told(done, len(inputs))
+    for each in inputs:
         mapped = subject.look(each)
         right = None if mapped.truth is None else mapped.prediction == mapped.truth
         rights.append(right)
@@ -111,7 +108,7 @@ def head_samples(
     found.sort(key=lambda each: (wrong_first and each.right is not False, -each.weight))
     wrong = None if None in rights else rights.count(False)
     return HeadSamples(
-        layer=layer, head=head, token=token, looked_at=len(inputs), wrong=wrong, samples=found[:shown]
+        layer=layer, head=head, token=token, looked_at=len(inputs), wrong=wrong, samples=found[:SHOWN]
     )
 
 

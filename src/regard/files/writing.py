@@ -46,8 +46,10 @@ def check_name(path: Path) -> None:
     except UnicodeEncodeError as error:
         raise InputError(f"cannot write {str(path)!r}: {error.reason}; choose another path") from error
     for place, part in enumerate(path.parts):
+        if part != "..":
+            continue
         before = Path(*path.parts[:place])
-        if part == ".." and not os.path.isdir(before):  # noqa: PTH112 (which asks nobody for permission)
+        if not os.path.isdir(before):  # noqa: PTH112 (which asks nobody for permission)
             raise InputError(
                 f"cannot write {str(path)!r}: there is no folder {str(before)!r}; choose another path"
             )

@@ -14,7 +14,7 @@ INVISIBLE = ("Cc", "Cs", "Cn", "Zl", "Zp")
 """Unicode's categories of what is no character to draw: control, half a pair, unassigned, and ends of lines."""
 BLOCK = 256
 """Characters in a row that are of one script, more or less."""
-SLANTED = ("bold", "italic", "oblique", "black", "light", "thin", "mono", "serif")
+UNLIKELY = ("bold", "italic", "oblique", "black", "light", "thin", "mono", "serif")
 """In the names of fonts that are only taken where there is no other."""
 
 _found: dict[str, str] = {}
@@ -30,6 +30,8 @@ def drawable(text: str) -> str:
 
 def use_fonts(figure: Figure) -> None:
     """Let all texts of a figure take letters that the usual font has not from the fonts that have them."""
+    if not _found:
+        return
     families = [FontProperties().get_name(), *_found.values()]
     for text in figure.findobj(Text):
         text.set_fontfamily(families)
@@ -51,7 +53,7 @@ def _find_font(character: str) -> bool:
     block = ord(character) // BLOCK
     if block in _unknown:
         return False
-    for file in sorted(findSystemFonts(), key=lambda file: (_is_slanted(file), file)):
+    for file in sorted(findSystemFonts(), key=lambda file: (_is_unlikely(file), file)):
         if _has(file, character):
             _found[file] = get_font(file).family_name
             # Whatever its weight: matplotlib would otherwise say that it has no normal one.
@@ -61,8 +63,8 @@ def _find_font(character: str) -> bool:
     return False
 
 
-def _is_slanted(file: str) -> bool:
-    return any(word in Path(file).name.lower() for word in SLANTED)
+def _is_unlikely(file: str) -> bool:
+    return any(word in Path(file).name.lower() for word in UNLIKELY)
 
 
 def _has(file: str, character: str) -> bool:

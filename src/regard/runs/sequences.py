@@ -23,6 +23,8 @@ from regard.training import ModelPart, TaskPart, TrainingPart
 
 SHOWN = 20
 """Characters of a text that an error shows, at most."""
+MOST_UNKNOWN = 20
+"""Unknown symbols that a note names, at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,7 +147,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
         length, unknown = self.unseen_length(text), self.task.source_vocabulary.unknown(text)
         notes = [f"training {length}: errors are to be expected"] if length else []
-        notes += [f"the model does not know {', '.join(map(repr, unknown[:SHOWN]))}"] if unknown else []
+        notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
         note = "; ".join(notes)
         return dataclasses.replace(map_of_pair(self.model, self.task, text, found.tokens), note=note)
 

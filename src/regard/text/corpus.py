@@ -20,7 +20,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 import msgspec
 import numpy as np
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 from regard.files import new_folder, write_json
 from regard.reading import DamageError, check_file, parse_json, read_bytes, shaped
 from regard.text.parallel import Counts, Text
@@ -273,6 +273,6 @@ def _too_long(
     side = 0 if len(sides[0][row]) > max_len else 1
     text = block[side][row]
     return (
-        f"sentence {text[:40] + '…' if len(text) > 40 else text!r} has {len(sides[side][row])} tokens, at most "
+        f"sentence {begun(text)} has {len(sides[side][row])} tokens, at most "
         f"{max_len} are taken: raise --max_len, or leave out --strict"
     )
