@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pytest
-
 import regard
 
 INPUT = "BCCCBAABACCCA"
@@ -100,7 +98,6 @@ def test_importance_is_in_the_view(page: Any, address: str, learned: regard.Answ
     assert page.locator(".thumb").count() == 4
 
 
-@pytest.mark.slow  # on a busy machine the sample that opens is now and then not the one that was waited for
 def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     page.locator("figure [role=grid]").nth(1).focus()
@@ -108,7 +105,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
     page.click("text=Find samples")
     page.wait_for_selector("#samples h2:text-is('Where cross head 1 looks most')")
     page.select_option("select[data-name='looks at']", label="A")
-    page.wait_for_selector("text=largest weight at")
+    page.wait_for_selector("text=/largest weight at \\W?A\\W? in each/")  # not those of the letter before
     found = learned.samples("cross", 1, token="A").samples[2]
     page.click("button[data-name=sample-2]")
     page.wait_for_function("text => document.getElementById('input').value === text", arg=found.input)
