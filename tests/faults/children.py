@@ -23,6 +23,8 @@ MEMORY, FILE_SIZE = 2 << 30, 64 << 20
 PATIENCE, GRACE = 4.0, 20.0
 """Seconds after which a child is asked to stop, and then after which it hangs."""
 NAP = 0.002
+OPEN = b"(Ctrl-C ends it)"
+"""What a server says when it is ready."""
 NULL = Path(os.devnull)
 
 
@@ -49,6 +51,10 @@ class Child:
     def running(self) -> bool:
         """Whether it has not ended yet; it may still be waited for."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def serves(self) -> bool:
+        """Whether it says that it can be opened: it waits for requests, which nobody sends."""
+        return any(OPEN in _so_far(each) for each in (self.out, self.err))
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ def begin(work: Callable[[int], int], folder: Path, streams: Streams = Streams()
 
 def finish(child: Child, patience: float = PATIENCE) -> Ended:
     """Wait for the end of a child, stop it where that takes long, and tell what became of it."""
-    stopped = not _wait(child, patience)
+    stopped = not _wait(child, patience, Child.serves)
     hung = False
     if stopped:
         os.kill(child.pid, signal.SIGTERM)
@@ -120,10 +126,11 @@ def run(
     return finish(begin(work, folder, streams), patience)
 
 
-def _wait(child: Child, seconds: float) -> bool:
+def _wait(child: Child, seconds: float, enough: Callable[[Child], bool] = lambda child: False) -> bool:
+    """Whether a child ends within `seconds`, and before it has done `enough`."""
     end = time.monotonic() + seconds
     while child.running():
-        if time.monotonic() > end:
+        if time.monotonic() > end or enough(child):
             return False
         time.sleep(NAP)
     return True
@@ -144,9 +151,12 @@ def _outlived(group: int) -> bool:
     return True
 
 
+def _so_far(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
 def _content(descriptor: int) -> str:
-    size = os.fstat(descriptor).st_size
-    text = os.pread(descriptor, size, 0).decode(errors="backslashreplace")
+    text = _so_far(descriptor).decode(errors="backslashreplace")
     os.close(descriptor)
     return text
 
