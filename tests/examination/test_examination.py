@@ -120,6 +120,8 @@ def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) 
     assert [(each["layer"], each["head"]) for each in stored["heads"]] == [("cross", 0), ("cross", 1)]
     assert stored["words"] == found.sentences and stored["samples"] == 12
     assert trained.examine(samples=12) == found
+    assert "too narrow for 95 %: ask 50 or more" in str(found)
+    assert "mean (95 % interval over the samples)" in str(trained.examine(samples=50))
     report = trained.test(samples=5000)
     assert report.relevance is not None
     # Of fewer samples, and of each sample alike: near, not equal.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.examination import sentences_in
+from regard.examination import importance_in, sentences_in
 
 
 def test_each_heads_own_sentence(trained: regard.AnswerRun, tmp_path: Path) -> None:
@@ -14,15 +14,25 @@ def test_each_heads_own_sentence(trained: regard.AnswerRun, tmp_path: Path) -> N
     (tmp_path / "model.safetensors").touch()
     found.save(tmp_path / "examined.json")
     assert sentences_in(tmp_path) == {"cross": [each.sentence() for each in found.heads]}
+    assert importance_in(tmp_path) == found.importance.added
     os.utime(tmp_path / "model.safetensors", (2e9, 2e9))  # it was trained further
-    assert sentences_in(tmp_path) == {}
+    assert sentences_in(tmp_path) == importance_in(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"heads": [1], "words": ["a"]}', '{"heads": 1, "words": 2}', "[" * 10**5]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"heads": [1], "words": ["a"], "importance": {"added": {"a": 1}}}',
+        '{"heads": 1, "words": 2, "importance": {"added": {"a": ["b"]}}}',
+        "[" * 10**5,
+    ],
 )
 def test_what_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.safetensors").touch()
     (tmp_path / "examined.json").write_text(text)
-    assert sentences_in(tmp_path) == {}
+    assert sentences_in(tmp_path) == importance_in(tmp_path) == {}
     assert sentences_in(tmp_path / "elsewhere") == {}

@@ -65,9 +65,20 @@ test("what the row is for", () => {
 
 test("the head that says most, unless one is chosen", () => {
   const slices = [Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8)];
+  const scene = { data: {}, layer: { name: "cross" }, state: START };
   const matrix = (relevant) => new Matrix(slices, ["p"], ["a", "b"], relevant);
-  assert.equal(headOf({ matrix: matrix(null), state: START }), 0);
-  assert.equal(headOf({ matrix: matrix([[0, 1]]), state: START }), 1);
-  assert.equal(headOf({ matrix: matrix([[0, 1]]), state: { ...START, head: 0 } }), 0);
-  assert.equal(headOf({ matrix: matrix([[0, 1]]), state: { ...START, key: 0, focus: 0 } }), 0);
+  assert.equal(headOf({ ...scene, matrix: matrix(null) }), 0);
+  assert.equal(headOf({ ...scene, matrix: matrix([[0, 1]]) }), 1);
+  assert.equal(headOf({ ...scene, matrix: matrix([[0, 1]]), state: { ...START, head: 0 } }), 0);
+  assert.equal(headOf({ ...scene, matrix: matrix([[0, 1]]), state: { ...START, key: 0, focus: 0 } }), 0);
+});
+
+test("of heads whose worth is known, one that matters", () => {
+  const slices = [Float32Array.of(0.6, 0.4), Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8)];
+  const matrix = new Matrix(slices, ["p"], ["a", "b"], null);
+  const chosen = (added) =>
+    headOf({ data: { importance: { cross: added } }, layer: { name: "cross" }, matrix, state: START });
+  assert.equal(chosen([0.5, 0.01, 0.1]), 0); // what says most hardly matters
+  assert.equal(chosen([0.4, 0.01, 0.5]), 2); // of two that matter, what says most
+  assert.equal(chosen([-0.1, -0.2, -0.3]), 1); // none does: as if nothing were known
 });

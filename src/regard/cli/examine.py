@@ -29,7 +29,7 @@ class ExamineFlags:
     """All flags of the command."""
 
     samples: int = 200
-    """Unseen samples to ask about (2 or more)."""
+    """Unseen samples to ask about (2 or more; intervals need 50)."""
     html: Path | None = None
     """File that the report is written to as a page: tables, plots, words, and links into the explorer."""
     explorer: str = EXPLORER

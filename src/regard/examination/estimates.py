@@ -8,6 +8,8 @@ import numpy as np
 
 RESAMPLES = 2000
 LEVEL = 0.95
+ENOUGH = 50
+"""Samples that an interval needs to hold the mean about as often as it says, of skewed values too."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,6 +30,13 @@ class Estimate:
     def percent(self) -> str:
         """The same in percent."""
         return f"{self.mean:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+
+def interval_over(samples: int) -> str:
+    """Say what the intervals of so many samples are."""
+    if samples >= ENOUGH:
+        return "95 % interval over the samples"
+    return f"interval over the samples, too narrow for 95 %: ask {ENOUGH} or more"
 
 
 NOT_MEASURED = "not measured"

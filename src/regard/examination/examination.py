@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.examination.estimates import Estimate, drawn_counts, estimate, said
+from regard.examination.estimates import Estimate, drawn_counts, estimate, interval_over, said
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, head_importance
 from regard.examination.plots import importance_plot, relevance_plot
@@ -97,7 +97,7 @@ class Examination(Result):
             ablation.add_row(each.layer, str(each.head), said(each.ablation), said(each.ablation_permuted))
         if self.roles is not None:
             parts += [self.roles.table(self.importance.added), ""]
-        about = f"{self.task}: {self.samples:,} unseen samples, mean (95 % interval over the samples)"
+        about = f"{self.task}: {self.samples:,} unseen samples, mean ({interval_over(self.samples)})"
         return Group(about, "", *parts, gradient, "", ablation, "", self.importance.table())
 
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.errors import InputError, check_range
-from regard.examination.estimates import Estimate, drawn_counts, estimate
+from regard.examination.estimates import Estimate, drawn_counts, estimate, interval_over
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
 
@@ -57,7 +57,7 @@ class HeadImportance(Result):
             table.add_row(layer, *map(_cell, values, known))
         parts: list[RenderableType] = [Text(title, style="italic"), table]
         if any(each is not None and _maybe_nothing(each) for some in self.intervals.values() for each in some):
-            parts.append(Text("(in brackets: the 95 % interval over the samples holds 0)", style="dim"))
+            parts.append(Text(f"(in brackets: 0 is in the {interval_over(self.samples)})", style="dim"))
         return Group(*parts)
 
 

@@ -36,6 +36,15 @@ def roles_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def importance_in(folder: Path) -> dict[str, list[float]]:
+    """Return, for each layer, what `regard examine` found the loss to gain when each head is off, or nothing."""
+    try:
+        found = _read(folder)["importance"]["added"]
+        return {str(layer): [float(each) for each in added] for layer, added in found.items()}
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return {}
+
+
 def _read(folder: Path) -> Any:
     """Return what was saved; nothing where it is not there, older than the model, or damaged."""
     path = folder / "examined.json"

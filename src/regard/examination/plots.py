@@ -40,7 +40,7 @@ def relevance_plot(heads: Sequence[HeadFindings], uniform: Estimate) -> bytes:
             axes.plot([found.mean], [place], "o", color=BLUE)
         axes.axvline(uniform.mean, color=MARK, linestyle="--", label="attention that is even")
         axes.set_xlim(0, 1)
-        axes.set_xlabel("share of attention on what the answer depends on (95 % interval)")
+        axes.set_xlabel("share of attention on what the answer depends on (mean and interval)")
         axes.legend(fontsize=8)
 
     return _drawn([f"{each.layer} {each.head}" for each in known], draw)

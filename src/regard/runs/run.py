@@ -33,6 +33,7 @@ from regard.examination import (
     head_importance,
     head_roles,
     head_samples,
+    importance_in,
     roles_in,
     sentences_in,
 )
@@ -172,6 +173,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,
             "examined": sentences_in(self.folder),
+            "importance": importance_in(self.folder) or None,
             "roles": roles_in(self.folder),
         }
 

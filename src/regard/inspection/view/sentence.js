@@ -11,6 +11,7 @@ import { axesOf } from "./sides.js";
 
 const EVEN = 1.5; // times the mean weight: below that a row has no peaks
 const MOST_NAMED = 3; // inputs that are named one by one
+const SHARE = 0.5; // of what the layer's most important head is worth: below that a head hardly matters beside it
 const SAID = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
 /**
@@ -49,17 +50,21 @@ function squares(side) {
 }
 
 /**
- * The head that is chosen; else that which says most of the query: on what its answer depends, or with one weight.
+ * The head that is chosen; else, of those that matter (all, where that is not known), the one which says most of
+ * the query: on what its answer depends, or with one weight.
  *
- * @param {Pick<Scene, "matrix" | "state">} scene
+ * @param {Pick<Scene, "data" | "layer" | "matrix" | "state">} scene
  */
-export function headOf({ matrix, state }) {
+export function headOf({ data, layer, matrix, state }) {
   if (state.head !== null || state.key !== null) return state.head ?? state.focus;
-  const worth = matrix.slices.map((slice) => {
+  const added = matrix.names ? undefined : data.importance?.[layer.name];
+  const most = Math.max(...(added ?? [0]));
+  const said = matrix.slices.map((slice, head) => {
+    if (added && most > 0 && added[head] < SHARE * most) return -1;
     const row = matrix.row(slice, state.query);
     return onRelevant(matrix, row, state.query)?.share ?? Math.max(...row);
   });
-  return worth.indexOf(Math.max(...worth));
+  return said.indexOf(Math.max(...said));
 }
 
 /**

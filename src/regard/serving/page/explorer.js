@@ -33,6 +33,7 @@ import { headOf } from "./view/sentence.js";
  * @property {boolean} snapshots whether it kept some of its training
  * @property {string} [accepts] what may be typed, for people; not where that is any text
  * @property {Record<string, string[]>} [examined] what an examination says of each head
+ * @property {Record<string, number[]> | null} [importance] what it found each head to be worth
  * @property {Record<string, RoleData[]>} [roles] what an examination found each head to do
  */
 
@@ -204,6 +205,7 @@ async function introduce() {
       task: about.task,
       foreign: about.step === null,
       examined: about.examined,
+      importance: about.importance ?? undefined,
       roles: about.roles,
     });
     element("task").textContent = about.task;
