@@ -46,12 +46,15 @@ def test_a_page_leads_into_the_explorer(command: Command, tmp_path: Path) -> Non
     status, _, err = command(*argv, "--savepath", tmp_path / "kept", "--explorer", "http://127.0.0.1:9/")
     assert status == 0, err
     text = page.read_text()
-    assert '<a href="http://127.0.0.1:9/">pooling=last</a>' in text
-    assert '<a href="http://127.0.0.1:9/#beside=model-0">pooling=last | pooling=attention</a>' in text
+    assert '<a href="http://127.0.0.1:9/">pooling=last, seed 0</a>' in text
+    for number, other in enumerate(("pooling=attention, seed 0", "pooling=last, seed 1")):
+        assert f'<a href="http://127.0.0.1:9/#beside=model-{number}">pooling=last, seed 0 | {other}</a>' in text
+    kept = tmp_path / "kept" / "recall"
     folders = [
-        tmp_path / "kept" / "recall" / f"pooling={each}" / "seed-0" / "recall" for each in ("last", "attention")
+        kept / name / "recall"
+        for name in ("pooling=last/seed-0", "pooling=attention/seed-0", "pooling=last/seed-1")
     ]
-    assert f"regard show {folders[0]} --beside {folders[1]}" in text
+    assert f"regard show {folders[0]} --beside {folders[1]} {folders[2]}" in text
     assert all((folder / "config.json").exists() for folder in folders)
 
 

@@ -18,6 +18,12 @@ def test_a_mean_of_a_worked_example() -> None:
     assert 6 - found.low == pytest.approx(found.high - 6)
 
 
+def test_what_is_never_below_zero_has_no_interval_there() -> None:
+    assert mean([0.1, 2.0]).low == 0.0
+    low = mean([-0.1, 2.0]).low
+    assert low is not None and low < -1
+
+
 def test_a_difference_is_welchs() -> None:
     one, other = [0.91, 0.95, 0.99, 0.97], [0.80, 0.92, 0.70]
     found = difference(one, other, 0.99)

@@ -135,5 +135,7 @@ def test_what_may_be_nothing_stands_in_brackets() -> None:
         samples=9, loss=1.0, added={"cross": [0.2, -0.01]}, intervals={"cross": [sure, unsure]}
     )
     said = str(found)
-    assert "+0.2000" in said and "(+0.2000)" not in said and "(-0.0100)" in said and "0 is in the interval" in said
+    assert (
+        "+0.2000" in said and "(+0.2000)" not in said and "(-0.0100)" in said and "0 is in the interval" in said
+    )
     assert found.json()["intervals"]["cross"][0]["low"] == 0.1

@@ -167,16 +167,19 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
         Plot(curves(comparison, "svg"), "Exact match by the last flag, with intervals over the seeds"),
         shown,
     ]
-    if explorer is not None and len(comparison.variants) > 1:
+    if explorer is not None and len(runs) > 1:
         parts.append(_links(comparison, explorer))
     write_file(Path(path), page_of(f"Comparison: {comparison.task}", parts).encode())
     return Path(path)
 
 
 def _links(comparison: Measurements, explorer: str) -> Links:
-    """Return links to the first variant alone, and with each of the others beside it, of the first seed."""
-    names = [variant.name or comparison.task for variant in comparison.variants]
-    folders = [shlex.quote(str(comparison.folders(variant)[0])) for variant in comparison.variants]
+    """Return links to the first run alone, and with each of the others beside it: the first of every variant, and
+    the other seeds of its own, which show how much is chance."""
+    runs = [(variant, 0) for variant in comparison.variants]
+    runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
+    names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
+    folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
     title = f"In the explorer, while this runs: regard show {folders[0]} --beside {' '.join(folders[1:])}"
     beside = [
         (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])

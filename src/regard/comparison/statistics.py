@@ -44,9 +44,10 @@ class Contrast:
 
 
 def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) -> Interval:
-    """Return the mean and its interval at `level`; of a `share`, one that stays from 0 to 1.
+    """Return the mean and its interval at `level`: of a `share`, one that stays from 0 to 1; of values that are
+    nowhere below zero, one that is not either.
 
-    That one is worked out for the arcsine of the shares' roots, whose spread hardly depends on the mean, and
+    That of a share is worked out for the arcsine of the shares' roots, whose spread hardly depends on the mean, and
     turned back.
     """
     from scipy import stats  # takes half a second
@@ -62,7 +63,8 @@ def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) 
         low, high = (math.sin(min(max(end, 0.0), math.pi / 2)) ** 2 for end in ends)
         return Interval(value=middle, low=min(low, middle), high=max(high, middle))
     half = width * statistics.stdev(values) / len(values) ** 0.5
-    return Interval(value=middle, low=middle - half, high=middle + half)
+    low = max(middle - half, 0.0) if min(values) >= 0 else middle - half
+    return Interval(value=middle, low=low, high=middle + half)
 
 
 def difference(one: Sequence[float], other: Sequence[float], level: float = LEVEL) -> Interval:

@@ -11,8 +11,9 @@ const MOST_STEPS = 40; // output steps of which the probability is written
 /**
  * @param {MapData} map
  * @param {MapData} [original] what it answered before it was touched
+ * @param {{ name: string, map: MapData } | null} [other] what stands beside it
  */
-export function answer(map, original) {
+export function answer(map, original, other) {
   const line = node("div", { class: "answer" });
   if (map.prediction === null) {
     line.append(node("b", {}, map.task), " ", node("code", {}, shortened(legible(map.input))));
@@ -35,6 +36,11 @@ export function answer(map, original) {
     const before = spelled(original.prediction);
     const text = before === said ? " (as before it was touched)" : ` (before: ${before})`;
     line.append(node("span", { class: before === said ? "quiet" : "changed" }, text));
+  }
+  if (other && other.map !== original && other.map.prediction !== null) {
+    const theirs = spelled(other.map.prediction);
+    const text = theirs === said ? "the same" : theirs;
+    line.append(node("div", { class: theirs === said ? "quiet" : "changed" }, `Beside, ${other.name}: ${text}`));
   }
   line.append(steps(map, original));
   if (map.note) line.append(node("div", {}, `Note: ${map.note}`));

@@ -34,16 +34,26 @@ export function othersOf({ maps, original, playback, beside }, map) {
 }
 
 /**
- * What was chosen to stand beside, and its layer of the same name; null where there is none.
+ * What was chosen to stand beside, null where nothing was.
+ *
+ * @param {ViewData} data
+ * @param {MapData} map
+ * @param {Pick<State, "beside">} state
+ */
+export function otherOf(data, map, { beside }) {
+  return (beside && othersOf(data, map).find((each) => each.key === beside)) || null;
+}
+
+/**
+ * Its layer of the same name as one that is shown; null where there is none.
  *
  * @param {ViewData} data
  * @param {MapData} map
  * @param {LayerData} layer
  * @param {Pick<State, "beside">} state
  */
-export function besideOf(data, map, layer, { beside }) {
-  if (!beside) return null;
-  const other = othersOf(data, map).find((each) => each.key === beside);
+export function besideOf(data, map, layer, state) {
+  const other = otherOf(data, map, state);
   const found = other?.map.layers.find((each) => each.name === layer.name);
   return other && found ? { name: other.name, layer: found } : null;
 }

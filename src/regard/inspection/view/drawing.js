@@ -2,6 +2,7 @@
 
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
+import { otherOf } from "./beside.js";
 import { button, node, Part } from "./dom.js";
 import { legend } from "./legend.js";
 import { Long } from "./long.js";
@@ -84,7 +85,8 @@ export class Drawing {
   show(shown, surface) {
     const { data, map, scene } = shown;
     this.scene = scene;
-    this.parts.answer.show([map, data.original], () => [answer(map, data.original)]);
+    const other = scene && otherOf(data, map, scene.state);
+    this.parts.answer.show([map, data.original, other?.map], () => [answer(map, data.original, other)]);
     if (scene) this.drawScene(scene, shown.interventions, surface);
     else this.drawNothing();
   }
