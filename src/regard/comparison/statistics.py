@@ -47,8 +47,8 @@ def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) 
     """Return the mean and its interval at `level`: of a `share`, one that stays from 0 to 1; of values that are
     nowhere below zero, one that is not either.
 
-    That of a share is worked out for the arcsine of the shares' roots, whose spread hardly depends on the mean, and
-    turned back.
+    That of a share is worked out for the arcsine of the shares' roots, whose spread hardly depends on the mean,
+    and turned back.
     """
     from scipy import stats  # takes half a second
 
