@@ -209,6 +209,7 @@ def test_two_runs_stand_beside_each_other(
         said = page.locator(".answer").inner_text()
         assert f"Beside, {other.where}: {'the same' if theirs == ours else theirs}" in said
         assert page.locator("figure").count() == 3
+        assert len({figure.bounding_box()["y"] for figure in page.locator("figure").all()}) == 1  # in one line
         grids = page.locator("figure [role=grid]")
         grids.nth(1).focus()
         for key in ("ArrowDown", "ArrowDown", "ArrowRight"):

@@ -189,7 +189,7 @@ export class Heatmap {
  */
 function captionOf(head, { data, layer, matrix, state, title }) {
   const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
-  if (matrix.heads > 1 && !matrix.names) found.push(node("span", { class: "quiet" }, layer.title));
+  if (matrix.heads > 1 && !matrix.names && !title) found.push(node("span", { class: "quiet" }, layer.title));
   if (title) found.push(node("span", {}, title));
   const known = !matrix.names && state.frame === null; // of the trained model, and of a head that it has
   const added = known ? data.importance?.[layer.name]?.[head] : undefined;

@@ -7,6 +7,7 @@ import { Heatmap } from "./heatmap.js";
 const GAP_BETWEEN = 16; // pixels
 const SIDE_NAME = 24; // room for what the rows are called, pixels
 const NARROW = 330; // pixels: as many heads stand beside each other as are wider than that
+const NARROW_SIDE = 300; // the same of what is compared, which stands in one line, or each in its own
 
 /**
  * The heatmaps of the heads that are chosen; those of `before` that fit are taken again.
@@ -21,10 +22,11 @@ export function heatmaps(scene, actions, surface, before) {
   const heads = matrix.shown(state);
   const sides = besideEachOther(scene);
   const columns = Math.max(...sides.map((side) => side.matrix.columns));
-  const room = {
-    ...surface,
-    width: roomOf(surface.width, sides.length > 1 ? sides.length : heads.length, columns),
-  };
+  const together = sides.length > 1;
+  const width = together
+    ? roomOfSides(surface.width, sides.length, columns)
+    : roomOf(surface.width, heads.length, columns);
+  const room = { ...surface, width };
   /** @type {Map<string, Heatmap>} */
   const found = new Map();
   for (const head of heads) {
@@ -34,6 +36,8 @@ export function heatmaps(scene, actions, surface, before) {
       const name = [layer.name, matrix.name(head), side.title ?? "", state.words, rows, wide].join(" ");
       const panel = before.get(name) ?? new Heatmap(head, side, room, actions);
       panel.show(side, room, found.size);
+      // Whatever their captions say, what belongs together stands in one line.
+      if (together) panel.figure.style.width = `${width + SIDE_NAME}px`;
       found.set(name, panel);
     }
   }
@@ -50,10 +54,12 @@ function besideEachOther(scene) {
   const { beside, map } = scene;
   if (!beside) return [scene];
   const own = { ...scene, changes: null, title: `shown: ${map.input}` };
-  const other = { ...own, matrix: beside.matrix, before: null, title: `beside: ${beside.name}` };
+  const data = { ...scene.data, importance: undefined }; // of what is shown only
+  const other = { ...own, data, matrix: beside.matrix, before: null, title: `beside: ${beside.name}` };
   if (!beside.changes) return [own, other];
   const changed = {
     ...own,
+    data,
     changes: beside.changes,
     largest: beside.most,
     title: "difference: shown less beside",
@@ -72,4 +78,16 @@ function roomOf(width, heads, columns) {
   const most = Math.max(1, Math.min(heads, Math.floor(width / Math.max(NARROW, 14 * columns))));
   const beside = Math.ceil(heads / Math.ceil(heads / most)); // as many in every row
   return Math.floor(width / beside) - (beside > 1 ? GAP_BETWEEN : 0) - SIDE_NAME;
+}
+
+/**
+ * The same of one head's map, what stands beside it, and the difference: all in one line, or one below the other.
+ *
+ * @param {number} width
+ * @param {number} sides
+ * @param {number} columns
+ */
+function roomOfSides(width, sides, columns) {
+  const fit = width / sides >= Math.max(NARROW_SIDE, 14 * columns);
+  return Math.floor(width / (fit ? sides : 1)) - (fit ? GAP_BETWEEN : 0) - SIDE_NAME;
 }
