@@ -74,5 +74,7 @@ def test_examine_and_prune_by_command(
     assert status == 2 and "already holds a run" in err
     status, _, err = command("prune", trained.folder, "--heads", "9")
     assert status == 2 and "heads 9 is out of range" in err
+    status, _, err = command("prune", trained.folder, "--heads", "1", "--seed=-1")
+    assert status == 2 and "seed -1 is out of range" in err
     status, _, err = command("examine", trained.folder, "--samples", "1")
     assert status == 2 and "samples 1 is out of range" in err

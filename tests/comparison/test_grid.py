@@ -152,6 +152,15 @@ def test_what_cannot_be_compared_is_said_before_anything_is_trained(
     assert not (tmp_path / "new").exists()
 
 
+def test_translations_are_not_compared_without_a_test(command: Command, tmp_path: Path) -> None:
+    text = write(tmp_path)
+    flags = [word for name in ("train", "valid") for word in (f"--{name}", *map(str, text[name]))]
+    kept = tmp_path / "kept"
+    status, _, err = command("compare", "translation", *flags, "--vary", "hidden=4,8", "--savepath", kept)
+    assert status == 2 and err == "regard: translation has no text to test on: give one with --test\n"
+    assert not kept.exists()
+
+
 def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)
@@ -161,7 +170,7 @@ def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
 
 
 def test_spread() -> None:
-    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (-0.37 to 1.53)"
+    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.00 to 1.53)"
     assert spread([0.5, 0.5], "{:.2f}".format) == "0.50"
     assert spread([], "{:.2f}".format) == ""
 

@@ -11,6 +11,7 @@ import pytest
 
 import regard
 from regard.comparison.processes import in_processes
+from regard.files.locking import holding
 
 
 def runs(folder: Path) -> list[Path]:
@@ -67,6 +68,28 @@ def square_or_die(number: int) -> int:
     if number == 100:
         raise regard.InputError("100 is out of range")
     return number**2
+
+
+def hold(folder: Path) -> None:
+    """A job that takes a lock, and fails in one of two folders while the other still works."""
+    with holding(folder / "run"):
+        (folder / "held").touch()
+        deadline = time.monotonic() + 60
+        while not all((each / "held").exists() for each in folder.parent.iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if folder.name == "0":
+            raise regard.InputError("one fails")
+        time.sleep(60)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two jobs at once need two cores")
+def test_one_that_is_stopped_between_trainings_leaves_no_lock(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(regard.InputError, match="one fails"):
+        list(in_processes(hold, [tmp_path / "0", tmp_path / "1"]))
+    assert sorted(each.name for each in tmp_path.rglob("*") if each.is_file()) == ["held", "held"]
 
 
 def test_a_process_that_is_killed_costs_its_own_job() -> None:

@@ -11,11 +11,11 @@ from regard.comparison.statistics import difference, differences, mean
 
 
 def test_a_mean_of_a_worked_example() -> None:
-    """4, 5, 9: mean 6, deviation √7, Student's factor 4.303 with two degrees of freedom."""
-    found = mean([4.0, 5.0, 9.0])
+    """14, 15, 19: mean 16, deviation √7, Student's factor 4.303 with two degrees of freedom."""
+    found = mean([14.0, 15.0, 19.0])
     assert found.low is not None and found.high is not None
-    assert found.value == 6 and found.high - 6 == pytest.approx(4.3027 * (7 / 3) ** 0.5, rel=1e-4)
-    assert 6 - found.low == pytest.approx(found.high - 6)
+    assert found.value == 16 and found.high - 16 == pytest.approx(4.3027 * (7 / 3) ** 0.5, rel=1e-4)
+    assert 16 - found.low == pytest.approx(found.high - 16)
 
 
 def test_what_is_never_below_zero_has_no_interval_there() -> None:

@@ -104,4 +104,10 @@ def test_notebooks_and_stubs_are_written_and_never_over_ones_own(
     assert json.loads((folder / "01_lookups.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
     status, _, err = command("learn", "--notebooks", folder)
     assert status == 2 and "is there already" in err
+    (tmp_path / "file").touch()
+    for site in (tmp_path / "file", tmp_path / "file" / "inside"):  # all that is asked for, or nothing
+        status, _, err = command("learn", "--stubs", tmp_path / "more", "--site", site)
+        assert status == 2 and repr(str(site)) in err and not (tmp_path / "more").exists()
+    status, _, err = command("learn", "--stubs", tmp_path / "file" / "inside")
+    assert status == 2 and f"cannot write {str(tmp_path / 'file' / 'inside')!r}: Not a directory" in err
     assert len(list(folder.iterdir())) == len(lessons()) and write_notebooks(tmp_path / "other")

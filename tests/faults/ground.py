@@ -98,7 +98,7 @@ def _train(ground: Path) -> int:
     return main(["positions", "--plot", "/dev/null/no.png"]) * 0
 
 
-COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "tmp/compiled"}
+COMPILED = {"TORCHINDUCTOR_CACHE_DIR": "home/compiled"}
 """Where PyTorch keeps what it compiles, which it has decided on before a try becomes nobody."""
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -296,6 +297,21 @@ def test_folders_that_are_not_run(folders: Callable[[str], Path], tmp_path: Path
     (strange / "config.json").unlink()
     with pytest.raises(InputError, match=r"has no config.json: give one as save_pretrained writes it"):
         regard.look(strange)
+
+
+def test_a_name_that_cannot_be_fetched_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    begin = time.monotonic()
+    with pytest.raises(
+        InputError, match="'bert-base' is no folder, and cannot be fetched from the Hub: '.*refused"
+    ):
+        regard.look("bert-base")
+    assert not caplog.records and time.monotonic() - begin < 10  # nobody tries again and again
+    with pytest.raises(InputError, match="no model there has such a name"):
+        regard.look("my model")
 
 
 def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from regard.cli.parsing import parse
 from regard.course.check import stubs_in
 from regard.course.notebooks import notebooks_in
-from regard.course.pages import write_site
+from regard.course.pages import check_site, write_site
 from regard.files import write_new
 from regard.serving import teach
 
@@ -44,6 +44,8 @@ def run(argv: list[str]) -> None:
     flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
     stubs = {} if flags.stubs is None else stubs_in(flags.stubs)
     notebooks = {} if flags.notebooks is None else notebooks_in(flags.notebooks)
+    if flags.site is not None:
+        check_site(flags.site)
     write_new({**stubs, **notebooks})  # all or none
     if stubs:
         sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}\n")

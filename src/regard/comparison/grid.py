@@ -26,6 +26,7 @@ from regard.progress import counting_bar
 from regard.reading import is_file, read_json
 from regard.runs import AnyRun, Figures, load, train, train_seeds
 from regard.tasks import find_task
+from regard.tasks.translation import TranslationConfig
 from regard.training import RunConfig, RunFolder, make_config, renamed, stackable
 
 LARGEST = 1 << 20
@@ -105,10 +106,16 @@ def measure_grid(
     for variant in variants:
         for seed in range(seeds):
             given = {**flags, **variant.varied, "seed": seed}
-            make_config(task, given)
+            _check_tested(make_config(task, given))
             jobs.append(_Job(task, folder / folder_name(variant) / f"seed-{seed}", given))
     found = _measure_all(jobs, progress=progress)
     return {variant.name: found[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
+
+
+def _check_tested(config: RunConfig) -> None:
+    """Refuse a translation that nothing is there to test on."""
+    if isinstance(config.task, TranslationConfig) and config.task.text("test") is None:
+        raise InputError("translation has no text to test on: give one with --test")
 
 
 @dataclass(frozen=True)

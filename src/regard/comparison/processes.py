@@ -101,6 +101,7 @@ def _end(worker: _Worker[Any], busy: dict[Connection, _Worker[Any]]) -> None:
 
 def _work(work: Callable[[Job], Result], pipe: Connection) -> None:
     """Do one job after the other, in a process of its own, until there is none or it is told to stop."""
+    signal.signal(signal.SIGTERM, _leave)  # between two trainings too, nothing half done stays
     threading.Thread(target=_follow, daemon=True).start()
     torch.set_num_threads(1)
     try:
@@ -119,6 +120,10 @@ def _work(work: Callable[[Job], Result], pipe: Connection) -> None:
     except KeyboardInterrupt as stop:  # Ctrl-C reaches all processes; whoever started this one may not listen
         with contextlib.suppress(OSError):
             pipe.send((True, stop))
+
+
+def _leave(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _follow() -> None:

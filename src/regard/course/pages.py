@@ -11,7 +11,7 @@ from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES
 from regard.course.trying import TOLD, looked_at, run_of, try_lesson
 from regard.errors import InputError
-from regard.files import cannot_write, check_name, write_file
+from regard.files import cannot_write, check_folder, write_file
 from regard.inspection.page import write_page
 from regard.reading import is_file
 
@@ -121,15 +121,20 @@ def _table(lesson: Lesson) -> str:
     )
 
 
+def check_site(folder: Path) -> None:
+    """Raise `InputError` where there can be no such folder."""
+    if is_file(folder):
+        raise InputError(f"{str(folder)!r} is a file: choose the name of a folder")
+    check_folder(folder)
+
+
 def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]:
     """Write the course into a folder that opens offline, with the views of all runs baked in.
 
     Runs that are not yet under `home` are trained there first. Raises `InputError` where there is a file of that
     name already.
     """
-    check_name(folder)
-    if is_file(folder):
-        raise InputError(f"{str(folder)!r} is a file: choose the name of a folder")
+    check_site(folder)
     found = [folder / "learn.css", folder / "index.html"]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -60,13 +60,28 @@ def check_writable(path: Path) -> None:
     check_name(path)
     try:
         if not _is_stream(path):
-            folder = Path(os.path.realpath(path)).parent
-            if not folder.is_dir():
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-            if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            _check_folder(Path(os.path.realpath(path)).parent)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise `OSError` where a folder is none, or takes no file."""
+    if not folder.is_dir():
+        number = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
+        raise OSError(number, os.strerror(number))
+    if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `InputError` where no files can be written into a folder, which may still have to be made."""
+    check_name(folder)
+    whole = folder.absolute()
+    try:
+        _check_folder(next(each for each in (whole, *whole.parents) if os.path.lexists(each)))
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
@@ -78,8 +93,7 @@ def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
         check_name(path)
         if os.path.lexists(path):
             raise InputError(f"file {str(path)!r} is there already: choose another folder, it is not overwritten")
-        there = next(each for each in path.absolute().parents if each.exists())
-        check_writable(there / path.name)
+        check_folder(path.parent)
     for path, content in contents.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

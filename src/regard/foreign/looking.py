@@ -1,5 +1,6 @@
 """`look`: a model that was not built here, however it is given, as a subject."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import nn
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 from regard.foreign.asked import asked_of
 from regard.foreign.families import Family, Guesser, Pairs, Writer
 from regard.foreign.interface import is_peer
@@ -21,6 +22,10 @@ from regard.reading import is_file, is_folder
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
+ON_THE_HUB = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
+"""Names that a model can have there."""
+PATIENCE = 5.0
+"""Seconds to wait for it."""
 
 
 def look(
@@ -100,9 +105,12 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
         import transformers
     except ImportError:
         raise InputError(f"{name!r} is looked at with transformers: pip install 'regard[hub]'") from None
+    options: dict[str, Any] = {"trust_remote_code": trust_code}
+    why = None
     if folder is not None:
         _check(folder)
-    options: dict[str, Any] = {"trust_remote_code": trust_code}
+    elif (why := _unreachable(name)) is not None:
+        options["local_files_only"] = True
     talk: Any = transformers.utils.logging
     said = talk.get_verbosity()
     talk.set_verbosity_error()
@@ -115,10 +123,27 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
         if tokenizer is None and "pixel_values" not in parameters_of(model):
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
     except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
+        if why is not None and isinstance(error, OSError):  # nor was it fetched before
+            raise InputError(f"{name!r} is no folder, and cannot be fetched from the Hub: {why}") from error
         raise InputError(_in_a_line(name, error)) from error
     finally:
         talk.set_verbosity(said)
     return model, tokenizer
+
+
+def _unreachable(name: str) -> str | None:
+    """Return why a model cannot be fetched from the Hub, asked once; None where it can."""
+    from huggingface_hub import constants, get_session
+
+    if not ON_THE_HUB.fullmatch(name):
+        return "no model there has such a name"
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=PATIENCE)
+    except Exception as error:  # whatever client it works with
+        return begun(" ".join(str(error).split()) or type(error).__name__, 100)
+    return None
 
 
 def _check(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A blueprint as a picture: boxes from top to bottom, arrows, shapes and numbers of parameters."""
+"""A blueprint as a picture: boxes from the bottom to the top, arrows, shapes and numbers of parameters."""
 
 import html
 from pathlib import Path
@@ -6,19 +6,25 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path as Way
 
 from regard.files import write_file
-from regard.inspection.blueprint import ANSWER, INPUT, Blueprint, Box
+from regard.inspection.blueprint import ANSWER, INPUT, PARAMETER, ROLES, SUM, Blueprint, Box
 from regard.inspection.endings import PAGE, check_ending
+from regard.inspection.folding import Stack, folded
 from regard.inspection.glyphs import drawable
+from regard.inspection.layout import HEIGHT, WIDTH, Layout, Line, Place, layout_of
 from regard.inspection.picture import figure_bytes
 
-WIDTH, HEIGHT = 3.0, 0.62
-"""Of a box, inches."""
-ACROSS, DOWN = 3.5, 1.05
-"""From one box to the next, inches."""
-FILLS = {"attention": "#ffd9a0", "parameter": "#d8ecd8", "edge": "#e6e6ee", "other": "#dce8f7"}
+EDGE, TITLE = 0.4, 0.35
+"""Around all, and of the line above it, inches."""
+NARROWEST = 5.5
+LONGEST = 34
+"""Characters of a name in its box."""
+FILLS = {"attention": "#ffd9a0", PARAMETER: "#d8ecd8", INPUT: "#e6e6ee", ANSWER: "#e6e6ee", "other": "#dce8f7"}
+TIMES = "\N{MULTIPLICATION SIGN}"
+INK, QUIET, MARK = "#1b1b1f", "#55607a", "#c06000"
 
 
 def save_blueprint(found: Blueprint, path: str | Path) -> Path:
@@ -36,103 +42,119 @@ def save_blueprint(found: Blueprint, path: str | Path) -> Path:
 
 
 def draw_blueprint(found: Blueprint, format: str) -> bytes:
-    """Return the picture as the bytes of a file; `format`: png, svg or pdf."""
-    places = _places(found)
-    columns = max(column for column, _ in places.values()) + 1
-    rows = max(row for _, row in places.values()) + 1
-    wide = max(columns * ACROSS + 0.8, 6.0)
-    figure = Figure(figsize=(wide, rows * DOWN + 0.9))
+    """Return the picture as the bytes of a file; `format`: png, svg or pdf. Layers that are alike stand once."""
+    drawn, stacks = folded(found)
+    layout = layout_of(drawn)
+    wide, high = max(layout.width + 2 * EDGE, NARROWEST), layout.height + 2 * EDGE + TITLE / 2
+    figure = Figure(figsize=(wide, high))
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, wide), ylim=(rows * DOWN + 0.9, 0))
+    left = (wide - layout.width) / 2
+    axes.set(xlim=(-left, wide - left), ylim=(-EDGE, high - EDGE))
     axes.axis("off")
-    axes.text(0.3, 0.42, drawable(f"{found.title}: {found.parameters:,} parameters"), fontsize=11, weight="bold")
-    middle = (wide - columns * ACROSS) / 2
-    centres = {
-        name: (middle + (column + 0.5) * ACROSS, 0.95 + row * DOWN + HEIGHT / 2)
-        for name, (column, row) in places.items()
-    }
-    for one, other in found.flows:
-        _arrow(axes, centres[one], centres[other], far=abs(places[other][1] - places[one][1]) > 1)
-    for name, part in found.parts.items():
-        if name in centres:
-            _box(axes, part, *centres[name])
+    title = f"{found.title}: {found.parameters:,} parameters"
+    axes.text(min(0.0, EDGE - left), layout.height + EDGE, drawable(title), fontsize=11, weight="bold", color=INK)
+    for stack in stacks:
+        _frame(axes, stack, layout)
+    for line in layout.lines:
+        _arrow(axes, line, drawn, layout)
+    for name, place in layout.places.items():
+        _box(axes, drawn.parts[name], place, stacks)
     return figure_bytes(figure, format)
 
 
-def _places(found: Blueprint) -> dict[str, tuple[int, int]]:
-    """Return column and row of each part: below everything that feeds it."""
-    rows: dict[str, int] = {}
-    feeds = {name: [one for one, other in found.flows if other == name] for name in found.parts}
-    for _ in found.parts:  # until nothing moves: as many times as the longest way at most
-        before = dict(rows)
-        for name, sources in feeds.items():
-            rows[name] = max((rows.get(each, 0) + 1 for each in sources), default=0)
-        if rows == before:
-            break
-    wanted = {one for one, _ in found.flows}
-    for name in found.parts:  # what nothing feeds stands just above what it feeds
-        if not feeds[name] and name != INPUT and name in wanted:
-            rows[name] = min(rows[other] for one, other in found.flows if one == name) - 1
-    counts: dict[int, int] = {}
-    places = {}
-    for name in found.parts:
-        if name in wanted or feeds[name]:
-            row = rows[name]
-            places[name] = counts.get(row, 0), row
-            counts[row] = counts.get(row, 0) + 1
-    return places
+def _frame(axes: Any, stack: Stack, layout: Layout) -> None:
+    """Draw what surrounds layers that are drawn once."""
+    by_lane: dict[int, list[Place]] = {}
+    for place in (layout.places[each] for each in stack.parts if each in layout.places):
+        by_lane.setdefault(place.lane, []).append(place)
+    for places in by_lane.values():
+        left = min(place.x - max(place.width, WIDTH) / 2 for place in places) - 0.12
+        right = max(place.x + max(place.width, WIDTH) / 2 for place in places) + 0.42
+        low = min(place.y - place.height / 2 for place in places) - 0.09
+        high = max(place.y + place.height / 2 for place in places) + 0.07
+        axes.add_patch(
+            FancyBboxPatch(
+                (left, low),
+                right - left,
+                high - low,
+                boxstyle="round,pad=0,rounding_size=0.1",
+                linestyle="--",
+                linewidth=0.9,
+                facecolor="#f6f6fa",
+                edgecolor=QUIET,
+                zorder=0.1,
+            )
+        )
+        said = (f"{stack.count} {TIMES} {stack.name}", f"{stack.parameters:,} parameters")
+        small: dict[str, Any] = {"fontsize": 6.5, "color": QUIET, "va": "top"}
+        axes.text(left + 0.07, high - 0.06, "\n".join(map(drawable, said)), weight="bold", **small)
 
 
-def _box(axes: Any, part: Box, x: float, y: float) -> None:
-    fill = "attention" if part.attends else part.kind if part.kind == "parameter" else "other"
-    fill = "edge" if part.kind in (INPUT, ANSWER) else fill
+def _box(axes: Any, part: Box, place: Place, stacks: list[Stack]) -> None:
+    if part.kind == SUM:
+        axes.add_patch(
+            Circle((place.x, place.y), place.width / 2, facecolor="white", edgecolor=QUIET, linewidth=0.9)
+        )
+        axes.text(place.x, place.y, "+", ha="center", va="center_baseline", fontsize=11, color=INK)
+        return
     axes.add_patch(
         FancyBboxPatch(
-            (x - WIDTH / 2, y - HEIGHT / 2),
-            WIDTH,
-            HEIGHT,
+            (place.x - place.width / 2, place.y - place.height / 2),
+            place.width,
+            place.height,
             boxstyle="round,pad=0,rounding_size=0.08",
-            facecolor=FILLS[fill],
-            edgecolor="#c06000" if part.attends else "#55607a",
+            facecolor=FILLS.get("attention" if part.attends else part.kind, FILLS["other"]),
+            edgecolor=MARK if part.attends else QUIET,
             linewidth=1.8 if part.attends else 0.9,
         )
     )
-    name = part.name if len(part.name) <= 36 else f"…{part.name[-35:]}"
-    axes.text(x, y - 0.11, drawable(name), ha="center", va="center", fontsize=8.5, weight="bold", color="#1b1b1f")
-    axes.text(x, y + 0.13, drawable(_said(part)), ha="center", va="center", fontsize=7, color="#333340")
+    holder = next((stack.name for stack in stacks if part.name in stack.parts), None)
+    name = part.name if holder is None else part.name[len(holder) :].lstrip(".").partition(".")[2]
+    name = name if len(name) <= LONGEST else f"…{name[-LONGEST + 1 :]}"
+    said = _said(part)
+    high = place.y + (0.09 if said else 0)
+    axes.text(place.x, high, drawable(name), ha="center", va="center", fontsize=8.5, weight="bold", color=INK)
+    axes.text(place.x, place.y - 0.11, drawable(said), ha="center", va="center", fontsize=7, color=QUIET)
 
 
 def _said(part: Box) -> str:
-    """Say what a part is, its shapes and its number of parameters."""
-    shapes = [str(list(each)) for each in (part.given, part.gave) if each is not None]
-    flow = " → ".join(dict.fromkeys(shapes))
-    kind = "" if part.kind in (INPUT, ANSWER) else f"{part.kind}  "
-    return f"{kind}{flow}" + (f"  {part.parameters:,}" if part.parameters else "")
+    """Say what a part is, and its number of parameters."""
+    kind = "" if part.kind in (INPUT, ANSWER) else part.kind
+    return ", ".join(filter(None, (kind, f"{part.parameters:,} parameters" if part.parameters else "")))
 
 
-def _arrow(axes: Any, one: tuple[float, float], other: tuple[float, float], *, far: bool) -> None:
-    begin, end = (one[0], one[1] + HEIGHT / 2), (other[0], other[1] - HEIGHT / 2)
-    bend = "arc3,rad=0.0"
-    if far:  # round what stands between
-        begin, end = (one[0] + WIDTH / 2, one[1]), (other[0] + WIDTH / 2, other[1])
-        bend = "arc3,rad=-0.25" if abs(one[0] - other[0]) < ACROSS / 2 else "arc3,rad=-0.12"
-        if other[0] > one[0] + ACROSS / 2:
-            begin, end = (one[0] + WIDTH / 2, one[1]), (other[0], other[1] - HEIGHT / 2)
+def _arrow(axes: Any, line: Line, found: Blueprint, layout: Layout) -> None:
+    codes = [Way.MOVETO] + [Way.LINETO] * (len(line.points) - 1)
     axes.add_patch(
         FancyArrowPatch(
-            begin,
-            end,
+            path=Way(line.points, codes),
             arrowstyle="-|>",
-            mutation_scale=9,
+            mutation_scale=8,
             linewidth=0.9,
-            color="#55607a",
-            connectionstyle=bend,
+            color=QUIET,
+            linestyle=":" if line.returns else "-",
             zorder=0.5,
-            shrinkA=0,
-            shrinkB=0,
         )
     )
+    roles = [each for each in ROLES if each in found.flows[line.giver, line.taker]]
+    gave = found.parts[line.giver].gave
+    shape = f"({', '.join(map(str, gave))})" if gave else ""
+    (_, y), (_, end) = line.points[-2:]
+    taker = layout.places[line.taker]
+    small: dict[str, Any] = {"fontsize": 6.5, "color": MARK if roles else QUIET}
+    if line.straight:
+        said = "  ".join(filter(None, (", ".join(roles), shape)))
+        (begin, low), (_, bend) = line.points[:2]
+        axes.text(begin + 0.06, (low + bend) / 2, said, ha="left", va="center", **small)
+    elif layout.places[line.giver].lane != taker.lane:
+        above = end if taker.alone else y
+        said = "  ".join(filter(None, (", ".join(roles), shape)))
+        axes.text(taker.x - WIDTH / 2 - 0.17, above + 0.02, said, ha="right", va="bottom", **small)
+    elif roles or line.returns:
+        said = ", ".join([*roles, *(["next step"] if line.returns else [])])
+        side = taker.x + taker.width / 2 + 0.04
+        axes.text(side, taker.y + HEIGHT / 8, said, ha="left", va="bottom", **small)
 
 
 def _page(found: Blueprint) -> str:
@@ -146,11 +168,15 @@ def _page(found: Blueprint) -> str:
     )
     title = html.escape(f"{found.title}: {found.parameters:,} parameters")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n<style>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>'
         "body{font:15px/1.5 system-ui,sans-serif;margin:1rem}:root{color-scheme:light dark}"
-        "svg{max-width:100%;height:auto;background:#fff}"
+        "svg{max-width:100%;max-height:92vh;background:#fff}"
+        "@media (prefers-color-scheme:dark){svg{filter:invert(.93) hue-rotate(180deg)}}"
+        ".wide{overflow-x:auto}"
         "td,th{padding:.2rem .8rem .2rem 0;text-align:left;border-bottom:1px solid #8884}</style>"
-        f"</head>\n<body><h1>{title}</h1>\n{picture}\n<table><thead><tr><th>part</th><th>kind</th>"
+        f"</head>\n<body><h1>{title}</h1>\n{picture}\n"
+        '<div class="wide"><table><thead><tr><th>part</th><th>kind</th>'
         "<th>is given</th><th>gives</th><th>parameters</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></body></html>\n"
+        f"<tbody>{rows}</tbody></table></div></body></html>\n"
     )

@@ -8,6 +8,9 @@ from regard.errors import InputError
 from regard.runs.loading import AnyRun
 from regard.text import PairBatch, collate
 
+FEWEST = 3
+"""Steps of an answer that is drawn."""
+
 
 def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None = None) -> Path:
     """Draw a run's model at work on an input (None: one that is drawn): .svg, .png, .pdf, or .html for a page.
@@ -26,12 +29,18 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     model: Any = copy.deepcopy(run.model).eval()
     task: Any = run.task
     if task.answers == "numbers":
-        found = blueprint_of(model, lambda: model(task.parse(text)), _title(run))
+        inputs = {"input": task.parse(text)}
+        found = blueprint_of(model, lambda: model(*inputs.values()), _title(run), inputs)
     else:
         source = collate([task.source_vocabulary.encode(text)])
-        target = collate([task.target_vocabulary.encode(asked.translate([text])[0])])
+        answer = task.target_vocabulary.encode(asked.translate([text])[0])
+        # An answer of several steps shows what flows from one to the next, also where the run knows no better.
+        target = collate([answer if len(answer) > 1 else [len(task.target_vocabulary) - 1] * FEWEST])
         batch = PairBatch(source, target).to(next(model.parameters()).device)
-        found = blueprint_of(model, lambda: model(batch.source, batch.source_mask, batch.target_in), _title(run))
+        inputs = {"source": batch.source, "target": batch.target_in}
+        found = blueprint_of(
+            model, lambda: model(inputs["source"], batch.source_mask, inputs["target"]), _title(run), inputs
+        )
     return save_blueprint(found, path)
 
 

@@ -1,14 +1,15 @@
 """What the loop trains: one model, in one process or in several. (`stacked` has another: one model from many
 seeds.)"""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer
+from regard.errors import MachineError, begun
 from regard.streams import seed_of
 from regard.tasks import Source
 from regard.training.folder import RunFolder
@@ -96,7 +97,8 @@ class OneLearner:
         return self.state.progress
 
     def learn(self, lr: float) -> list[Outcome]:
-        """Learn from one batch, or several; raises `InputError` where the loss is no number."""
+        """Learn from one batch, or several; raises `InputError` where the loss is no number, `MachineError` where
+        nothing can be compiled."""
         state, settings, world = self.state, self.settings, self.world
         if self.drops:  # what a step drops depends on the seed and its number alone, so resuming is exact
             torch.manual_seed(seed_of(settings.seed, f"dropout/{state.step}/{world.rank}"))
@@ -105,12 +107,13 @@ class OneLearner:
         state.optimizer.zero_grad()
         losses, rights = [], []
         for part in parts:
-            with self._products():
-                loss, right = self.module(world.share(part), state.step, tokens)
+            with self._compiling():
+                with self._products():
+                    loss, right = self.module(world.share(part), state.step, tokens)
+                # Gradients are averaged over the processes, but each one's loss is its share of the sum.
+                (loss * world.size if world.size > 1 else loss).backward()
             losses.append(loss.detach())
             rights.append(right)
-            # Gradients are averaged over the processes, but each one's loss is its share of the sum.
-            (loss * world.size if world.size > 1 else loss).backward()
         value = world.total(sum(losses[1:], losses[0])).item()
         check_finite(value, state.step + 1, lr)
         if settings.how.clip is not None:
@@ -120,6 +123,20 @@ class OneLearner:
         state.update_average(settings.average)
         state.progress.place = self.batches.place
         return [Outcome(value, torch.cat(rights) if len(rights) > 1 else rights[0])]
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        """Say in a line that nothing can be compiled, as where there is no compiler."""
+        if not self.settings.compile:
+            yield
+            return
+        from torch._dynamo.exc import TorchDynamoException  # takes seconds
+
+        try:
+            yield
+        except TorchDynamoException as error:
+            reason = " ".join(str(error).split())
+            raise MachineError(f"cannot compile: {begun(reason, 200)}; train without --compile") from error
 
     def _products(self) -> AbstractContextManager[object]:
         """Multiply matrices in the precision asked for."""
