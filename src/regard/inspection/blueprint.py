@@ -191,12 +191,12 @@ class _Tracing:
                     self.found.flow(each, name, role)
             return
         waiting: list[tuple[Any, str, str, Any]] = [(tensor.grad_fn, name, role, tuple(tensor.shape))]
-        seen: set[Any] = set()
+        seen: set[tuple[Any, str]] = set()
         while waiting:
             node, to, role, shape = waiting.pop()
-            if node is None or node in seen:
+            if node is None or (node, to) in seen:
                 continue
-            seen.add(node)
+            seen.add((node, to))  # one thing can come to a part directly, and by another part too
             shape = self.shapes.get(node, shape)
             if node in self.origins:
                 self.found.flow(self.origins[node], to, role)
@@ -212,9 +212,15 @@ class _Tracing:
                 below = [each for each in below if self._used(each) is None]
                 part, to, role = self.found.parts[user], user, ""
                 if user not in self.cells:  # of one step's gates nobody asked
-                    known = (self.shapes[each] for each in below if each in self.shapes)
-                    part.given, part.gave = part.given or next(known, None), part.gave or shape
+                    part.given = part.given or next(filter(None, map(self._shape, below)), None)
+                    part.gave = part.gave or shape
             waiting += [(each, to, role, shape) for each in below]
+
+    def _shape(self, node: Any) -> tuple[int, ...] | None:
+        """Return the shape of what a node made, or of the nearest known one that it was made from."""
+        while node is not None and node not in self.shapes:
+            node = node.next_functions[0][0] if node.next_functions else None
+        return None if node is None else self.shapes[node]
 
     def _used(self, node: Any) -> str | None:
         """Return the part that stands for weights which are used without their module; None for what is none."""

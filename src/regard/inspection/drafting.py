@@ -20,8 +20,8 @@ from regard.inspection.picture import figure_bytes
 EDGE, TITLE = 0.4, 0.35
 """Around all, and of the line above it, inches."""
 NARROWEST = 5.5
-LONGEST = 34
-"""Characters of a name in its box."""
+USUAL, LONGEST = 34, 46
+"""Characters of a name in its box; up to the latter in smaller letters."""
 FILLS = {"attention": "#ffd9a0", PARAMETER: "#d8ecd8", INPUT: "#e6e6ee", ANSWER: "#e6e6ee", "other": "#dce8f7"}
 TIMES = "\N{MULTIPLICATION SIGN}"
 INK, QUIET, MARK = "#1b1b1f", "#55607a", "#c06000"
@@ -114,7 +114,8 @@ def _box(axes: Any, part: Box, place: Place, stacks: list[Stack]) -> None:
     name = name if len(name) <= LONGEST else f"…{name[-LONGEST + 1 :]}"
     said = _said(part)
     high = place.y + (0.09 if said else 0)
-    axes.text(place.x, high, drawable(name), ha="center", va="center", fontsize=8.5, weight="bold", color=INK)
+    size = 8.5 * min(1.0, USUAL / len(name))
+    axes.text(place.x, high, drawable(name), ha="center", va="center", fontsize=size, weight="bold", color=INK)
     axes.text(place.x, place.y - 0.11, drawable(said), ha="center", va="center", fontsize=7, color=QUIET)
 
 

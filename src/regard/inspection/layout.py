@@ -17,6 +17,8 @@ ROUND = 0.24
 """Diameter of a sum's circle."""
 BETWEEN, ASIDE = 0.25, 0.3
 """From one row to the next, and from one box to that beside it."""
+APART = 0.15
+"""Between lines that come to a box from aside."""
 WORDS = 0.9
 """For what is said of a line that goes from one lane to the next."""
 TRACK = 0.17
@@ -79,15 +81,15 @@ def layout_of(found: Blueprint) -> Layout:
             crossing = sum(1 for one, other in found.flows if lanes.get(one) == lane != lanes.get(other))
             left += TRACK * crossing + WORDS
     result.width, result.height = left, max(place.y + place.height / 2 for place in result.places.values())
-    crossings, arriving = 0, dict[str, int]()
+    crossings, arriving = 0, _arriving(found, lanes)
     for flow in found.flows:
         one, other = (result.places[each] for each in flow)
         returns = flow in back
         if one.lane != other.lane:
             crossings += 1
-            before = arriving.get(flow[1], 0)
-            arriving[flow[1]] = before + 1
-            points = _across(result, one, other, len(tracks[one.lane]) + crossings, before)
+            groups = arriving[flow[1]]
+            place = groups.index(_group(found, flow)) - (len(groups) - 1) / 2
+            points = _across(result, one, other, len(tracks[one.lane]) + crossings, -place * APART)
             result.lines.append(Line(*flow, points, straight=False, returns=returns))
         elif not returns and other.row == one.row + 1:
             result.lines.append(Line(*flow, _up(one, other), straight=True, returns=False))
@@ -151,6 +153,10 @@ def _rows(found: Blueprint, names: list[str], forward: list[tuple[str, str]]) ->
         taken = [rows[other] for one, other in inside if one == name]
         if name not in fed and taken and found.parts[name].kind != INPUT:
             rows[name] = min(taken) - 1
+    for name in names:  # attention stands alone, for most lines come to it
+        if found.parts[name].attends and list(rows.values()).count(rows[name]) > 1:
+            row = rows[name]
+            rows = {each: at + (at > row or each == name) for each, at in rows.items()}
     return rows
 
 
@@ -215,7 +221,7 @@ def _leaving(one: Place) -> list[tuple[float, float]]:
     if one.alone:
         return [(one.x + one.width / 2, one.y)]
     over = one.y + HEIGHT / 2 + BETWEEN / 3
-    return [(one.x + WIDTH / 6, one.y + one.height / 2), (one.x + WIDTH / 6, over)]
+    return [(one.x + WIDTH / 3, one.y + one.height / 2), (one.x + WIDTH / 3, over)]
 
 
 def _up(one: Place, other: Place) -> tuple[tuple[float, float], ...]:
@@ -239,12 +245,30 @@ def _past(result: Layout, one: Place, other: Place, track: int) -> tuple[tuple[f
     return (*begin, (aside, begin[-1][1]), (aside, end[0][1]), *end)
 
 
-def _across(result: Layout, one: Place, other: Place, track: int, before: int) -> tuple[tuple[float, float], ...]:
-    """Return a way from one lane to the next; `before`: lines that come to the same box there."""
+def _group(found: Blueprint, flow: tuple[str, str]) -> object:
+    """Return what lines that come to a box have in common which come as one."""
+    return tuple(found.flows[flow]) or flow[0]
+
+
+def _arriving(found: Blueprint, lanes: dict[str, int]) -> dict[str, list[object]]:
+    """Return the groups of lines that come to each box from other lanes."""
+    groups: dict[str, list[object]] = {}
+    for one, other in found.flows:
+        if lanes.get(one) != lanes.get(other):
+            there, group = groups.setdefault(other, []), _group(found, (one, other))
+            if group not in there:
+                there.append(group)
+    return groups
+
+
+def _across(
+    result: Layout, one: Place, other: Place, track: int, aside_by: float
+) -> tuple[tuple[float, float], ...]:
+    """Return a way from one lane to the next, that ends so far above the middle of a box."""
     begin = _leaving(one)
     aside = _end(result, one.lane) + TRACK * (track + 1)
     if other.alone:
-        end = [(other.x - other.width / 2, other.y + (0.11, -0.11)[before % 2])]
+        end = [(other.x - other.width / 2, other.y + aside_by)]
     else:
         under = other.y - HEIGHT / 2 - BETWEEN / 3
         end = [(other.x - WIDTH / 6, under), (other.x - WIDTH / 6, other.y - other.height / 2)]
