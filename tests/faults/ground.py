@@ -46,6 +46,17 @@ LINES = [
 ]
 
 
+LATE = (
+    "ctranslate2.specs",
+    "h11._impl",
+    "torch._dynamo",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "uvicorn.protocols.http.h11_impl",
+)
+"""What commands import when they need it, of what an install may have."""
+
+
 def warm_up() -> None:
     """Import what any command may import, as a child, which may not reach it, is forked from this process."""
     torch.set_num_threads(1)
@@ -57,7 +68,7 @@ def warm_up() -> None:
         _import_whole(name)
     for name in ("agg", "svg", "pdf"):
         import_module(f"matplotlib.backends.backend_{name}")
-    for name in ("ctranslate2.specs", "uvicorn.protocols.http.h11_impl", "h11._impl", "torch._dynamo"):
+    for name in LATE:
         with contextlib.suppress(ImportError):
             import_module(name)
 
