@@ -86,9 +86,9 @@ def _frame(axes: Any, stack: Stack, layout: Layout) -> None:
                 zorder=0.1,
             )
         )
-        said = (f"{stack.count} {TIMES} {stack.name}", f"{stack.parameters:,} parameters")
-        small: dict[str, Any] = {"fontsize": 6.5, "color": QUIET, "va": "top"}
-        axes.text(left + 0.07, high - 0.06, "\n".join(map(drawable, said)), weight="bold", **small)
+        said = f"{stack.count} {TIMES} {stack.name}, {stack.parameters:,} parameters"
+        small: dict[str, Any] = {"fontsize": 6.5, "color": QUIET, "weight": "bold"}
+        axes.text(left - 0.05, high, drawable(said), rotation=90, ha="right", va="top", **small)
 
 
 def _box(axes: Any, part: Box, place: Place, stacks: list[Stack]) -> None:

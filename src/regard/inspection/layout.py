@@ -102,24 +102,20 @@ def layout_of(found: Blueprint) -> Layout:
 
 
 def _returning(found: Blueprint) -> set[tuple[str, str]]:
-    """Return the flows that lead back to what came before: without them nothing feeds itself."""
+    """Return the flows that lead back to what came before, where some parts run again and again: what flowed
+    first leads on."""
     follows: dict[str, list[str]] = {}
+    back = set()
     for one, other in found.flows:
-        follows.setdefault(one, []).append(other)
-    back, done = set(), set[str]()
-    for first in found.parts:
-        way = {} if first in done else {first: iter(follows.get(first, ()))}
-        while way:
-            name = next(reversed(way))
-            for other in way[name]:
-                if other in way:
-                    back.add((name, other))
-                elif other not in done:
-                    way[other] = iter(follows.get(other, ()))
-                    break
-            else:
-                del way[name]
-                done.add(name)
+        reached, waiting = {other}, [other]
+        while waiting:
+            further = [each for each in follows.get(waiting.pop(), ()) if each not in reached]
+            reached.update(further)
+            waiting += further
+        if one in reached:
+            back.add((one, other))
+        else:
+            follows.setdefault(one, []).append(other)
     return back
 
 
