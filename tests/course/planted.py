@@ -12,6 +12,19 @@ SHIFT = "inputs, labels = target[:, :-1], target[:, 1:]"
 CONTEXT = "context = (alpha.unsqueeze(2) * memory).sum(1)"
 TANH = "torch.tanh(state.unsqueeze(1) @ w + memory @ u)"
 LENGTH = " / (len(sequence) - 1) ** alpha"
+STAYS = """            if sequence[-1] == end and len(sequence) > 1:
+                candidates.append((sequence, total))
+                continue
+"""
+ASIDE = [
+    (STAYS, ""),
+    ("beams = [([start], 0.0)]", "beams, ended = [([start], 0.0)], []"),
+    (
+        "        if all(sequence[-1] == end for sequence, _ in beams):\n",
+        "        ended += [pair for pair in beams if pair[0][-1] == end]\n"
+        "        beams = [pair for pair in beams if pair[0][-1] != end]\n        if not beams:\n",
+    ),
+]
 LOST = ("e = np.exp(s) * mask", "e = np.exp(s)")
 NO_TOP = ("    s = s - s.max(axis=-1, keepdims=True)\n", "")
 
@@ -323,6 +336,7 @@ DECODER: list[Plant] = [
         ("past hidden", [(".tril()", ".triu()")]),
         ("memory padding seen", [("(x, memory, memory_mask))", "(x, memory))")]),
         ("cross to itself", [("(x, memory, memory_mask))", "(x, x))")]),
+        ("cross to own past", [("(x, memory, memory_mask))", "(x, x, seen))")]),
         ("cross swapped", [("(x, memory, memory_mask))", "(memory, x))")]),
         ("no cross", [(CROSS, "x = self.norm2(x)")]),
         ("no residual around cross", [(CROSS, "x = self.norm2(self.cross_attention(x, memory, memory_mask))")]),
@@ -352,6 +366,8 @@ WHOLE: list[Plant] = [
     for name, edits in [
         ("embedding not scaled", [("table[tokens] * d**0.5", "table[tokens]")]),
         ("embedding divided", [("table[tokens] * d**0.5", "table[tokens] / d**0.5")]),
+        ("source not scaled", [(SOURCE, SOURCE + ' - p["source"][source] * (p["source"].shape[1] ** 0.5 - 1)')]),
+        ("target not scaled", [(TARGET, TARGET + ' - p["target"][target] * (p["target"].shape[1] ** 0.5 - 1)')]),
         ("positions scaled too", [("table[tokens] * d**0.5 + pe", "(table[tokens] + pe) * d**0.5")]),
         ("no positions", [("* d**0.5 + pe", "* d**0.5")]),
         ("no source positions", [(SOURCE, 'h = p["source"][source] * p["source"].shape[1] ** 0.5')]),
@@ -460,6 +476,26 @@ SEARCHES += [
             ],
         ),
         ("last of beam", [("max(scored)", "min(scored)")]),
+        ("ended dropped", [("                candidates.append((sequence, total))\n", "")]),
+        ("ended aside", [*ASIDE, ("sequence, total in beams]", "sequence, total in ended + beams]")]),
+        ("only ended count", [*ASIDE, ("sequence, total in beams]", "sequence, total in ended or beams]")]),
+        (
+            "chosen by sum",
+            [
+                ("scored = [(", "scored = [(total, "),
+                ("    figure, sequence = max(scored)\n", "    _, figure, sequence = max(scored)\n"),
+            ],
+        ),
+    ]
+]
+SEARCHES += [
+    ("searching_heap", "beam_search", name, edits)
+    for name, edits in [
+        ("ended dropped", [("pool = list(done)", "pool = []")]),
+        (
+            "chosen by sum",
+            [("key=lambda b: b[0] / len(b[1]) ** alpha)", "key=lambda b: b[0])")],
+        ),
     ]
 ]
 STEPS: list[Plant] = [

@@ -39,6 +39,32 @@ class EmbeddingDivided(Workings):
         return vectors / math.sqrt(vectors.shape[-1])
 
 
+class SourceNotScaled(Workings):
+    """Only the target's embeddings are multiplied by √d_model."""
+
+    instead = "Multiply the source's embeddings too."
+    paper = EMBEDDING
+
+    def embed(self, tokens: Array, table: Array, side: str) -> Array:
+        if side != "source":
+            return super().embed(tokens, table, side)
+        vectors = table[tokens]
+        return vectors + self.placed(vectors, vectors.shape[-1])
+
+
+class TargetNotScaled(Workings):
+    """Only the source's embeddings are multiplied by √d_model."""
+
+    instead = "Multiply the target's embeddings too."
+    paper = EMBEDDING
+
+    def embed(self, tokens: Array, table: Array, side: str) -> Array:
+        if side != "target":
+            return super().embed(tokens, table, side)
+        vectors = table[tokens]
+        return vectors + self.placed(vectors, vectors.shape[-1])
+
+
 class PositionsScaledToo(Workings):
     """The positions are added before the scaling, and multiplied by √d_model with the embeddings."""
 

@@ -1,5 +1,7 @@
 """Usual mistakes in searches."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from regard.course.catalogue.stepwise import Hypothesis, Workings
@@ -200,6 +202,63 @@ class FirstToEnd(Workings):
     def best(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
         ended = [each for each in beam if self.finished(each[1], end)]
         return super().best(ended or beam, alpha, end)
+
+
+class EndedDropped(Workings):
+    """A hypothesis that has ended is skipped in the next step, and lost with its answer."""
+
+    instead = "Put it back among the continuations as it is: it competes for its place in the beam."
+    paper = f"{BEAM}; this exercise's stub: one that has ended stays as it is"
+
+    def carried(self, hypothesis: Hypothesis) -> list[Hypothesis]:
+        return []
+
+
+class EndedAside(Workings):
+    """Hypotheses that have ended are put aside, and the beam goes on with as many others as it is wide: what was
+    out of it comes back into the search."""
+
+    instead = "Leave it in the beam, where it takes one of the `width` places."
+    paper = f"{BEAM}; this exercise's stub: one that has ended takes its place in the beam"
+
+    def pruned(self, found: list[Hypothesis], width: int, parents: list[int], alpha: float) -> list[Hypothesis]:
+        beam = super().pruned(found, width, parents, alpha)
+        self.aside += [each for each in beam if self.finished(each[1], self.end)]
+        return [each for each in beam if not self.finished(each[1], self.end)]
+
+    def done(self, beam: list[Hypothesis], end: int) -> bool:
+        return not beam
+
+    def best(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+        return super().best(self.aside + beam, alpha, end)
+
+    def beam_search(
+        self, step: Callable[[list[int]], Array], start: int, end: int, width: int, longest: int, alpha: float
+    ) -> tuple[Array, ...]:
+        self.aside: list[Hypothesis] = []
+        self.end = end
+        return super().beam_search(step, start, end, width, longest, alpha)
+
+
+class OnlyEndedCount(EndedAside):
+    """Hypotheses that have ended are put aside, and where there are any the answer is one of them, whatever is
+    still under way."""
+
+    instead = "Leave them in the beam, and choose among all of it."
+
+    def best(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+        return super().best([] if self.aside else beam, alpha, end)
+
+
+class ChosenBySum(Workings):
+    """The answer is the hypothesis with the largest sum, though its figure is divided by the length."""
+
+    instead = "Divide all sums first, and choose the largest of what comes out."
+    paper = LENGTH
+
+    def best(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+        total, tokens = max(beam, key=lambda each: each[0])
+        return self.average(total, len(tokens) - 1, alpha), tokens
 
 
 class LastOfBeam(Workings):

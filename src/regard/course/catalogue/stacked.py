@@ -86,6 +86,18 @@ class CrossToItself(Workings):
         return super().cross(states, states, p, heads, None)
 
 
+class CrossToOwnPast(Workings):
+    """The second attention is self-attention again, causal mask and all: the source is never looked at."""
+
+    instead = "Queries from the decoder, keys and values from the encoder's memory, with the mask of the source."
+    paper = CROSS
+
+    def cross(self, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
+        length = states.shape[1]
+        causal = np.broadcast_to(self.past(length), (len(states), length, length))
+        return super().cross(states, states, p, heads, causal)
+
+
 class CrossSwapped(Workings):
     """Queries come from the memory, and keys and values from the decoder."""
 

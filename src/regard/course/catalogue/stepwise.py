@@ -119,6 +119,10 @@ class Searching(Recurrent):
         """Whether a hypothesis is at its end."""
         return len(tokens) > 1 and tokens[-1] == end
 
+    def carried(self, hypothesis: Hypothesis) -> list[Hypothesis]:
+        """Return what becomes of a hypothesis that has ended: it keeps its place, while it is among the best."""
+        return [hypothesis]
+
     def kept(self, found: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
         """Return the beam: the best of what was found, wherever it comes from."""
         return sorted(found, key=lambda each: -each[0])[:width]
@@ -149,7 +153,7 @@ class Searching(Recurrent):
             found, parents = [], []
             for parent, (total, tokens) in enumerate(beam):
                 if self.finished(tokens, end):
-                    more = [(total, tokens)]
+                    more = self.carried((total, tokens))
                 else:
                     gains = self.worth(step(self.asked(tokens)))
                     more = [(total + float(gain), [*tokens, token]) for token, gain in enumerate(gains)]
