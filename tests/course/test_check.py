@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -141,8 +142,17 @@ def test_an_error_shows_the_learners_own_lines_only(tmp_path: Path) -> None:
 def test_prints_are_shown_and_cut(tmp_path: Path) -> None:
     text = "import numpy as np\nprint('hello')\nprint('x' * 5000)\n" + RIGHT
     report = regard.check(written(tmp_path, text))
-    assert report.right and report.prints.startswith("hello\nxxx") and "characters more)" in report.prints
-    assert len(report.prints) < 2_100
+    assert report.right and report.prints.startswith("hello\nxxx") and "characters)" in report.prints
+    assert len(report.prints) < 1_100
+    often = RIGHT.replace("\n    ", "\n    print('again')\n    print('and again')\n    ", 1)
+    prints = regard.check(written(tmp_path, often)).prints
+    assert prints.count("again") == 10 and " lines in all, " in prints
+
+
+def test_sequences_of_other_lengths_are_shown(tmp_path: Path) -> None:
+    text = "def greedy_search(step, start, end, longest):\n    return [int(step([start]).argmax())]\n"
+    words = regard.check(written(tmp_path, text)).exercises[0].cases[0].words
+    assert re.fullmatch(r"\[\d+\], should be \[\d+(, \d+)+\]", words), words
 
 
 def test_an_object_is_checked_in_a_fork() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.course.judging import judge
-from regard.course.report import PRINTS, CheckReport, ExerciseReport
+from regard.course.report import LINES, PRINTS, CheckReport, ExerciseReport
 from regard.course.sandbox import SECONDS, Told, run_file, run_object
 from regard.errors import InputError, MachineError
 from regard.files import write_new
@@ -73,11 +73,18 @@ def _folder_of(object: Any) -> Path:
         return Path.cwd()
 
 
+def _cut(prints: str) -> str:
+    """Return the beginning of what was printed: each case prints it again, and some do so twice."""
+    lines = prints.splitlines()
+    begun = "\n".join(lines[:LINES])[:PRINTS]
+    if len(begun) < len(prints):
+        begun += f"\n... ({len(lines):,} lines in all, {len(prints):,} characters)"
+    return begun
+
+
 def _report(name: str, told: Told, found: dict[str, str]) -> CheckReport:
     """Return what is to be said of what a process told."""
-    prints = told.prints.strip()
-    if len(prints) > PRINTS:
-        prints = f"{prints[:PRINTS]} ... (and {len(prints) - PRINTS:,} characters more)"
+    prints = _cut(told.prints.strip())
     reports = []
     if "" in told.troubles:
         words, lines = told.troubles[""]

@@ -16,6 +16,8 @@ DETACHED = (
     "no gradient comes to {names}: is something cut off (.detach(), .data, .item(), .numpy(), torch.tensor(...), "
     "torch.no_grad())?"
 )
+MOST = 8
+"""Numbers of a sequence that are written."""
 NOT_A_NUMBER = (
     "the gradient of {names} is NaN: a NaN that is overwritten later is gone from the answer, but not"
     " from the gradient. "
@@ -84,11 +86,12 @@ def _judge(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> Ca
     given = _outputs(answer)
     if given is None:
         return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
-    several = len(exercise.outputs) > 1
-    for name, one, other in zip(exercise.outputs, given, right, strict=False):
+    names = case.outputs or exercise.outputs
+    told = len(exercise.outputs) > 1
+    for name, one, other in zip(names, given, right, strict=False):
         if not alike(one, other, case.counts):
             words = difference(one, other, case.counts)
-            return CaseReport(name=case.name, verdict="wrong", words=f"{name}: {words}" if several else words)
+            return CaseReport(name=case.name, verdict="wrong", words=f"{name}: {words}" if told else words)
     return _judge_slopes(exercise, case, answer)
 
 
@@ -119,6 +122,8 @@ def _judge_slopes(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
 
 def difference(given: Array, right: Array, counts: Array | None) -> str:
     """Return in a few words how an answer differs from the right one."""
+    if given.ndim == right.ndim == 1 and given.shape != right.shape and _whole(given) and _whole(right):
+        return f"{_begun(given)}, should be {_begun(right)}"
     if given.shape != right.shape:
         return f"shape {_shape(given)}, should be {_shape(right)}"
     if np.isnan(given).any() and not np.isnan(right).any():
@@ -131,6 +136,16 @@ def difference(given: Array, right: Array, counts: Array | None) -> str:
         return f"{given.astype(int).tolist()}, should be {right.astype(int).tolist()}"
     where = f" at [{', '.join(str(int(each)) for each in place)}]" if given.ndim else ""
     return f"{given[place]:.4g}{where}, should be {right[place]:.4g}"
+
+
+def _whole(array: Array) -> bool:
+    return bool(np.isfinite(array).all() and np.array_equal(array, np.round(array)))
+
+
+def _begun(tokens: Array) -> str:
+    """Write the first numbers of a sequence of whole ones, and how many there are of a longer one."""
+    found = ", ".join(str(int(each)) for each in tokens[:MOST])
+    return f"[{found}]" if len(tokens) <= MOST else f"[{found}, ...] ({len(tokens)})"
 
 
 def _shape(array: Array) -> str:

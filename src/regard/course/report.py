@@ -16,8 +16,8 @@ Verdict = Literal["right", "wrong", "failed", "not compared"]
 State = Literal["right", "wrong", "stopped", "not begun"]
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
 STYLES = {"right": "green", "wrong": "red", "stopped": "red", "not begun": "dim"}
-PRINTS = 2_000
-"""Characters of what the learner's code printed that are shown."""
+LINES, PRINTS = 10, 1_000
+"""Lines and characters of what the learner's code printed that are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)

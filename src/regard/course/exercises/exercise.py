@@ -47,6 +47,8 @@ class Case:
     """Arguments by which gradients are compared."""
     telling: bool = True
     """Whether the catalogue's mistakes are tried on it too."""
+    outputs: tuple[str, ...] = ()
+    """What its outputs are called, where they are not those of the exercise."""
     plain: bool = False
     """Whether only functions are asked: in these sizes nothing tells where in a module a weight belongs."""
 

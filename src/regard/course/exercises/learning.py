@@ -9,6 +9,8 @@ from regard.course.exercises.exercise import Array, Case, Exercise, varied
 from regard.course.exercises.spelling import PADDING, SIZE, words
 from regard.course.loops import stepping
 
+COPIED = "share of unseen words that the trained model copies"
+
 
 def train_copy(target: Array | None = None, table: Array | None = None, lessons: int = 0) -> tuple[Any, ...]:
     """Return what a right training does, in plain loops: see `pupil.watched` and `pupil.taught`."""
@@ -41,7 +43,7 @@ def _training(seed: int) -> list[Case]:
     table = np.random.default_rng(seed).normal(size=(5, target.shape[1] + 1, SIZE)) * 2
     return [
         Case(name="one batch", arguments={"target": target, "table": table}),
-        Case(name="learns Copy", arguments={"lessons": 400}, telling=False),
+        Case(name="learns Copy", arguments={"lessons": 400}, telling=False, outputs=(COPIED,)),
     ]
 
 
@@ -124,9 +126,9 @@ EXERCISES = (
         outputs=(
             "what enters the decoder",
             "gradient",
-            "fresh gradients",
-            "moved parameters",
-            "all batches used",
+            "gradients begin anew with each batch (1: yes)",
+            "parameters moved (1: yes)",
+            "all batches used (1: yes)",
         ),
         names=("train", "training_loop", "train_loop"),
         watch=_watch,
