@@ -58,6 +58,9 @@ class Short(Positions):
 class Bare(Positions):
     def __init__(self, width): super().__init__(width)
 
+class Unmoved(Positions):
+    def forward(self, states): return states
+
 class Plain:
     pass
 
@@ -166,6 +169,7 @@ def test_a_score_that_does_not_do_what_it_should(score: str, message: str, task:
     [
         ("positions", "Short", r"gives states of shape \(2, 4, 8\): expected \(2, 5, 8\)"),
         ("positions", "Bare", "cannot be built for width 8 and 7 steps: TypeError: .*; it takes a width"),
+        ("positions", "Unmoved", r"fails when it is called with states \(2, 5, 8\) and offset 2: TypeError: "),
         ("positions", "Plain", "is not a class derived from regard.attention.Positions"),
         (
             "layer",
@@ -173,7 +177,11 @@ def test_a_score_that_does_not_do_what_it_should(score: str, message: str, task:
             "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; it takes these",
         ),
         ("layer", "Inner", r"gives states of shape \(2, 5, 11\): expected \(2, 5, 8\)"),
-        ("layer", "Maskless", r"fails on \(2, 5, 8\) and \(2, 1, 5\): TypeError: .*; mend it"),
+        (
+            "layer",
+            "Maskless",
+            r"fails when .* with states \(2, 5, 8\) and mask \(2, 1, 5\): TypeError: .*; mend it",
+        ),
         ("layer", "Plain", "is not a class derived from torch.nn.Module"),
     ],
 )

@@ -56,7 +56,7 @@ def attention_layer(
 ) -> Attention | MultiHeadAttention:
     """Return the attention layer with `heads` heads, or the single-head one without projections for None."""
     if heads is None:
-        return Attention(score(width))
+        return Attention(score(width, width))
     return MultiHeadAttention(width, heads, score=score, **options)
 
 

@@ -75,7 +75,7 @@ class MultiHeadAttention(AttentionLayer):
         self.key = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
         self.value = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
         self.output = nn.Linear(heads * self.head_width, width, bias=bias)
-        self.score = score(self.head_width)
+        self.score = score(self.head_width, self.head_width)
         self.rotary = Rotary(self.head_width) if rotary else None
         self.dropout = dropout
 

@@ -63,21 +63,26 @@ def try_parts(model: ModelConfig) -> None:
     states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
     if ":" in model.positions:
         said = f"positions {model.positions!r}"
-        _try_part(said, lambda: make_positions(model.positions, WIDTH, 7), states, 2)
+        _try_part(said, lambda: make_positions(model.positions, WIDTH, 7), states, offset=2)
     if ":" in model.layer:
-        _try_part(f"layer {model.layer!r}", lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask)
+        _try_part(
+            f"layer {model.layer!r}", lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask=mask
+        )
 
 
-def _try_part(said: str, make: Callable[[], nn.Module], states: Tensor, *more: Any) -> None:
-    """Raise `OwnCodeError` unless a part gives states of the shape that it is given."""
+def _try_part(said: str, make: Callable[[], nn.Module], states: Tensor, **more: Any) -> None:
+    """Raise `OwnCodeError` unless a part, called with states and `more`, gives states of their shape."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            found = make()(states, *more)
+            found = make()(states, *more.values())
     except InputError:
         raise
     except Exception as error:  # a user's class can fail in any way
-        shapes = [tuple(each.shape) if isinstance(each, Tensor) else each for each in (states, *more)]
-        raise OwnCodeError(f"{said} fails on {' and '.join(map(str, shapes))}: {told(error)}; mend it") from error
+        given = {"states": states, **more}
+        shown = [f"{name} {tuple(a.shape) if isinstance(a, Tensor) else a}" for name, a in given.items()]
+        raise OwnCodeError(
+            f"{said} fails when it is called with {' and '.join(shown)}: {told(error)}; mend it"
+        ) from error
     _check_tensor(said, "states", found, tuple(states.shape))
 
 
