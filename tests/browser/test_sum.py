@@ -42,6 +42,9 @@ def test_the_temperature_is_dragged(page: Any, address: str, learned: regard.Ans
     warm = learned.explain(INPUT, head=1, output=1, key=2, temperature=1.26)
     assert f"the weight {warm.weight:.4f} on" in page.inner_text(".sum")
     assert page.evaluate("document.activeElement.dataset.name") == "temperature"
+    page.reload()
+    page.wait_for_selector("th:text-is('÷ 1.26')")
+    assert abs(10 ** float(page.input_value("input[data-name=temperature]")) - 1.26) < 0.01
     page.click("button:text-is('temperature 1')")
     page.wait_for_function("() => !document.querySelector('.sum').textContent.includes('÷')")
     assert re.search(r"weight 0\.\d{4}", page.inner_text(".sum h2"))

@@ -166,7 +166,14 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     best = max((value, layer, head) for layer, values in added.items() for head, value in enumerate(values))
     first = page.locator(".thumb").first
     assert first.get_attribute("data-name") == f"thumb-{best[1]}-{best[2]}"
-    first.click()
+    page.wait_for_function("() => location.hash.includes('asked=importance%2Croles')")
+    page.reload()  # what took a while is asked for again
+    page.wait_for_selector(".thumb .role")
+    page.wait_for_function(
+        "name => document.querySelector('.thumb').dataset.name === name", arg=f"thumb-{best[1]}-{best[2]}"
+    )
+    assert sorted(page.locator(".thumb .role").all_inner_texts()) == sorted(expected)
+    page.locator(".thumb").first.click()
     page.wait_for_selector("text=Over the samples that were looked at, ")
 
 
@@ -188,12 +195,18 @@ def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german:
     other = next(number for number in range(len(tree.branches)) if number not in tree.best)
     page.click(f"[data-name=branch-{other}]")
     page.wait_for_selector(f"[data-name=branch-{other}].on")
+    page.reload()
+    page.wait_for_selector(f"[data-name=branch-{other}].on")
     page.select_option("#beam", label="1")
     page.wait_for_function(
         "count => document.querySelectorAll('.steps svg text.branch').length < count", arg=len(tree.branches)
     )
+    page.reload()
+    page.wait_for_selector(".steps svg")
+    assert page.input_value("#beam") == "1"
     page.click("text=Close")
     page.wait_for_selector("#steps", state="hidden")
+    page.wait_for_function("() => !location.hash.includes('written')")
 
 
 def test_two_runs_stand_beside_each_other(

@@ -30,7 +30,6 @@ export class Sum {
     this.answer = new Part();
     /** @type {unknown[] | null} */
     this.askedFor = null; // what was asked last
-    this.temperature = 1;
     /** @type {{ scene: Scene, colours: Palette } | null} */
     this.shown = null;
     this.slider = node("input", {
@@ -71,6 +70,10 @@ export class Sum {
    */
   show(scene, colours) {
     this.shown = { scene, colours };
+    const { temperature } = scene.state;
+    if (Math.abs(Number(this.slider.value) - Math.log10(temperature)) > 0.011)
+      this.slider.value = String(Math.log10(temperature));
+    this.said.textContent = temperature.toFixed(2);
     const which = this.which(scene);
     const asked = [scene.map, ...Object.values(which)];
     if (this.askedFor?.length === asked.length && this.askedFor.every((each, index) => each === asked[index])) {
@@ -88,21 +91,20 @@ export class Sum {
     const { layer, matrix, state } = scene;
     const head = headOf(scene);
     const key = state.key ?? matrix.strongest(head, state.query);
-    return { layer: layer.name, head, output: state.query, key, temperature: this.temperature };
+    return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
   }
 
   /** @param {number} temperature */
   heat(temperature) {
-    this.temperature = Math.abs(temperature - 1) < 0.01 ? 1 : Number(temperature.toPrecision(3));
-    this.slider.value = String(Math.log10(this.temperature));
-    if (this.shown) this.show(this.shown.scene, this.shown.colours);
+    this.actions.choose({
+      temperature: Math.abs(temperature - 1) < 0.01 ? 1 : Number(temperature.toPrecision(3)),
+    });
   }
 
   draw() {
     const { found, shown } = this;
     if (!found || !shown) return;
     const { colours } = shown;
-    this.said.textContent = this.temperature.toFixed(2);
     /** @param {number} key */
     const choose = (key) => this.actions.choose({ key, query: found.query, focus: found.head });
     keepFocus(this.element, () => {

@@ -18,17 +18,18 @@ const BAR = 120; // of the likeliest token, pixels
  * The tree, and what might have come next; `choose` is told which branch is looked at.
  *
  * @param {Searched} found
+ * @param {number | undefined} first the branch that is looked at first; else the beginning of the answer
  * @param {(branch: number) => void} choose
  * @param {(beam: number) => void} widen ask for another width of the beam
  * @param {() => void} close
  */
-export function treeOf(found, choose, widen, close) {
+export function treeOf(found, first, choose, widen, close) {
   const { tree } = found;
   const rows = rowsOf(tree);
   const box = node("section", { class: "steps", "aria-label": "How the answer was written" });
   const said = node("div", { class: "followers", "aria-live": "polite" });
   const texts = tree.branches.map((branch, number) => textOf(tree, branch, number, rows));
-  let at = tree.best[0] ?? 0;
+  let at = first !== undefined && first < tree.branches.length ? first : (tree.best[0] ?? 0);
   /** @param {number} number */
   const go = (number) => {
     at = number;
