@@ -49,7 +49,7 @@ def documented() -> dict[str, dict[str, str]]:
 
 
 def test_the_same_shapes() -> None:
-    assert set(documented()) == set(SHAPES) and len(SHAPES) == 11
+    assert set(documented()) == set(SHAPES) and len(SHAPES) == 16
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -35,6 +35,7 @@ from regard.examination import (
     head_samples,
     roles_in,
     sentences_in,
+    with_sums,
 )
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
 from regard.models import TaskModel
@@ -227,6 +228,11 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
+
+    def with_sums(self, shown: AttentionMap) -> AttentionMap:
+        """Return a map that this run has answered with, with the sum behind each weight, for a page that tells
+        it: see `regard.examination.with_sums`."""
+        return with_sums(self, shown)
 
     def view(self, input: str | None = None, *, seed: int = 0) -> "AttentionWidget":
         """Return a widget for a notebook that shows an input, or one drawn by `seed`, and how each weight comes

@@ -2,7 +2,7 @@
 
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
-import { button, node, Part } from "./dom.js";
+import { button, node, Part, quiet } from "./dom.js";
 import { legend } from "./legend.js";
 import { Long } from "./long.js";
 import { lines } from "./lines.js";
@@ -12,7 +12,7 @@ import { heatmaps } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
-import { Sum } from "./sum.js";
+import { commandOf, Sum } from "./sum.js";
 import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
@@ -42,15 +42,16 @@ export class Drawing {
    * @param {HTMLElement} root
    * @param {Actions} actions
    * @param {Player} player
-   * @param {{ exact?: Exact, explain?: Explain, row?: AskRow, touch?: unknown }} options
+   * @param {{ exact?: Exact, explain?: Explain, keeps?: boolean, row?: AskRow, touch?: unknown }} options
    */
-  constructor(root, actions, player, { exact, explain, row, touch }) {
+  constructor(root, actions, player, { exact, explain, keeps = false, row, touch }) {
     this.actions = actions;
     this.player = player;
     this.touchBar = touch === undefined ? null : new TouchBar(actions);
     this.readout = new Readout(exact);
     this.long = row && new Long(row);
-    this.sum = explain && new Sum(explain, actions);
+    this.keeps = keeps;
+    this.sum = explain && new Sum(explain, actions, !keeps);
     /** @type {Scene | null} */
     this.scene = null;
     /** @type {Map<string, Heatmap>} */
@@ -141,12 +142,15 @@ export class Drawing {
     const { sum, actions, parts } = this;
     const { state } = scene;
     const can = sum !== undefined && !scene.derived && !state.words && state.frame === null;
-    parts.sum.show([can, state.sum], () => {
+    const kept = !this.keeps || scene.map.sums !== undefined;
+    const command = can && !kept ? commandOf(scene) : null;
+    parts.sum.show([can, state.sum, command], () => {
       if (!can) return [];
+      if (command) return [elsewhere(command)];
       const shown = button("Show the sum", () => actions.choose({ sum: !state.sum }), state.sum);
       return [shown, ...(state.sum ? [sum.element] : [])];
     });
-    if (can && state.sum) sum.show(scene, colours);
+    if (can && kept && state.sum) sum.show(scene, colours);
   }
 
   /**
@@ -214,6 +218,13 @@ export class Drawing {
     this.readout.tell(scene, query, key, head);
     for (const panel of this.panels.values()) panel.mark(query, key);
   }
+}
+
+/** @param {string} command */
+function elsewhere(command) {
+  const said = quiet("This page does not keep how a weight comes about. Where the model is a run of Regard's, ");
+  said.append(node("code", {}, command), " prints it.");
+  return said;
 }
 
 /** @param {HTMLElement[]} figures */

@@ -20,8 +20,9 @@ export class Sum {
   /**
    * @param {Explain} explain
    * @param {Actions} actions
+   * @param {boolean} heats whether it can be told for other temperatures than the model's own
    */
-  constructor(explain, actions) {
+  constructor(explain, actions, heats) {
     this.actions = actions;
     this.title = new Part();
     this.score = new Part();
@@ -44,7 +45,7 @@ export class Sum {
     this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
     const columns = node("div", { class: "columns" });
     const [left, right] = [node("div"), node("div")];
-    left.append(this.score.element, this.heating(), this.row.element); // what is dragged stays while it is
+    left.append(this.score.element, ...(heats ? [this.heating()] : []), this.row.element); // what is dragged stays
     right.append(this.context.element, this.answer.element);
     columns.append(left, right);
     this.element.append(this.title.element, columns);
@@ -74,24 +75,13 @@ export class Sum {
     if (Math.abs(Number(this.slider.value) - Math.log10(temperature)) > 0.011)
       this.slider.value = String(Math.log10(temperature));
     this.said.textContent = temperature.toFixed(2);
-    const which = this.which(scene);
+    const which = whichOf(scene);
     const asked = [scene.map, ...Object.values(which)];
     if (this.askedFor?.length === asked.length && this.askedFor.every((each, index) => each === asked[index])) {
       return this.draw();
     }
     this.askedFor = asked;
     this.ask(which);
-  }
-
-  /**
-   * @param {Scene} scene
-   * @returns {Which}
-   */
-  which(scene) {
-    const { layer, matrix, state } = scene;
-    const head = headOf(scene);
-    const key = state.key ?? matrix.strongest(head, state.query);
-    return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
   }
 
   /** @param {number} temperature */
@@ -125,6 +115,31 @@ export class Sum {
     bar.append(button("temperature 1", () => this.heat(1)));
     return bar;
   }
+}
+
+/**
+ * The weight that is chosen, or the largest of its row.
+ *
+ * @param {Scene} scene
+ * @returns {Which}
+ */
+function whichOf(scene) {
+  const { layer, matrix, state } = scene;
+  const head = headOf(scene);
+  const key = state.key ?? matrix.strongest(head, state.query);
+  return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
+}
+
+/**
+ * The command that prints how a weight comes about.
+ *
+ * @param {Scene} scene
+ */
+export function commandOf(scene) {
+  const { layer, head, output, key } = whichOf(scene);
+  const { task, input } = scene.map;
+  const given = `'${input.replaceAll("'", "'\\''")}'`;
+  return `regard explain ${task || "RUN"} --input ${given} --layer ${layer} --head ${head} --output ${output} --key ${key}`;
 }
 
 /**

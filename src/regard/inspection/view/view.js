@@ -24,6 +24,7 @@ import { Weights } from "./weights.js";
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
  * @property {Explain} [explain] asks how a weight comes about; without it that cannot be shown
+ * @property {boolean} [keeps] whether it is told of what the data keeps: not of every map, nor of every temperature
  * @property {AskRow} [row] asks for one row of a long input; without it only squares of it can be seen
  * @property {Partial<State>} [state] what is chosen at first
  * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
