@@ -278,6 +278,10 @@ def test_the_address_keeps_what_is_shown(page: Any, address: str, chromium: Any)
     page.wait_for_selector(".lines")
 
 
+def _in(picture: ElementTree.Element, text: str) -> bool:
+    return text in "".join(picture.itertext())
+
+
 def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
 
@@ -292,9 +296,17 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     for row in rows:
         place = int(row["head"]), int(row["query_step"]), int(row["key_step"])
         assert abs(float(row["weight"]) - weights[place]) < 1e-7 and row["key"] == INPUT[place[2]]
+    page.click("[data-name=query-1]")
     picture = ElementTree.fromstring(saved("SVG"))
     name = "{http://www.w3.org/2000/svg}"
-    assert len(list(picture.iter(f"{name}rect"))) == 1 + weights.size
+    rects = list(picture.iter(f"{name}rect"))
+    chosen = [each for each in rects if each.get("class") == "chosen"]
+    heads = len(weights)
+    assert len(rects) == 2 + weights.size + heads and len(chosen) == heads  # paper and scale; a row of each head
+    bold = [each.text for each in picture.iter(f"{name}text") if each.get("font-weight") == "bold"]
+    assert bold.count(learned.attend(INPUT).cross.query_labels[1]) == heads
+    assert _in(picture, "weight 0") and _in(picture, f"{weights.max():.3f}, the same for all heads")
+    assert len(list(picture.iter(f"{name}stop"))) == 17
     assert INPUT in "".join(picture.itertext())
     width, height = struct.unpack(">II", saved("PNG")[16:24])
     assert (width, height) == (2 * int(picture.get("width", 0)), 2 * int(picture.get("height", 0)))
@@ -302,3 +314,11 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     lines = ElementTree.fromstring(saved("SVG"))
     assert len(list(lines.iter(f"{name}line"))) == page.locator(".lines svg line").count()  # two are the key's
     assert saved("PNG").startswith(b"\x89PNG")
+    assert _in(lines, "weight 0")
+    page.click("text=Overview")
+    gallery = ElementTree.fromstring(saved("SVG"))
+    images = [each.get("href", "") for each in gallery.iter(f"{name}image")]
+    assert len(images) == page.locator(".thumb").count() == 4
+    assert all(each.startswith("data:image/png;base64,") for each in images) and _in(gallery, "all layers")
+    width, height = struct.unpack(">II", saved("PNG")[16:24])
+    assert (width, height) == (2 * int(gallery.get("width", 0)), 2 * int(gallery.get("height", 0)))
