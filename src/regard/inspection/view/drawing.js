@@ -12,11 +12,12 @@ import { heatmaps } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
-import { commandOf, Sum } from "./sum.js";
+import { Sum } from "./sum.js";
 import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
 import { TouchBar } from "./touch.js";
+import { commandOf } from "./which.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */

@@ -4,7 +4,7 @@ import { unpackNumbers } from "./packing.js";
 
 /** @import { LayerSumsData, MapData, NumbersData } from "./data.js" */
 /** @import { Explained } from "./explained.js" */
-/** @import { Which } from "./sum.js" */
+/** @import { Which } from "./which.js" */
 
 /**
  * What is known of a weight, with the model's own temperature.

@@ -4,13 +4,13 @@ import { barCell, heading, headRow, scrolling, strips } from "./bars.js";
 import { button, keepFocus, node, Part } from "./dom.js";
 import { isolated, visible } from "./labels.js";
 import { latest } from "./latest.js";
-import { headOf } from "./sentence.js";
+import { whichOf } from "./which.js";
 
 /** @import { Explained } from "./explained.js" */
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
+/** @import { Which } from "./which.js" */
 
-/** @typedef {{ layer: string, head: number, output: number, key: number, temperature: number }} Which */
 /** @typedef {(which: Which) => Promise<Explained>} Explain */
 
 const MOST_KEYS = 24; // keys of which scores are told
@@ -115,31 +115,6 @@ export class Sum {
     bar.append(button("temperature 1", () => this.heat(1)));
     return bar;
   }
-}
-
-/**
- * The weight that is chosen, or the largest of its row.
- *
- * @param {Scene} scene
- * @returns {Which}
- */
-function whichOf(scene) {
-  const { layer, matrix, state } = scene;
-  const head = headOf(scene);
-  const key = state.key ?? matrix.strongest(head, state.query);
-  return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
-}
-
-/**
- * The command that prints how a weight comes about.
- *
- * @param {Scene} scene
- */
-export function commandOf(scene) {
-  const { layer, head, output, key } = whichOf(scene);
-  const { task, input } = scene.map;
-  const given = `'${input.replaceAll("'", "'\\''")}'`;
-  return `regard explain ${task || "RUN"} --input ${given} --layer ${layer} --head ${head} --output ${output} --key ${key}`;
 }
 
 /**

@@ -13,7 +13,7 @@ import { headOf } from "./view/sentence.js";
 /** @import { Asked, Written } from "./view/address.js" */
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
 /** @import { LongRow } from "./view/long.js" */
-/** @import { Which } from "./view/sum.js" */
+/** @import { Which } from "./view/which.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
