@@ -51,7 +51,7 @@ def test_hovering_lights_the_row_and_tells_the_weight(page: Any, address: str, l
     found = re.search(r"→ A \(step 12\): ([\d.]+)$", page.inner_text("output"))
     assert found is not None
     assert abs(float(found[1]) - learned.attend(INPUT).cross.weights[1, 2, 12]) < 1e-4
-    assert page.locator(".token.on").inner_text() == "count C"
+    assert page.locator(".token.on").inner_text() == "count C (2nd)"
 
 
 def test_a_head_is_switched_off_and_on(page: Any, address: str, learned: regard.AnswerRun) -> None:
@@ -85,7 +85,7 @@ def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun)
     with regard.intervene(learned.model, "cross", heads=[0], to=1.0, query=1, key=1):
         touched = learned.attend(INPUT)
     assert _prediction(page) == touched.prediction
-    assert "head 0: count C → C (step 1): 1 exactly" in page.inner_text("output")
+    assert "head 0: count C (1st) → C (step 1): 1 exactly" in page.inner_text("output")
 
 
 def test_importance_is_in_the_view(page: Any, address: str, learned: regard.AnswerRun) -> None:
@@ -248,6 +248,9 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")
     page.wait_for_selector("text=1 of 11")
+    page.set_viewport_size({"width": 390, "height": 844})
+    box = page.locator("#guide").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
     page.keyboard.press("Escape")
     assert not page.locator("#guide").is_visible()
 

@@ -3,12 +3,12 @@
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
 import { button, node, Part, quiet } from "./dom.js";
-import { legend } from "./legend.js";
+import { legend, signs } from "./legend.js";
 import { Long } from "./long.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
 import { overlays } from "./overlay.js";
-import { heatmaps } from "./panels.js";
+import { heatmaps, heatmapsBeside, panelsOf } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
@@ -65,6 +65,7 @@ export class Drawing {
       toolbar: new Part(),
       stage: new Part(),
       legend: new Part("below"),
+      choices: new Part("choices"),
       readout: new Part(),
       long: new Part(),
       sum: new Part(),
@@ -92,11 +93,13 @@ export class Drawing {
   }
 
   drawNothing() {
-    const { sentence, toolbar: bar, stage, legend: below, long, sum, touch, player, tokens, save } = this.parts;
-    for (const part of [sentence, bar, below, long, sum, touch, player, tokens, save])
-      part.show([null], () => []);
+    for (const part of Object.values(this.parts)) {
+      if (part !== this.parts.answer && part !== this.parts.readout) part.show([null], () => []);
+    }
     this.readout.element.textContent = "";
-    stage.show([null], () => [node("p", { class: "quiet" }, "This model has no attention to show.")]);
+    this.parts.stage.show([undefined], () => [
+      node("p", { class: "quiet" }, "This model has no attention to show."),
+    ]);
   }
 
   /**
@@ -116,7 +119,10 @@ export class Drawing {
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
     this.drawStage(scene, surface);
     parts.legend.show([...shown, largest, colours, state.change, state.words, before, ...drawn], () => {
-      return [legend(scene, colours), ...choices(scene, actions)];
+      return [legend(scene, colours)];
+    });
+    parts.choices.show([...shown, state.change, state.words, before, ...drawn], () => {
+      return [...signs(scene), ...choices(scene, actions)];
     });
     const { touchBar } = this;
     parts.touch.show([touchBar], () => (touchBar ? [touchBar.element] : []));
@@ -172,14 +178,14 @@ export class Drawing {
     const row = state.mode === "picture" ? [state.query, state.key] : [];
     const make = {
       picture: () => overlays(scene, actions, surface),
-      heatmap: () => panelsOf(figures),
+      heatmap: () => panelsOf(figures, heatmapsBeside(scene, surface.width)),
       lines: () => lines(scene, actions, surface),
       arcs: () => arcs(scene, actions, surface),
-      flow: () => panelsOf(figures),
+      flow: () => panelsOf(figures, heatmapsBeside(scene, surface.width)),
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
-    const all = this.panels.size ? figures : [...given, ...wanted, ...place, ...row];
+    const all = this.panels.size ? [...figures, surface.width] : [...given, ...wanted, ...place, ...row];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
     for (const panel of this.panels.values()) {
       if (surface.onPaper) panel.drawNow();
@@ -226,11 +232,4 @@ function elsewhere(command) {
   const said = quiet("This page does not keep how a weight comes about. Where the model is a run of Regard's, ");
   said.append(node("code", {}, command), " prints it.");
   return said;
-}
-
-/** @param {HTMLElement[]} figures */
-function panelsOf(figures) {
-  const box = node("div", { class: "panels" });
-  box.append(...figures);
-  return box;
 }

@@ -12,6 +12,7 @@ import { litColour } from "./overlay.js";
  * @typedef {object} Scale
  * @property {string} from what its beginning stands for
  * @property {string} to what its end stands for
+ * @property {string} of what it is the same for
  * @property {(share: number) => Colour} at the colour of a place on it, from 0 to 1
  */
 
@@ -26,18 +27,28 @@ const OF = {
 };
 
 /**
+ * One line, so that it may stay in sight and hide no row of a small screen.
+ *
  * @param {Scene} scene
  * @param {Palette} colours
  */
 export function legend(scene, colours) {
-  const { beside, layer, state } = scene;
+  const { beside, state } = scene;
   const bar = node("p", { class: "legend" });
   bar.append(...drawnScale(scaleOf(scene, colours)));
-  if (layer.relevant && state.mode === "heatmap") bar.append(node("span", {}, DEPENDS));
   if (beside?.changes && state.mode === "heatmap") {
     bar.append(...drawnScale(changeScale(beside.most, colours, "; difference", "")));
   }
   return bar;
+}
+
+/**
+ * What else is drawn, in words.
+ *
+ * @param {Scene} scene
+ */
+export function signs({ layer, state }) {
+  return layer.relevant && state.mode === "heatmap" ? [node("span", {}, DEPENDS)] : [];
 }
 
 /**
@@ -46,9 +57,9 @@ export function legend(scene, colours) {
  * @returns {Scale}
  */
 export function scaleOf({ changes, largest, matrix, state }, colours) {
-  const of = OF[/** @type {string} */ (state.mode)] ?? "the same for all heads";
-  if (changes) return changeScale(largest, colours, "change of the weight", `, ${of}`);
-  const ends = { from: "weight 0", to: `${largest.toFixed(3)}, ${of}` };
+  const of = `, ${OF[/** @type {string} */ (state.mode)] ?? "the same for all heads"}`;
+  if (changes) return changeScale(largest, colours, "change of the weight", of);
+  const ends = { from: "weight 0", to: largest.toFixed(3), of };
   if (state.mode === "picture") return { ...ends, at: litColour };
   if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: colours.at };
   const heads = matrix.shown(state); // lines of one head have its colour, and those of several each their own
@@ -65,19 +76,20 @@ export function scaleOf({ changes, largest, matrix, state }, colours) {
  * @returns {Scale}
  */
 function changeScale(most, colours, what, of) {
-  const [from, to] = [`${what} −${most.toFixed(3)}`, `+${most.toFixed(3)}${of}`];
-  return { from, to, at: (share) => colours.change(2 * share - 1) };
+  const [from, to] = [`${what} −${most.toFixed(3)}`, `+${most.toFixed(3)}`];
+  return { from, to, of, at: (share) => colours.change(2 * share - 1) };
 }
 
 /** @param {Scale} scale */
-function drawnScale({ from, to, at }) {
+function drawnScale({ from, to, of, at }) {
   const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
   const context = brush(canvas);
   for (let x = 0; x < SCALE_WIDTH; x += 1) {
     context.fillStyle = css(at(x / (SCALE_WIDTH - 1)));
     context.fillRect(x, 0, 1, SCALE_HEIGHT);
   }
-  return [from, canvas, to];
+  const end = node("span", { class: "of" }, to + of);
+  return [from, canvas, end];
 }
 
 /**
@@ -88,7 +100,7 @@ function drawnScale({ from, to, at }) {
  * @param {(text: string) => number} widthOfText
  */
 export function legendLine(scene, colours, widthOfText) {
-  const { from, to, at } = scaleOf(scene, colours);
+  const { from, to, of, at } = scaleOf(scene, colours);
   const group = svg("g", { class: "scale" });
   const ramp = svg("linearGradient", { id: "regard-scale" });
   for (let step = 0; step <= 16; step += 1) {
@@ -101,8 +113,8 @@ export function legendLine(scene, colours, widthOfText) {
     ramp,
     svg("text", {}, from),
     svg("rect", { ...edge, x: begin, y: -SCALE_HEIGHT, width: SCALE_WIDTH, height: SCALE_HEIGHT }),
-    svg("text", { x: begin + SCALE_WIDTH + 6 }, `${to}${more}`),
+    svg("text", { x: begin + SCALE_WIDTH + 6 }, `${to}${of}${more}`),
   );
-  const width = begin + SCALE_WIDTH + 6 + widthOfText(`${to}${more}`);
+  const width = begin + SCALE_WIDTH + 6 + widthOfText(`${to}${of}${more}`);
   return { group, width };
 }
