@@ -325,3 +325,15 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     assert all(each.startswith("data:image/png;base64,") for each in images) and _in(gallery, "all layers")
     width, height = struct.unpack(">II", saved("PNG")[16:24])
     assert (width, height) == (2 * int(gallery.get("width", 0)), 2 * int(gallery.get("height", 0)))
+
+
+def test_what_the_model_does_not_know_is_told_beside_the_field(page: Any, translating: str) -> None:
+    page.goto(translating)
+    page.wait_for_selector("figure canvas")
+    page.fill("#input", "Heute läuft der 猫 Hund.")
+    page.wait_for_selector("#note:text-is(\"Note: the model does not know '猫'\")")
+    field, note, view = (page.locator(each).bounding_box() for each in ("#input", "#note", "#view"))
+    assert 0 <= note["y"] - (field["y"] + field["height"]) < 20 and note["y"] + note["height"] < view["y"]
+    assert not page.locator("#view .note").is_visible()  # it is told once
+    page.fill("#input", "Heute läuft der alte Hund.")
+    page.wait_for_function("() => document.getElementById('note').textContent === ''")

@@ -37,7 +37,7 @@ export function answer(map, original) {
     line.append(node("span", { class: before === said ? "quiet" : "changed" }, text));
   }
   line.append(steps(map, original));
-  if (map.note) line.append(node("div", {}, `Note: ${map.note}`));
+  if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
   return line;
 }
 

@@ -52,6 +52,7 @@ const STYLE = `
 .regard-view output { display: block; min-height: 1.5em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .regard-view .answer { overflow-wrap: anywhere; margin: 0.3rem 0; }
 .regard-view .answer code { white-space: pre-wrap; font-size: 1.05em; unicode-bidi: isolate; }
+.regard-view .note { font-weight: 600; border-left: 4px solid var(--focus); padding-left: 0.6rem; margin: 0.3rem 0; }
 .regard-view .quiet { color: var(--quiet); }
 .regard-view .below { position: sticky; bottom: 0; background: var(--paper); margin: 0.3rem 0 0; padding: 0.1rem 0; z-index: 1;
   border-top: 1px solid var(--down); }

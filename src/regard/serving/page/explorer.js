@@ -109,7 +109,10 @@ async function doing(work, answers = false) {
   } catch (error) {
     if (ticket !== state.ticket) return;
     message.textContent = error instanceof Error ? error.message : String(error);
-    if (answers) refused(true);
+    if (answers) {
+      refused(true);
+      element("note").textContent = ""; // it is of the old input
+    }
   } finally {
     if (ticket === state.ticket) main.classList.remove("waiting");
   }
@@ -136,6 +139,7 @@ function draw(found) {
     beside: found.beside,
     interventions: touched,
   };
+  element("note").textContent = found.map.note && `Note: ${found.map.note}`; // here, beside what was typed
   document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
   if (view) view.update(data);
   else {
