@@ -100,8 +100,8 @@ def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: reg
         page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
         page.wait_for_function(
             """value => {
-                const [, told] = document.querySelector("output").textContent.match(/: ([.\\d]+) exactly/);
-                return Math.abs(Number(told) - Number(value)) < 1e-3;
+                const found = document.querySelector("output").textContent.match(/: ([.\\d]+) exactly/);
+                return found && Math.abs(Number(found[1]) - Number(value)) < 1e-3;
             }""",
             arg=slider.input_value(),
         )  # it is answered, and nobody has let go
@@ -329,3 +329,32 @@ def test_four_heads_stand_two_by_two(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")
     tops = page.locator("figure").evaluate_all("all => all.map(each => each.offsetTop)")
     assert tops[0] == tops[1] < tops[2] == tops[3]
+
+
+def test_a_dragged_weight_is_drawn_before_it_is_answered(
+    page: Any, address: str, learned: regard.AnswerRun
+) -> None:
+    _open(page, address, "&head=0&query=1&key=1")
+    slider = page.wait_for_selector("input[data-name=weight]")
+    waiting: list[Any] = []
+    page.route("**/api/attend", lambda route: waiting.append(route))  # the model takes its time
+    before = page.evaluate("document.querySelector('figure canvas').toDataURL()")
+    drag = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"
+    slider.evaluate(drag, "0.75")
+    settle(page)
+    assert page.inner_text("output").endswith("(step 1): 0.7500")
+    assert page.evaluate("document.querySelector('figure canvas').toDataURL()") != before
+    slider.evaluate(drag, "0.85")
+    settle(page)
+    first, *more = waiting
+    assert not more  # one question at a time
+    first.continue_()
+    while len(waiting) < 2:
+        page.wait_for_timeout(20)
+    settle(page)
+    assert ": 0.85" in page.inner_text("output")  # the old answer does not push the weight back
+    waiting[1].continue_()
+    page.wait_for_selector("output:has-text('exactly')")
+    with regard.intervene(learned.model, "cross", heads=[0], to=0.85, query=1, key=1):
+        touched = learned.attend(INPUT)
+    assert page.inner_text(".prediction").split() == [str(each) for each in touched.prediction or []]

@@ -194,3 +194,5 @@ class ViewData(TypedDict):
     playback: NotRequired[PlaybackData]
     interventions: NotRequired[list[InterventionData]]
     """What has been done to the model."""
+    behind: NotRequired[bool]
+    """Whether more has been touched since, and the answer to that is still to come."""

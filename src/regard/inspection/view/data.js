@@ -143,4 +143,5 @@
  * @property {BesideData[]} [beside]
  * @property {PlaybackData} [playback]
  * @property {InterventionData[]} [interventions]
+ * @property {boolean} [behind]
  */

@@ -28,6 +28,8 @@ export class Dragged {
     this.curve = new Part();
     this.element = node("div", { class: "bar" });
     this.element.append(label, this.curve.element);
+    /** @type {number | null} what the weight is set to, be it answered or not */
+    this.to = null;
     this.subject = ""; // what the points are of
     /** @type {Point[]} */
     this.points = [];
@@ -44,7 +46,8 @@ export class Dragged {
     const { map, matrix } = scene;
     const weight = matrix.at(place.heads[0], place.query, place.key);
     const own = interventions.find((each) => isAt(each, place));
-    const value = typeof own?.to === "number" ? own.to : weight;
+    this.to = typeof own?.to === "number" ? own.to : null;
+    const value = this.to ?? weight;
     if (Math.abs(Number(this.slider.value) - value) > 0.005) this.slider.value = String(value);
     this.said.textContent = value.toFixed(2);
     const [from, to] = [isolated(matrix.queries[place.query]), isolated(matrix.keys[place.key])];

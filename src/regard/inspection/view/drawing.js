@@ -92,6 +92,20 @@ export class Drawing {
     else this.drawNothing();
   }
 
+  /**
+   * Weights that are not answered yet; all that says what the model made of them waits for the answer.
+   *
+   * @param {Scene} scene
+   * @param {Surface} surface
+   */
+  preview(scene, surface) {
+    const { state } = scene;
+    this.drawStage(scene, surface);
+    this.parts.legend.show([scene.largest, surface.colours], () => [legend(scene, surface.colours)]);
+    this.tokens?.light(scene, surface.colours, state.query, state.head);
+    this.readout.tell(scene, state.query, state.key, null);
+  }
+
   drawNothing() {
     for (const part of Object.values(this.parts)) {
       if (part !== this.parts.answer && part !== this.parts.readout) part.show([null], () => []);
@@ -137,6 +151,7 @@ export class Drawing {
     parts.long.show([squares], () => (squares ? [long.element] : []));
     if (squares) long.show(scene, colours, surface.width);
     this.drawSum(scene, colours);
+    if (data.behind) touchBar?.ahead();
   }
 
   /**

@@ -10,6 +10,7 @@ import { flows, rollout } from "./rollout.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
+/** @import { Placed } from "./dragged.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Mode, State } from "./state.js" */
 /** @import { Weights } from "./weights.js" */
@@ -62,6 +63,7 @@ const ROLLOUT =
  * @property {(change: Partial<State>) => void} choose change what is shown
  * @property {(query: number, key: number | null, head: number | null) => void} point at a query, and perhaps a key
  * @property {(change: InterventionData, undo: boolean) => void} touch add an intervention, or take one away
+ * @property {(place: Placed, to: number) => void} preview show a weight as it is dragged, before that is answered
  * @property {() => void} untouch take all interventions away
  */
 

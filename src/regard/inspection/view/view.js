@@ -4,6 +4,7 @@ import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
+import { previewed } from "./preview.js";
 import { layersNeeded, modeOf, sceneOf } from "./scene.js";
 import { fitted, layerOf, START } from "./state.js";
 import { adopt } from "./style.js";
@@ -12,6 +13,7 @@ import { touched } from "./touch.js";
 import { Weights } from "./weights.js";
 
 /** @import { InterventionData, ViewData } from "./data.js" */
+/** @import { Placed } from "./dragged.js" */
 /** @import { AskRow } from "./long.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -59,6 +61,7 @@ export class View {
       choose: (change) => this.choose(change),
       point: (query, key, head) => this.drawing.point(query, key, head, this.surface()),
       touch: (change, undo) => this.touch(touched(this.interventions, change, undo)),
+      preview: (place, to) => this.preview(place, to),
       untouch: () => this.touch([]),
     };
     this.root = node("div", { class: "regard-view" });
@@ -131,6 +134,17 @@ export class View {
     this.width = this.root.clientWidth;
     this.root.classList.toggle("dark", surface.colours.dark);
     keepFocus(this.root, () => this.drawing.show({ data, map, scene, interventions }, surface));
+  }
+
+  /**
+   * Show a weight as it is dragged, until the model has answered.
+   *
+   * @param {Placed} place
+   * @param {number} to
+   */
+  preview(place, to) {
+    const found = this.scene && previewed(this.scene, place, to);
+    if (found) this.drawing.preview(found, this.surface());
   }
 
   /** @returns {Surface} */

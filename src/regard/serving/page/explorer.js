@@ -18,7 +18,7 @@ import { headOf } from "./view/sentence.js";
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
-/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[] }} Found the answer to an input, and that before it was touched */
+/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, and how it was */
 
 /**
  * What is explored.
@@ -138,6 +138,7 @@ function draw(found) {
     playback,
     beside: found.beside,
     interventions: touched,
+    behind: found.touched !== undefined && found.touched !== touched,
   };
   element("note").textContent = found.map.note && `Note: ${found.map.note}`; // here, beside what was typed
   document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
@@ -189,8 +190,10 @@ function attend({ fresh = false, drawn = false } = {}) {
   state.written = undefined;
   return doing(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
+    const { touched } = state;
     /** @type {Found} */
-    const found = await ask("api/attend", { interventions: state.touched, ...asked });
+    const found = await ask("api/attend", { interventions: touched, ...asked });
+    found.touched = touched;
     return () => {
       if (drawn) input.value = found.map.input;
       draw(found);
