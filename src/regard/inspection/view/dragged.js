@@ -5,10 +5,9 @@ import { node, Part, svg } from "./dom.js";
 import { isolated } from "./labels.js";
 
 /** @import { InterventionData, MapData } from "./data.js" */
-/** @import { Scene } from "./scene.js" */
+/** @import { Placed, Scene } from "./scene.js" */
 
 /** @typedef {{ weight: number, probability: number, answer: string }} Point */
-/** @typedef {Required<Omit<InterventionData, "to">>} Placed whose weight it is */
 
 const CURVE_SIZE = { width: 280, height: 132 };
 const EDGE = { left: 60, right: 12, top: 16, bottom: 34 }; // around what is drawn, pixels

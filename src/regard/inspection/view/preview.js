@@ -2,8 +2,7 @@
 
 import { Matrix } from "./matrix.js";
 
-/** @import { Placed } from "./dragged.js" */
-/** @import { Scene } from "./scene.js" */
+/** @import { Placed, Scene } from "./scene.js" */
 
 const MOST_COPIED = 250_000; // weights of a head; of more, the answer is waited for
 

@@ -10,7 +10,6 @@ import { flows, rollout } from "./rollout.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
-/** @import { Placed } from "./dragged.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Mode, State } from "./state.js" */
 /** @import { Weights } from "./weights.js" */
@@ -22,6 +21,7 @@ const ROLLOUT =
   "handed on as it was, by the residual (Abnar and Zuidema 2020).";
 
 /** @typedef {State & { mode: Mode }} Chosen what is chosen, with the way to draw */
+/** @typedef {Required<Omit<InterventionData, "to">>} Placed which weight it is */
 
 /**
  * @typedef {object} Scene

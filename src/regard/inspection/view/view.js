@@ -13,10 +13,9 @@ import { touched } from "./touch.js";
 import { Weights } from "./weights.js";
 
 /** @import { InterventionData, ViewData } from "./data.js" */
-/** @import { Placed } from "./dragged.js" */
 /** @import { AskRow } from "./long.js" */
 /** @import { Exact } from "./readout.js" */
-/** @import { Actions, Scene, Surface } from "./scene.js" */
+/** @import { Actions, Placed, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */
 /** @import { Explain } from "./sum.js" */
 
