@@ -194,7 +194,8 @@ def _opened(browser: Browser, path: Path, drawn: str, scripts: Path | None) -> t
 
 
 def _dragging(browser: Browser) -> None:
-    """Print how often an answer of Signal 2 is drawn a second while one of its weights is dragged."""
+    """Print how often the weights of Signal 2 are drawn a second while one of them is dragged, and how often the
+    model answers."""
     import socket
 
     with tempfile.TemporaryDirectory() as folder, socket.socket() as listening:
@@ -207,22 +208,34 @@ def _dragging(browser: Browser) -> None:
         page = browser.new_page(viewport={"width": 1200, "height": 900})
         page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/#input=BCCCBAABACCCA&head=0&query=1&key=1")
         page.wait_for_selector("input[data-name=weight]")
-        print(f"\nA weight of Signal 2 that is dragged: {_redraws(page):.0f} answers drawn a second")
+        frames, redraws, answers = _redraws(page)
+        print(
+            f"\nA weight of Signal 2 that is dragged: {redraws:.0f} redraws (of {frames:.0f} frames) and "
+            f"{answers:.0f} answers a second"
+        )
         server.should_exit = True
 
 
-def _redraws(page: Page) -> float:
-    """Return how many answers are drawn a second while the slider is moved at every frame, for three seconds."""
-    found: float = page.evaluate(
+def _redraws(page: Page) -> tuple[float, float, float]:
+    """Return how many frames the page has a second, how often the heatmap is painted, and how many answers come,
+    while the slider is moved at every frame, for three seconds."""
+    frames, redraws, answers = page.evaluate(
         """() => new Promise((done) => {
             const slider = document.querySelector("input[data-name=weight]");
-            let answers = 0;
-            const output = document.querySelector("output");
-            new MutationObserver(() => { answers += 1; }).observe(output, { childList: true });
+            let [frames, redraws, answers] = [0, 0, 0];
+            const heatmap = document.querySelector("figure canvas");
+            const { drawImage } = CanvasRenderingContext2D.prototype;
+            CanvasRenderingContext2D.prototype.drawImage = function (...given) {
+                if (this.canvas === heatmap) redraws += 1; // its cells, once each time that it is painted
+                return drawImage.apply(this, given);
+            };
+            const { fetch } = window;
+            window.fetch = (...given) => fetch(...given).finally(() => { answers += 1; });
             const began = performance.now();
             const move = () => {
                 const seconds = (performance.now() - began) / 1000;
-                if (seconds > 3) return done(answers / seconds);
+                if (seconds > 3) return done([frames / seconds, redraws / seconds, answers / seconds]);
+                frames += 1;
                 slider.value = String(0.5 + 0.5 * Math.sin(3 * seconds));
                 slider.dispatchEvent(new Event("input"));
                 requestAnimationFrame(move);
@@ -230,7 +243,7 @@ def _redraws(page: Page) -> float:
             move();
         })"""
     )
-    return found
+    return frames, redraws, answers
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Make the pictures of docs/looking.md, in a headless Chromium: `make docs-pictures`.
 
-Trains Signal 2 with heads and snapshots, opens its explorer, and does what the page describes.
+Trains Signal 2 with heads and snapshots, and a Transformer on Dates, opens their explorers, and does what the
+page describes; each picture in a light and in a dark page.
 """
 
 import shutil
@@ -9,10 +10,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 import regard
 from regard.serving import Explorer
@@ -20,6 +24,9 @@ from regard.serving.app import make_app
 
 HERE = Path(__file__).parent / "pictures"
 INPUT = "BCCCBAABACCCA"
+DATE = "3. Mai 1979"
+MOST_HIGH = 1300  # pixels
+PATIENCE = 180_000  # milliseconds; what heads do is worked out over many samples
 
 
 def main() -> None:
@@ -27,53 +34,93 @@ def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("docs/pictures.py needs Chromium")
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as listening, sync_playwright() as started:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         run = regard.train("signal2", snapshots=40, savepath=folder)
-        assert isinstance(run, regard.AnswerRun)
+        with served(run) as address:
+            at = f"{address}#input={INPUT}"
+            take(browser, at, "explorer", explorer)
+            take(
+                browser,
+                f"{at}&head=1&query=1&key=1&sum=true",
+                "sum",
+                lambda page: page.wait_for_selector(".sum h3"),
+            )
+            take(browser, f"{at}&mode=overview&asked=importance,roles", "gallery", gallery)
+            take(browser, at, "playback", playback)
+        run = regard.train("dates", model="transformer", hidden=32, heads=4, steps=1000, savepath=folder)
+        with served(run) as address:
+            at = f"{address}#input={DATE}"
+            take(
+                browser,
+                f"{at}&mode=flow",
+                "flow",
+                lambda page: page.wait_for_selector("text=through the encoder"),
+            )
+            take(browser, f"{at}&written=3,0", "tree", lambda page: page.wait_for_selector(".steps svg"))
+
+
+@contextmanager
+def served(run: Any) -> Iterator[str]:
+    """Serve the explorer of a run; the value is where it is."""
+    with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(make_app(Explorer(run)), log_level="error"))
-        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
         while not server.started:
             time.sleep(0.05)
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1120, "height": 640})
-        page.goto(f"http://127.0.0.1:{listening.getsockname()[1]}/")
-        page.wait_for_selector("canvas")
-        page.fill("#input", INPUT)
-        page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT)
-        explorer(page)
-        playback(page)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         server.should_exit = True
+        thread.join(10)
 
 
 def explorer(page: Page) -> None:
-    """A head switched off, with what each head is worth."""
+    """A head made uniform, with what each head is worth."""
     page.click("text=Head importance")
     page.wait_for_selector("text=off: loss")
     page.locator("figure [role=grid]").first.focus()
     page.keyboard.press("ArrowDown")
     page.click("text=head 0 uniform")
     page.wait_for_selector("text=1 changed")
-    take(page, "explorer.png")
+
+
+def gallery(page: Page) -> None:
+    """All heads, with what each does and is worth."""
+    page.wait_for_selector(".thumb .role")
+    page.wait_for_selector("text=the most important first")
 
 
 def playback(page: Page) -> None:
-    """Attention in the middle of training, in a dark page."""
-    page.emulate_media(color_scheme="dark")
+    """Attention in the middle of training."""
     page.click("text=Watch it form")
     slider = page.locator("input[data-name=time]")
     slider.focus()
     for _ in range(7):
         page.keyboard.press("ArrowLeft")
         page.wait_for_timeout(100)
-    take(page, "playback.png")
 
 
-def take(page: Page, name: str) -> None:
-    """Write a picture of the page."""
-    page.wait_for_timeout(300)
-    page.screenshot(path=HERE / name, full_page=True)
-    print(f"Wrote {HERE / name}")
+def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]) -> None:
+    """Write a picture of a page after something was done in it, in light and in dark."""
+    for dark in (False, True):
+        context = browser.new_context(
+            viewport={"width": 1120, "height": 560}, color_scheme="dark" if dark else "light"
+        )
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(address)
+        page.wait_for_selector("figure canvas, .thumb canvas")
+        do(page)
+        page.evaluate("document.activeElement.blur()")
+        # As high as the page: the legend, which stays in sight, is where it belongs.
+        high = min(int(page.evaluate("document.documentElement.scrollHeight")), MOST_HIGH)
+        page.set_viewport_size({"width": 1120, "height": high})
+        page.wait_for_timeout(500)
+        path = HERE / (f"{name}-dark.png" if dark else f"{name}.png")
+        page.screenshot(path=path)
+        context.close()
+        print(f"Wrote {path}", flush=True)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def write_first_page(app: Sphinx, error: Exception | None) -> None:
-    """Make the README the site's index.html too."""
+    """Make the README the site's index.html too, and take along the pictures, which pages name in HTML."""
     if error is None and app.builder.name == "html":
+        shutil.copytree(ROOT / "docs" / "pictures", app.outdir / "docs" / "pictures", dirs_exist_ok=True)
         shutil.copyfile(app.outdir / "README.html", app.outdir / "index.html")

@@ -190,6 +190,7 @@ def test_with_little_room_all_is_in_reach(
             canvas.scroll_into_view_if_needed()
             legend = page.locator(".legend").bounding_box()
             assert legend["y"] >= 0 and legend["y"] + legend["height"] <= height
+            assert legend["height"] < 24  # a line, which hides no more than one row
             assert canvas.bounding_box()["width"] > 0.6 * width
 
 

@@ -51,7 +51,7 @@ def test_hovering_lights_the_row_and_tells_the_weight(page: Any, address: str, l
     found = re.search(r"→ A \(step 12\): ([\d.]+)$", page.inner_text("output"))
     assert found is not None
     assert abs(float(found[1]) - learned.attend(INPUT).cross.weights[1, 2, 12]) < 1e-4
-    assert page.locator(".token.on").inner_text() == "count C"
+    assert page.locator(".token.on").inner_text() == "count C (2nd)"
 
 
 def test_a_head_is_switched_off_and_on(page: Any, address: str, learned: regard.AnswerRun) -> None:
@@ -85,7 +85,7 @@ def test_a_weight_is_dragged(page: Any, address: str, learned: regard.AnswerRun)
     with regard.intervene(learned.model, "cross", heads=[0], to=1.0, query=1, key=1):
         touched = learned.attend(INPUT)
     assert _prediction(page) == touched.prediction
-    assert "head 0: count C → C (step 1): 1 exactly" in page.inner_text("output")
+    assert "head 0: count C (1st) → C (step 1): 1 exactly" in page.inner_text("output")
 
 
 def test_importance_is_in_the_view(page: Any, address: str, learned: regard.AnswerRun) -> None:
@@ -248,6 +248,9 @@ def test_a_tour_by_keys(page: Any, address: str) -> None:
     assert page.evaluate("document.activeElement.id") == "tour"
     page.keyboard.press("Enter")
     page.wait_for_selector("text=1 of 11")
+    page.set_viewport_size({"width": 390, "height": 844})
+    box = page.locator("#guide").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
     page.keyboard.press("Escape")
     assert not page.locator("#guide").is_visible()
 
@@ -278,6 +281,10 @@ def test_the_address_keeps_what_is_shown(page: Any, address: str, chromium: Any)
     page.wait_for_selector(".lines")
 
 
+def _in(picture: ElementTree.Element, text: str) -> bool:
+    return text in "".join(picture.itertext())
+
+
 def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
 
@@ -292,9 +299,17 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     for row in rows:
         place = int(row["head"]), int(row["query_step"]), int(row["key_step"])
         assert abs(float(row["weight"]) - weights[place]) < 1e-7 and row["key"] == INPUT[place[2]]
+    page.click("[data-name=query-1]")
     picture = ElementTree.fromstring(saved("SVG"))
     name = "{http://www.w3.org/2000/svg}"
-    assert len(list(picture.iter(f"{name}rect"))) == 1 + weights.size
+    rects = list(picture.iter(f"{name}rect"))
+    chosen = [each for each in rects if each.get("class") == "chosen"]
+    heads = len(weights)
+    assert len(rects) == 2 + weights.size + heads and len(chosen) == heads  # paper and scale; a row of each head
+    bold = [each.text for each in picture.iter(f"{name}text") if each.get("font-weight") == "bold"]
+    assert bold.count(learned.attend(INPUT).cross.query_labels[1]) == heads
+    assert _in(picture, "weight 0") and _in(picture, f"{weights.max():.3f}, the same for all heads")
+    assert len(list(picture.iter(f"{name}stop"))) == 17
     assert INPUT in "".join(picture.itertext())
     width, height = struct.unpack(">II", saved("PNG")[16:24])
     assert (width, height) == (2 * int(picture.get("width", 0)), 2 * int(picture.get("height", 0)))
@@ -302,3 +317,23 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
     lines = ElementTree.fromstring(saved("SVG"))
     assert len(list(lines.iter(f"{name}line"))) == page.locator(".lines svg line").count()  # two are the key's
     assert saved("PNG").startswith(b"\x89PNG")
+    assert _in(lines, "weight 0")
+    page.click("text=Overview")
+    gallery = ElementTree.fromstring(saved("SVG"))
+    images = [each.get("href", "") for each in gallery.iter(f"{name}image")]
+    assert len(images) == page.locator(".thumb").count() == 4
+    assert all(each.startswith("data:image/png;base64,") for each in images) and _in(gallery, "all layers")
+    width, height = struct.unpack(">II", saved("PNG")[16:24])
+    assert (width, height) == (2 * int(gallery.get("width", 0)), 2 * int(gallery.get("height", 0)))
+
+
+def test_what_the_model_does_not_know_is_told_beside_the_field(page: Any, translating: str) -> None:
+    page.goto(translating)
+    page.wait_for_selector("figure canvas")
+    page.fill("#input", "Heute läuft der 猫 Hund.")
+    page.wait_for_selector("#note:text-is(\"Note: the model does not know '猫'\")")
+    field, note, view = (page.locator(each).bounding_box() for each in ("#input", "#note", "#view"))
+    assert 0 <= note["y"] - (field["y"] + field["height"]) < 20 and note["y"] + note["height"] < view["y"]
+    assert not page.locator("#view .note").is_visible()  # it is told once
+    page.fill("#input", "Heute läuft der alte Hund.")
+    page.wait_for_function("() => document.getElementById('note').textContent === ''")

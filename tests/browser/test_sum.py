@@ -1,9 +1,11 @@
 """How a weight comes about, as the page shows it: the figures are the model's own."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import regard
+from regard.cli import main
 
 INPUT = "BCCCBAABACCCA"
 
@@ -42,6 +44,9 @@ def test_the_temperature_is_dragged(page: Any, address: str, learned: regard.Ans
     warm = learned.explain(INPUT, head=1, output=1, key=2, temperature=1.26)
     assert f"the weight {warm.weight:.4f} on" in page.inner_text(".sum")
     assert page.evaluate("document.activeElement.dataset.name") == "temperature"
+    page.reload()
+    page.wait_for_selector("th:text-is('÷ 1.26')")
+    assert abs(10 ** float(page.input_value("input[data-name=temperature]")) - 1.26) < 0.01
     page.click("button:text-is('temperature 1')")
     page.wait_for_function("() => !document.querySelector('.sum').textContent.includes('÷')")
     assert re.search(r"weight 0\.\d{4}", page.inner_text(".sum h2"))
@@ -57,3 +62,31 @@ def test_a_sum_of_a_translation(page: Any, translating: str, german: regard.Tran
     page.wait_for_function(
         "() => document.querySelectorAll('.sum h3').length === 3"
     )  # its queries are no outputs
+
+
+def test_a_page_keeps_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    main(["test", str(learned.folder), "--input", INPUT, "--plot", str(file), "--samples", "5"])
+    page.goto(f"{file.as_uri()}#layer=encoder.0.self_attention&head=1&query=1&key=2")
+    page.click("text=Show the sum")
+    found = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2)
+    page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
+    assert f"= {found.score:.4f}: the score." in page.inner_text(".sum")
+    assert page.locator(".sum h3").count() == 3 and page.locator("input[data-name=temperature]").count() == 0
+    page.select_option("select[data-name=Kind]", label="cross (outputs to inputs)")
+    found = learned.explain(INPUT, head=1, output=0)
+    page.wait_for_selector(f"text=the weight {found.weight:.4f} on")
+    assert found.answered is not None
+    said = page.inner_text(".sum")
+    assert f"4. Answer at this step: {found.answered.answer}, probability" in said
+    assert f"{found.answered.logits[0]:.4f}" in said
+    names = page.locator(".sum .strips dt").all_inner_texts()
+    assert [*found.steps] == names[: len(found.steps)] and "normalised" in names
+
+
+def test_a_page_without_sums_says_where_they_are(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:
+    file = learned.attend(INPUT).to_html(tmp_path / "page.html")
+    page.goto(f"{file.as_uri()}#head=1&query=1&key=2&sum=true")
+    command = f"regard explain signal2 --input '{INPUT}' --layer cross --head 1 --output 1 --key 2"
+    page.wait_for_selector(f"code:text-is({command!r})")
+    assert page.locator("text=Show the sum").count() == 0

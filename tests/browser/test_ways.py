@@ -80,6 +80,12 @@ def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
     page.select_option("select[data-name=Kind]", label="encoder")
     settle(page)
     assert page.locator("figcaption").all_inner_texts() == ["after layer 0", "after layer 1"]
+    assert page.locator("select[data-name=Head], select[data-name=Layer]").count() == 0  # it is of all of them
+    page.select_option("select[data-name=Kind]", label="decoder")
+    settle(page)
+    assert page.locator("button:text-is('Flow')").count() == 0  # its states are made of the input as well
+    page.select_option("select[data-name=Kind]", label="encoder")
+    page.click("button:text-is('Flow')")
     assert "each row sums to 1" in page.inner_text("figure")
 
 
@@ -94,14 +100,15 @@ def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: reg
         page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
         page.wait_for_function(
             """value => {
-                const [, told] = document.querySelector("output").textContent.match(/: ([.\\d]+) exactly/);
-                return Math.abs(Number(told) - Number(value)) < 1e-3;
+                const found = document.querySelector("output").textContent.match(/: ([.\\d]+) exactly/);
+                return found && Math.abs(Number(found[1]) - Number(value)) < 1e-3;
             }""",
             arg=slider.input_value(),
         )  # it is answered, and nobody has let go
     page.mouse.up()
     assert page.evaluate("element => element.isConnected", slider)
     said = page.get_attribute("svg.curve", "aria-label")
+    assert page.locator("svg.curve text.axis").all_text_contents() == ["weight", "probability"]
     value = float(slider.input_value())
     with regard.intervene(learned.model, "cross", heads=[0], to=value, query=1, key=1):
         touched = learned.attend(INPUT)
@@ -166,8 +173,28 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     best = max((value, layer, head) for layer, values in added.items() for head, value in enumerate(values))
     first = page.locator(".thumb").first
     assert first.get_attribute("data-name") == f"thumb-{best[1]}-{best[2]}"
-    first.click()
+    page.wait_for_function("() => location.hash.includes('asked=importance%2Croles')")
+    page.reload()  # what took a while is asked for again
+    page.wait_for_selector(".thumb .role")
+    page.wait_for_function(
+        "name => document.querySelector('.thumb').dataset.name === name", arg=f"thumb-{best[1]}-{best[2]}"
+    )
+    assert sorted(page.locator(".thumb .role").all_inner_texts()) == sorted(expected)
+    page.locator(".thumb").first.click()
     page.wait_for_selector("text=Over the samples that were looked at, ")
+
+
+CROSSED = """() => {
+    const all = (name) => [...document.querySelectorAll(`.steps svg ${name}`)];
+    const boxes = all("text").map((each) => [each.getBBox(), each.textContent]);
+    const within = ({ x, y }, box) => x > box.x && x < box.x + box.width && y > box.y && y < box.y + box.height;
+    return all("path").flatMap((path) => {
+        const at = (place) => path.getPointAtLength((place / 59) * path.getTotalLength());
+        const points = Array.from({ length: 60 }, (_, place) => at(place));
+        return boxes.filter(([box]) => points.some((point) => within(point, box))).map(([, text]) => text);
+    });
+}"""
+"""What the lines of the tree run through."""
 
 
 def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german: regard.TranslationRun) -> None:
@@ -178,6 +205,7 @@ def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german:
     tree = german.tree(german.draw())
     assert page.locator(".steps svg text.branch").count() == len(tree.branches)
     assert page.locator(".steps svg text.best").count() == len(tree.best)
+    assert page.evaluate(CROSSED) == []
     page.click("text=step ▶")
     second = tree.branches[tree.best[1]]
     page.wait_for_selector(f"text=, step {second.step}; log-probability so far {second.log_probability:.3f}")
@@ -188,12 +216,18 @@ def test_an_answer_is_followed_step_by_step(page: Any, translating: str, german:
     other = next(number for number in range(len(tree.branches)) if number not in tree.best)
     page.click(f"[data-name=branch-{other}]")
     page.wait_for_selector(f"[data-name=branch-{other}].on")
+    page.reload()
+    page.wait_for_selector(f"[data-name=branch-{other}].on")
     page.select_option("#beam", label="1")
     page.wait_for_function(
         "count => document.querySelectorAll('.steps svg text.branch').length < count", arg=len(tree.branches)
     )
+    page.reload()
+    page.wait_for_selector(".steps svg")
+    assert page.input_value("#beam") == "1"
     page.click("text=Close")
     page.wait_for_selector("#steps", state="hidden")
+    page.wait_for_function("() => !location.hash.includes('written')")
 
 
 def test_two_runs_stand_beside_each_other(
@@ -278,3 +312,53 @@ def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.Monke
         first = page.locator(".sum tbody tr").first.inner_text().split()
         assert int(first[0]) == weights.argmax()
         assert float(first[2]) == pytest.approx(float(weights.max()), rel=1e-5)
+
+
+def test_lines_have_a_scale_of_their_own(page: Any, address: str) -> None:
+    _open(page, address, "&mode=lines")
+    end = "document.querySelector('.legend canvas').getContext('2d').getImageData(119, 5, 1, 1).data.join()"
+    assert page.evaluate(end) == "17,17,17,255"  # of several heads: ink, for each has its own colour
+    page.select_option("select[data-name=Head]", label="head 1")
+    line = page.get_attribute(".lines > svg line", "stroke")
+    settle(page)
+    red, green, blue = (int(line[at : at + 2], 16) for at in (1, 3, 5))
+    assert page.evaluate(end) == f"{red},{green},{blue},255"
+
+
+def test_four_heads_stand_two_by_two(page: Any, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).dirichlet(np.ones(5), size=(4, 5)).astype(np.float32)
+    file = map_of(weights, list("abcde"), list("vwxyz")).to_html(tmp_path / "p.html")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(file.as_uri())
+    page.wait_for_selector("figure canvas")
+    tops = page.locator("figure").evaluate_all("all => all.map(each => each.offsetTop)")
+    assert tops[0] == tops[1] < tops[2] == tops[3]
+
+
+def test_a_dragged_weight_is_drawn_before_it_is_answered(
+    page: Any, address: str, learned: regard.AnswerRun
+) -> None:
+    _open(page, address, "&head=0&query=1&key=1")
+    slider = page.wait_for_selector("input[data-name=weight]")
+    waiting: list[Any] = []
+    page.route("**/api/attend", lambda route: waiting.append(route))  # the model takes its time
+    before = page.evaluate("document.querySelector('figure canvas').toDataURL()")
+    drag = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"
+    slider.evaluate(drag, "0.75")
+    settle(page)
+    assert page.inner_text("output").endswith("(step 1): 0.7500")
+    assert page.evaluate("document.querySelector('figure canvas').toDataURL()") != before
+    slider.evaluate(drag, "0.85")
+    settle(page)
+    first, *more = waiting
+    assert not more  # one question at a time
+    first.continue_()
+    while len(waiting) < 2:
+        page.wait_for_timeout(20)
+    settle(page)
+    assert ": 0.85" in page.inner_text("output")  # the old answer does not push the weight back
+    waiting[1].continue_()
+    page.wait_for_selector("output:has-text('exactly')")
+    with regard.intervene(learned.model, "cross", heads=[0], to=0.85, query=1, key=1):
+        touched = learned.attend(INPUT)
+    assert page.inner_text(".prediction").split() == [str(each) for each in touched.prediction or []]

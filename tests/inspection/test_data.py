@@ -14,7 +14,14 @@ from regard.inspection.page import as_json
 from tests.inspection.test_terminal import example
 
 SHAPES = {name: each for name, each in vars(data).items() if typing.is_typeddict(each)}
-NAMES = {str: "string", int: "number", float: "number", type(None): "null", np.ndarray: "number[][][]"}
+NAMES = {
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    type(None): "null",
+    np.ndarray: "number[][][]",
+}
 
 
 def in_javascript(kind: Any) -> str:
@@ -49,7 +56,7 @@ def documented() -> dict[str, dict[str, str]]:
 
 
 def test_the_same_shapes() -> None:
-    assert set(documented()) == set(SHAPES) and len(SHAPES) == 11
+    assert set(documented()) == set(SHAPES) and len(SHAPES) == 16
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -1,7 +1,10 @@
 """Reports as pages: what rich prints as text, and nothing of it as HTML."""
 
+import base64
+import re
 from typing import Any
 
+import matplotlib
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +27,21 @@ def test_tables_are_written_cell_by_cell() -> None:
 def test_what_is_said_stays_text() -> None:
     table = Table(EVIL.replace("[", "("), title=Text(EVIL))
     table.add_row(Text(EVIL))
-    parts: list[Any] = [table, Text(EVIL), Plot(b"<svg/>", EVIL), Links(EVIL, [(EVIL, f'"{EVIL}')])]
+    parts: list[Any] = [table, Text(EVIL), Plot(lambda: b"<svg/>", EVIL), Links(EVIL, [(EVIL, f'"{EVIL}')])]
     text = page_of(EVIL, parts)
     assert "<img src=x" not in text and text.count("&lt;img src=x") == 10
     assert "default-src 'none'" in text
+
+
+def test_a_plot_has_the_colours_of_the_page() -> None:
+    def draw() -> bytes:
+        return f"<svg>{matplotlib.rcParams['figure.facecolor']}</svg>".encode()
+
+    text = page_of("x", [Plot(draw, "says")])
+    light, dark = (
+        base64.b64decode(re.findall(rf'{name}="data:image/svg\+xml;base64,([^"]+)"', text)[0]).decode()
+        for name in (" src", "srcset")
+    )
+    assert light == "<svg>white</svg>" and dark == "<svg>#101418</svg>"
+    assert 'media="(prefers-color-scheme: dark)"' in text and "background: white" not in text
+    assert matplotlib.rcParams["figure.facecolor"] == "white"

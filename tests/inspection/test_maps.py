@@ -27,7 +27,7 @@ def test_a_map_holds_the_models_own_weights_answer_and_labels(trained: regard.An
     assert attention.truth == [2, 4, 4]
     assert attention.input == text
     assert attention.cross.key_labels == list(text)
-    assert attention.cross.query_labels == ["count B", "count C", "count C"]
+    assert attention.cross.query_labels == ["count B", "count C (1st)", "count C (2nd)"]
     assert attention.cross.relevant is not None
     assert np.flatnonzero(attention.cross.relevant[0]).tolist() == [0, 4, 7]
     assert attention.layers["encoder.0.self_attention"].query_labels == list(text)
@@ -80,7 +80,7 @@ def test_another_ending_is_refused(trained: regard.AnswerRun, tmp_path: Path) ->
 def test_shows_itself_in_a_notebook_and_in_print(trained: regard.AnswerRun) -> None:
     attention = trained.attend("BCCCBAABACCCA")
     assert attention._repr_png_().startswith(b"\x89PNG")
-    assert "Output step 2 (count C)" in str(attention)
+    assert "Output step 2 (count C (2nd))" in str(attention)
 
 
 def _layer(name: str, weights: "np.ndarray", relevant: "np.ndarray | None" = None) -> LayerMap:

@@ -49,4 +49,4 @@ def test_signals_that_do_not_fit_are_refused(signal: str, message: str) -> None:
 
 def test_outputs_are_named_by_the_letters_they_count() -> None:
     task = Signal2()
-    assert task.output_labels(task.parse("CBBA")[0]) == ["count C", "count B", "count B"]
+    assert task.output_labels(task.parse("CBBA")[0]) == ["count C", "count B (1st)", "count B (2nd)"]

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { rowWith } from "../../src/regard/inspection/view/preview.js";
 import { touched } from "../../src/regard/inspection/view/touch.js";
 import { frozen } from "./examples.js";
 
@@ -32,4 +33,13 @@ test("a head and one of its weights are two things", () => {
 
 test("taken away", () => {
   assert.deepEqual(touched(frozen([off, other]), off, true), [other]);
+});
+
+test("a row with one weight set: the others keep their proportions", () => {
+  const row = Float32Array.of(0.5, 0.3, 0.2);
+  const near = [0.25, 0.45, 0.3];
+  for (const [index, value] of rowWith(row, 0, 0.25)?.entries() ?? [])
+    assert.ok(Math.abs(value - near[index]) < 1e-6);
+  assert.equal(rowWith(row, 0, 1)?.[1], 0);
+  assert.equal(rowWith(Float32Array.of(1, 0, 0), 0, 0.5), null);
 });

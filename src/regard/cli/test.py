@@ -15,6 +15,7 @@ from regard.errors import InputError
 from regard.files import check_writable, write_file, write_json
 from regard.inspection import check_ending
 from regard.inspection.endings import PAGE
+from regard.inspection.page import write_page
 from regard.memory import keep_memory
 from regard.result import Result
 from regard.runs import SAVEPATH, AnswerRun, AnyRun, PairRun, TranslationRun, load
@@ -145,7 +146,9 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     Console().print(attention.table())
     if plot is not None:
         if plot.suffix.lower() == PAGE and run.has_snapshots:
-            run.playback(attention.input).to_html(plot)
+            write_page(plot, [run.with_sums(attention)], playback=run.playback(attention.input).data())
+        elif plot.suffix.lower() == PAGE:
+            run.with_sums(attention).to_html(plot)
         else:
             attention.save(plot)
         sys.stdout.write(f"Saved {plot}\n")

@@ -163,8 +163,10 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
         shown.add_row(Text(name), Text(command))
     parts: list[Part] = [
         table,
-        Plot(learning_curves(comparison, "svg"), "Learning curves: exact match and loss by training step"),
-        Plot(curves(comparison, "svg"), "Exact match by the last flag, with intervals over the seeds"),
+        Plot(
+            lambda: learning_curves(comparison, "svg"), "Learning curves: exact match and loss by training step"
+        ),
+        Plot(lambda: curves(comparison, "svg"), "Exact match by the last flag, with intervals over the seeds"),
         shown,
     ]
     if explorer is not None and len(runs) > 1:

@@ -144,7 +144,7 @@ def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]
             words = _words(lesson, home, progress=progress)
             view = folder / f"{lesson.name}-view.html"
             run = run_of(lesson, home)
-            write_page(view, [run.attend(each) for each in looked_at(lesson, run, VIEWS)])
+            write_page(view, [run.with_sums(run.attend(each)) for each in looked_at(lesson, run, VIEWS)])
             page = folder / f"{lesson.name}.html"
             write_file(page, lesson_page(lesson, see=baked(view.name, words)).encode())
             found += [view, page]

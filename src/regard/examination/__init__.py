@@ -13,6 +13,7 @@ from regard.examination.pruned import Pruned
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
 from regard.examination.roles import HeadRole, HeadRoles, head_roles
 from regard.examination.samples import HeadSample, HeadSamples, head_samples
+from regard.examination.sums import with_sums
 
 __all__ = [
     "Alignment",
@@ -44,4 +45,5 @@ __all__ = [
     "roles_in",
     "sentences_in",
     "take_out",
+    "with_sums",
 ]

@@ -105,9 +105,9 @@ class Examination(Result):
 
         `explorer`: where `regard show` serves the subject, so that each head has a link into it.
         """
-        parts: list[Part] = [Group(*self.sentences), Plot(importance_plot(self.importance), _WORTH)]
-        if self.uniform is not None:
-            parts.append(Plot(relevance_plot(self.heads, self.uniform), _PLACED))
+        parts: list[Part] = [Group(*self.sentences), Plot(lambda: importance_plot(self.importance), _WORTH)]
+        if (uniform := self.uniform) is not None:
+            parts.append(Plot(lambda: relevance_plot(self.heads, uniform), _PLACED))
         table = self.table()
         assert isinstance(table, Group)
         parts.append(table)

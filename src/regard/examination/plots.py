@@ -22,7 +22,7 @@ def importance_plot(importance: HeadImportance) -> bytes:
 
     def draw(axes: "Axes") -> None:
         axes.barh(range(len(ranked)), [value for value, _, _ in ranked], color=BLUE)
-        axes.axvline(0, color="black", linewidth=0.8)
+        axes.axvline(0, color=axes.spines["left"].get_edgecolor(), linewidth=0.8)
         axes.set_xlabel("added to the loss when the head is off (nats)")
 
     return _drawn(names, draw)

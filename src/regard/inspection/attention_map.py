@@ -35,7 +35,8 @@ class AttentionMap(Map, Result):
 
     def words(self) -> Self:
         """Return the map between words instead of their pieces: see `merge_words`."""
-        return dataclasses.replace(self, layers={name: merge_words(each) for name, each in self.layers.items()})
+        layers = {name: merge_words(each) for name, each in self.layers.items()}
+        return dataclasses.replace(self, layers=layers, sums=None)
 
     def chosen(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
         """Return the map of some layers and heads only; raises `InputError` for one that is not there."""
@@ -52,7 +53,7 @@ class AttentionMap(Map, Result):
                 found[name] = dataclasses.replace(
                     layer, weights=layer.weights[list(heads)], numbers=tuple(heads), title=said
                 )
-        return dataclasses.replace(self, layers=found)
+        return dataclasses.replace(self, layers=found, sums=self.sums if heads is None else None)
 
     def table(self) -> "RenderableType":
         """Return a heatmap of characters."""

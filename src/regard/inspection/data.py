@@ -57,6 +57,60 @@ class RowData(TypedDict):
     """The largest first."""
 
 
+class NumbersData(TypedDict):
+    """Numbers as they were computed, in single precision."""
+
+    numbers: str
+    """Base64 of zlib of them, 4 bytes each, low byte first, the last dimension running fastest."""
+    shape: list[int]
+
+
+class StepData(TypedDict):
+    """One of the vectors that a score is made of."""
+
+    name: str
+    of: Literal["query", "key", "pair", "product"]
+    """What it depends on; `product`: it is that of two steps before it."""
+    numbers: NumbersData | None
+    """(H, Tq, D), (H, Tk, D) or (H, Tq, Tk, D)."""
+    factors: list[int] | None
+    """Which steps it is the product of."""
+
+
+class LayerSumsData(TypedDict):
+    """How the weights of a layer came about: see `regard.inspection.sums`."""
+
+    steps: list[StepData]
+    scale: float
+    scores: NumbersData
+    may_see: NumbersData
+    weights: NumbersData
+    values: NumbersData
+    context: NumbersData
+    added: NumbersData
+    own_part: NumbersData | None
+    before_norm: NumbersData | None
+    after_norm: NumbersData | None
+
+
+class AnswerData(TypedDict):
+    """What a model made of the state of one output step."""
+
+    answer: str
+    probability: float
+    state: list[float]
+    classes: list[str]
+    logits: list[float]
+    probabilities: list[float]
+
+
+class SumsData(TypedDict):
+    """How all weights of a map came about."""
+
+    layers: dict[str, LayerSumsData]
+    answers: list[AnswerData]
+
+
 class MapData(TypedDict):
     """One input, what was answered, and the attention of every layer."""
 
@@ -73,6 +127,8 @@ class MapData(TypedDict):
     """The picture that was given, as the address `data:image/png;base64,...`; None where none was."""
     note: str
     """What is unusual about the input; empty where nothing is."""
+    sums: NotRequired[SumsData]
+    """Where they were kept."""
 
 
 class PlaybackData(TypedDict):
@@ -138,3 +194,5 @@ class ViewData(TypedDict):
     playback: NotRequired[PlaybackData]
     interventions: NotRequired[list[InterventionData]]
     """What has been done to the model."""
+    behind: NotRequired[bool]
+    """Whether more has been touched since, and the answer to that is still to come."""

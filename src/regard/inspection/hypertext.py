@@ -5,7 +5,7 @@ Tables are those that rich prints, written as tables of a page; whatever they sa
 
 import base64
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group
@@ -21,17 +21,27 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 caption { text-align: start; font-weight: 600; padding: 0.4rem 0; }
 th, td { text-align: start; padding: 2px 12px 2px 0; vertical-align: top;
   border-bottom: 1px solid light-dark(#dbe4ee, #2b3a4b); }
-img { max-width: 100%; height: auto; background: white; } p { max-width: 72ch; margin: 0.4rem 0; }
+img { max-width: 100%; height: auto; } p { max-width: 72ch; margin: 0.4rem 0; }
 a { color: light-dark(#08519c, #8abaea); }
 @media print { body { margin: 0; } table, img { break-inside: avoid; } }
 """
 
 
+DARK: dict[Any, Any] = {
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor", "legend.facecolor"), "#101418"),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#e8eaed"),
+    "grid.color": "#7f8894",
+    "legend.edgecolor": "#7f8894",
+}
+"""How matplotlib draws on a dark page."""
+
+
 @dataclass(frozen=True)
 class Plot:
-    """A picture of a page."""
+    """A picture of a page, which is drawn twice: for a light page and for a dark one."""
 
-    svg: bytes
+    draw: Callable[[], bytes]
+    """Returns it as SVG, in the colours that matplotlib is set to."""
     says: str
     """What it shows, for who cannot see it."""
 
@@ -70,13 +80,27 @@ def _written(part: object) -> str:
     if isinstance(part, Table):
         return _table(part)
     if isinstance(part, Plot):
-        data = base64.b64encode(part.svg).decode()
-        return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(part.says)}">'
+        return _picture(part)
     if isinstance(part, Links):
         items = (f'<li><a href="{html.escape(to)}">{html.escape(name)}</a></li>' for name, to in part.to)
         return f"<h2>{html.escape(part.title)}</h2>\n<ul>{''.join(items)}</ul>"
     text = _plain(part).strip()
     return f"<p>{html.escape(text)}</p>" if text else ""
+
+
+def _picture(plot: Plot) -> str:
+    """Return a plot as a picture in the colours of the page."""
+    from matplotlib import rc_context  # takes a while
+
+    light = _address(plot.draw())
+    with rc_context(DARK):
+        dark = _address(plot.draw())
+    source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+    return f'<picture>{source}<img src="{light}" alt="{html.escape(plot.says)}"></picture>'
+
+
+def _address(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _table(table: Table) -> str:

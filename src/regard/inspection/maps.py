@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from regard.errors import InputError
+from regard.inspection.sums import Sums
 
 LayerKind = Literal["encoder", "decoder", "cross"]
 """Who attends to whom: inputs to inputs, outputs to outputs, or outputs to inputs."""
@@ -107,6 +108,8 @@ class Map:
     """(height, width, 3) uint8, the picture as the model was given it; None where it was given none."""
     note: str = ""
     """What is unusual about the input, such as a length that training has not seen; empty where nothing is."""
+    sums: Sums | None = None
+    """How each weight came about; None where that was not asked for, or would be too much."""
 
     @property
     def cross(self) -> LayerMap:

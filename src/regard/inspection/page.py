@@ -22,8 +22,20 @@ import numpy as np
 from regard.errors import check_range
 from regard.files import write_file
 from regard.inspection.bundle import VIEW, bundle
-from regard.inspection.data import LargeData, LayerData, MapData, PackedWeights, RowData, ViewData
+from regard.inspection.data import (
+    LargeData,
+    LayerData,
+    LayerSumsData,
+    MapData,
+    NumbersData,
+    PackedWeights,
+    RowData,
+    StepData,
+    SumsData,
+    ViewData,
+)
 from regard.inspection.maps import LayerMap, LongRows, Map
+from regard.inspection.sums import LayerSums, Sums
 from regard.inspection.words import word_pieces
 
 NAMED = 60
@@ -89,7 +101,7 @@ def as_data(
 
 def as_json(attention: Map, *, packed: bool = False) -> MapData:
     """Return a map as plain values; `packed`: with weights as in the page, else as they are, an array."""
-    return {
+    found: MapData = {
         "task": attention.task,
         "input": attention.input,
         "prediction": attention.prediction,
@@ -101,6 +113,56 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "picture": None if attention.pixels is None else picture_address(attention.pixels),
         "note": attention.note,
     }
+    if attention.sums is not None:
+        found["sums"] = _sums(attention.sums)
+    return found
+
+
+def _sums(sums: Sums) -> SumsData:
+    return {
+        "layers": {name: _layer_sums(each) for name, each in sums.layers.items()},
+        "answers": [
+            {
+                "answer": each.answer,
+                "probability": each.probability,
+                "state": list(each.state),
+                "classes": list(each.classes),
+                "logits": list(each.logits),
+                "probabilities": list(each.probabilities),
+            }
+            for each in sums.answers
+        ],
+    }
+
+
+def _layer_sums(sums: LayerSums) -> LayerSumsData:
+    steps: list[StepData] = [
+        {
+            "name": each.name,
+            "of": each.of,
+            "numbers": None if each.numbers is None else _numbers(each.numbers),
+            "factors": None if each.factors is None else list(each.factors),
+        }
+        for each in sums.steps
+    ]
+    return {
+        "steps": steps,
+        "scale": sums.scale,
+        "scores": _numbers(sums.scores),
+        "may_see": _numbers(sums.may_see),
+        "weights": _numbers(sums.weights),
+        "values": _numbers(sums.values),
+        "context": _numbers(sums.context),
+        "added": _numbers(sums.added),
+        "own_part": None if sums.own_part is None else _numbers(sums.own_part),
+        "before_norm": None if sums.before_norm is None else _numbers(sums.before_norm),
+        "after_norm": None if sums.after_norm is None else _numbers(sums.after_norm),
+    }
+
+
+def _numbers(found: np.ndarray) -> NumbersData:
+    packed = base64.b64encode(zlib.compress(found.astype("<f4").tobytes(), 6)).decode()
+    return {"numbers": packed, "shape": list(found.shape)}
 
 
 def _layer(layer: LayerMap, packed: bool) -> LayerData:

@@ -36,6 +36,7 @@ from regard.examination import (
     importance_in,
     roles_in,
     sentences_in,
+    with_sums,
 )
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
 from regard.models import TaskModel
@@ -229,6 +230,11 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
+
+    def with_sums(self, shown: AttentionMap) -> AttentionMap:
+        """Return a map that this run has answered with, with the sum behind each weight, for a page that tells
+        it: see `regard.examination.with_sums`."""
+        return with_sums(self, shown)
 
     def view(self, input: str | None = None, *, seed: int = 0) -> "AttentionWidget":
         """Return a widget for a notebook that shows an input, or one drawn by `seed`, and how each weight comes

@@ -36,8 +36,12 @@ class Signal(Task):
         return torch.cat([own_signal.expand(len(inputs), -1, -1), self._occurrences(inputs)], dim=2)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Name each output step by the letter its signal asks for."""
-        return [f"count {self.vocabulary[index]}" for index in inputs[: self.signals].tolist()]
+        """Name each output step by the letter its signal asks for, and by which of them, where several do."""
+        letters = [self.vocabulary[index] for index in inputs[: self.signals].tolist()]
+        return [
+            f"count {letter}" if letters.count(letter) == 1 else f"count {letter} ({_ordinal(letters, step)})"
+            for step, letter in enumerate(letters)
+        ]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
         """Say which letters equal each signal: (B, signals, T - signals) bool."""
@@ -54,3 +58,9 @@ class Signal2(Signal):
     summary = "three signals, three counts: what several heads are for"
     signals = 3
     defaults = {"enc_layers": 1, "pos_enc": True, "multihead": True}
+
+
+def _ordinal(letters: list[str], step: int) -> str:
+    """Say which of those like it a letter is: 1st, 2nd, ..."""
+    number = letters[: step + 1].count(letters[step])
+    return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")

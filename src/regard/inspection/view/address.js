@@ -5,28 +5,35 @@ import { START } from "./state.js";
 /** @import { InterventionData } from "./data.js" */
 /** @import { State } from "./state.js" */
 
+/** @typedef {{ beam: number, branch: number }} Written how wide the search for the answer is that is shown, and what is looked at in it */
+/** @typedef {"importance" | "roles"} Asked what takes a while to be worked out */
+
 const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
 const SHARES = ["least"];
 const LISTS = ["off", "also"];
 const SWITCHES = ["words", "change", "mean", "sorted", "sum"];
+/** @type {Asked[]} */
+const ASIDE = ["importance", "roles"];
 const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
 
 /**
- * What an address says; `input` and `touched` are null where it does not.
+ * What an address says; `input`, `touched` and `written` are null where it does not.
  *
  * @typedef {object} Addressed
  * @property {Partial<State>} state
  * @property {string | null} input
  * @property {InterventionData[] | null} touched
+ * @property {Written | null} written
+ * @property {Asked[]} asked
  */
 
 /**
  * What differs from the beginning, as the part of an address behind "#".
  *
  * @param {Readonly<State>} state
- * @param {{ input?: string, touched?: InterventionData[] }} more
+ * @param {{ input?: string, touched?: InterventionData[], written?: Written, asked?: Asked[] }} more
  */
-export function addressOf(state, { input, touched } = {}) {
+export function addressOf(state, { input, touched, written, asked } = {}) {
   const found = new URLSearchParams();
   if (input !== undefined) found.set("input", input);
   for (const [name, value] of Object.entries(state)) {
@@ -34,6 +41,8 @@ export function addressOf(state, { input, touched } = {}) {
     if (value !== null && value !== usual) found.set(name, String(value));
   }
   if (touched?.length) found.set("touched", JSON.stringify(touched));
+  if (written) found.set("written", `${written.beam},${written.branch}`);
+  if (asked?.length) found.set("asked", asked.join(","));
   return `#${found}`;
 }
 
@@ -50,12 +59,38 @@ export function readAddress(hash) {
   for (const [name, value] of given) {
     if (NUMBERS.includes(name) && /^\d{1,6}$/.test(value)) state[name] = Number(value);
     else if (SHARES.includes(name) && /^0\.\d{1,4}$/.test(value)) state[name] = Number(value);
+    else if (name === "temperature" && /^\d{1,3}(\.\d{1,4})?$/.test(value)) state[name] = warm(Number(value));
     else if (LISTS.includes(name) && /^\d{1,6}(,\d{1,6})*$/.test(value)) state[name] = value;
     else if (SWITCHES.includes(name)) state[name] = value === "true";
     else if (name === "beside" && /^(original|(model|input|snapshot)-\d{1,4})$/.test(value)) state[name] = value;
     else if (name === "layer" || (name === "mode" && WAYS.includes(value))) state[name] = value;
   }
-  return { state, input: given.get("input"), touched: listIn(given.get("touched")) };
+  const asked = given.get("asked")?.split(",") ?? [];
+  return {
+    state,
+    input: given.get("input"),
+    touched: listIn(given.get("touched")),
+    written: writtenIn(given.get("written")),
+    asked: ASIDE.filter((each) => asked.includes(each)),
+  };
+}
+
+/**
+ * A temperature that may be asked for.
+ *
+ * @param {number} value
+ */
+function warm(value) {
+  return Math.min(Math.max(value, 0.1), 10);
+}
+
+/**
+ * @param {string | null} text
+ * @returns {Written | null}
+ */
+function writtenIn(text) {
+  const found = /^(\d{1,2}),(\d{1,6})$/.exec(text ?? "");
+  return found && { beam: Number(found[1]), branch: Number(found[2]) };
 }
 
 /** @param {string | null} text */

@@ -43,7 +43,7 @@ export function answer(map, original, other) {
     line.append(node("div", { class: theirs === said ? "quiet" : "changed" }, `Beside, ${other.name}: ${text}`));
   }
   line.append(steps(map, original));
-  if (map.note) line.append(node("div", {}, `Note: ${map.note}`));
+  if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
   return line;
 }
 

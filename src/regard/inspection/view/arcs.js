@@ -11,7 +11,7 @@ import { widest, widthOf } from "./measuring.js";
 const ARC_STEP = 19; // from token to token, pixels
 const ARC_LABEL = 170; // of a label, pixels
 const BULGE = 260; // of an arc at most, pixels
-const CONTRAST = 1.5; // arcs run over each other: weak ones step back
+export const CONTRAST = 1.5; // arcs run over each other: weak ones step back
 
 /**
  * @param {Scene} scene
@@ -42,7 +42,7 @@ export function arcs(scene, actions, { colours, width }) {
     const element = svg("path", {
       d: `M ${start} C ${out} ${y(line.query) + aside}, ${out} ${y(line.key) + aside}, ${end}`,
       fill: "none",
-      stroke: matrix.heads === 1 ? (colours.dark ? "#8abaea" : "#08519c") : hue(line.head, colours.dark),
+      stroke: matrix.heads === 1 ? colours.line : hue(line.head, colours.dark),
       "stroke-dasharray": dashes(line.head),
       "stroke-width": 2,
       "stroke-opacity": Math.max(0.05, (line.weight / largest) ** CONTRAST).toFixed(3),

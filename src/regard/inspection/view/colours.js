@@ -10,6 +10,7 @@ import { brush, node } from "./dom.js";
  * @property {boolean} dark
  * @property {Colour} paper
  * @property {string} ink
+ * @property {string} line of lines that belong to no head of several
  * @property {string} mark
  * @property {(share: number) => Colour} at the colour of a share from 0 to 1
  * @property {(share: number) => Colour} change the colour of a change from -1 to 1
@@ -60,7 +61,8 @@ function mixed(light) {
   return {
     dark: !light,
     paper,
-    ink: light ? "#111" : "#eee",
+    ink: light ? "#111111" : "#eeeeee",
+    line: light ? "#08519c" : "#8abaea",
     mark: light ? "#c2410c" : "#fbbf24",
     at,
     change,
@@ -96,6 +98,17 @@ export function hue(head, dark) {
  */
 export function dashes(head) {
   return DASHES[Math.floor(head / HEADS_ON_LIGHT.length) % DASHES.length];
+}
+
+/**
+ * A colour that is drawn so strongly upon paper: `strength` from 0 to 1.
+ *
+ * @param {string} hex
+ * @param {Colour} paper
+ * @param {number} strength
+ */
+export function faded(hex, paper, strength) {
+  return between(paper, rgb(hex), strength);
 }
 
 /** @param {Colour} colour */

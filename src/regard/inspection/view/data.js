@@ -38,6 +38,51 @@
  */
 
 /**
+ * @typedef {object} NumbersData
+ * @property {string} numbers
+ * @property {number[]} shape
+ */
+
+/**
+ * @typedef {object} StepData
+ * @property {string} name
+ * @property {"query" | "key" | "pair" | "product"} of
+ * @property {NumbersData | null} numbers
+ * @property {number[] | null} factors
+ */
+
+/**
+ * @typedef {object} LayerSumsData
+ * @property {StepData[]} steps
+ * @property {number} scale
+ * @property {NumbersData} scores
+ * @property {NumbersData} may_see
+ * @property {NumbersData} weights
+ * @property {NumbersData} values
+ * @property {NumbersData} context
+ * @property {NumbersData} added
+ * @property {NumbersData | null} own_part
+ * @property {NumbersData | null} before_norm
+ * @property {NumbersData | null} after_norm
+ */
+
+/**
+ * @typedef {object} AnswerData
+ * @property {string} answer
+ * @property {number} probability
+ * @property {number[]} state
+ * @property {string[]} classes
+ * @property {number[]} logits
+ * @property {number[]} probabilities
+ */
+
+/**
+ * @typedef {object} SumsData
+ * @property {Record<string, LayerSumsData>} layers
+ * @property {AnswerData[]} answers
+ */
+
+/**
  * @typedef {object} MapData
  * @property {string} task
  * @property {string} input
@@ -49,6 +94,7 @@
  * @property {string | null} opens
  * @property {string | null} picture
  * @property {string} note
+ * @property {SumsData} [sums]
  */
 
 /**
@@ -97,4 +143,5 @@
  * @property {BesideData[]} [beside]
  * @property {PlaybackData} [playback]
  * @property {InterventionData[]} [interventions]
+ * @property {boolean} [behind]
  */

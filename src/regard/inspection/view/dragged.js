@@ -5,13 +5,12 @@ import { node, Part, svg } from "./dom.js";
 import { isolated } from "./labels.js";
 
 /** @import { InterventionData, MapData } from "./data.js" */
-/** @import { Scene } from "./scene.js" */
+/** @import { Placed, Scene } from "./scene.js" */
 
 /** @typedef {{ weight: number, probability: number, answer: string }} Point */
-/** @typedef {Required<Omit<InterventionData, "to">>} Placed whose weight it is */
 
-const CURVE_SIZE = { width: 260, height: 90 };
-const EDGE = { left: 44, right: 8, top: 8, bottom: 18 }; // around what is drawn, pixels
+const CURVE_SIZE = { width: 280, height: 132 };
+const EDGE = { left: 60, right: 12, top: 16, bottom: 34 }; // around what is drawn, pixels
 
 export class Dragged {
   /** @param {(to: number) => void} touch set the weight */
@@ -28,6 +27,8 @@ export class Dragged {
     this.curve = new Part();
     this.element = node("div", { class: "bar" });
     this.element.append(label, this.curve.element);
+    /** @type {number | null} what the weight is set to, be it answered or not */
+    this.to = null;
     this.subject = ""; // what the points are of
     /** @type {Point[]} */
     this.points = [];
@@ -44,7 +45,8 @@ export class Dragged {
     const { map, matrix } = scene;
     const weight = matrix.at(place.heads[0], place.query, place.key);
     const own = interventions.find((each) => isAt(each, place));
-    const value = typeof own?.to === "number" ? own.to : weight;
+    this.to = typeof own?.to === "number" ? own.to : null;
+    const value = this.to ?? weight;
     if (Math.abs(Number(this.slider.value) - value) > 0.005) this.slider.value = String(value);
     this.said.textContent = value.toFixed(2);
     const [from, to] = [isolated(matrix.queries[place.query]), isolated(matrix.keys[place.key])];
@@ -113,14 +115,17 @@ function drawn(points, weight) {
   const x = (at) => EDGE.left + at * (width - EDGE.left - EDGE.right);
   /** @param {number} share */
   const y = (share) => height - EDGE.bottom - share * (height - EDGE.top - EDGE.bottom);
+  const side = { class: "axis", "text-anchor": "middle" };
   const axis = { stroke: "currentColor", "stroke-opacity": 0.5 };
   picture.append(svg("line", { ...axis, x1: x(0), x2: x(1), y1: y(0), y2: y(0) }));
   picture.append(svg("line", { ...axis, x1: x(0), x2: x(0), y1: y(0), y2: y(1) }));
   for (const share of [0, 1])
     picture.append(svg("text", { x: EDGE.left - 5, y: y(share) + 4, "text-anchor": "end" }, `${100 * share}%`));
   picture.append(
-    svg("text", { x: x(0), y: height - 4 }, "0"),
-    svg("text", { x: x(1), y: height - 4, "text-anchor": "end" }, "weight 1"),
+    svg("text", { x: x(0), y: y(0) + 14, "text-anchor": "middle" }, "0"),
+    svg("text", { x: x(1), y: y(0) + 14, "text-anchor": "middle" }, "1"),
+    svg("text", { ...side, x: x(0.5), y: height - 4 }, "weight"),
+    svg("text", { ...side, transform: `translate(14 ${y(0.5)}) rotate(-90)` }, "probability"),
   );
   runsOf(points).forEach((run) => {
     const line = run.map((each) => `${x(each.weight).toFixed(1)},${y(each.probability).toFixed(1)}`).join(" ");

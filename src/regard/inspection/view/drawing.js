@@ -3,13 +3,13 @@
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
 import { otherOf } from "./beside.js";
-import { button, node, Part } from "./dom.js";
-import { legend } from "./legend.js";
+import { button, node, Part, quiet } from "./dom.js";
+import { legend, signs } from "./legend.js";
 import { Long } from "./long.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
 import { overlays } from "./overlay.js";
-import { heatmaps } from "./panels.js";
+import { heatmaps, heatmapsBeside, panelsOf } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
@@ -18,6 +18,7 @@ import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
 import { TouchBar } from "./touch.js";
+import { commandOf } from "./which.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
@@ -43,15 +44,16 @@ export class Drawing {
    * @param {HTMLElement} root
    * @param {Actions} actions
    * @param {Player} player
-   * @param {{ exact?: Exact, explain?: Explain, row?: AskRow, touch?: unknown }} options
+   * @param {{ exact?: Exact, explain?: Explain, keeps?: boolean, row?: AskRow, touch?: unknown }} options
    */
-  constructor(root, actions, player, { exact, explain, row, touch }) {
+  constructor(root, actions, player, { exact, explain, keeps = false, row, touch }) {
     this.actions = actions;
     this.player = player;
     this.touchBar = touch === undefined ? null : new TouchBar(actions);
     this.readout = new Readout(exact);
     this.long = row && new Long(row);
-    this.sum = explain && new Sum(explain, actions);
+    this.keeps = keeps;
+    this.sum = explain && new Sum(explain, actions, !keeps);
     /** @type {Scene | null} */
     this.scene = null;
     /** @type {Map<string, Heatmap>} */
@@ -64,6 +66,7 @@ export class Drawing {
       toolbar: new Part(),
       stage: new Part(),
       legend: new Part("below"),
+      choices: new Part("choices"),
       readout: new Part(),
       long: new Part(),
       sum: new Part(),
@@ -91,12 +94,28 @@ export class Drawing {
     else this.drawNothing();
   }
 
+  /**
+   * Weights that are not answered yet; all that says what the model made of them waits for the answer.
+   *
+   * @param {Scene} scene
+   * @param {Surface} surface
+   */
+  preview(scene, surface) {
+    const { state } = scene;
+    this.drawStage(scene, surface);
+    this.parts.legend.show([scene.largest, surface.colours], () => [legend(scene, surface.colours)]);
+    this.tokens?.light(scene, surface.colours, state.query, state.head);
+    this.readout.tell(scene, state.query, state.key, null);
+  }
+
   drawNothing() {
-    const { sentence, toolbar: bar, stage, legend: below, long, sum, touch, player, tokens, save } = this.parts;
-    for (const part of [sentence, bar, below, long, sum, touch, player, tokens, save])
-      part.show([null], () => []);
+    for (const part of Object.values(this.parts)) {
+      if (part !== this.parts.answer && part !== this.parts.readout) part.show([null], () => []);
+    }
     this.readout.element.textContent = "";
-    stage.show([null], () => [node("p", { class: "quiet" }, "This model has no attention to show.")]);
+    this.parts.stage.show([undefined], () => [
+      node("p", { class: "quiet" }, "This model has no attention to show."),
+    ]);
   }
 
   /**
@@ -116,7 +135,10 @@ export class Drawing {
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
     this.drawStage(scene, surface);
     parts.legend.show([...shown, largest, colours, state.change, state.words, before, ...drawn], () => {
-      return [legend(scene, colours), ...choices(scene, actions)];
+      return [legend(scene, colours)];
+    });
+    parts.choices.show([...shown, state.change, state.words, before, ...drawn], () => {
+      return [...signs(scene), ...choices(scene, actions)];
     });
     const { touchBar } = this;
     parts.touch.show([touchBar], () => (touchBar ? [touchBar.element] : []));
@@ -131,6 +153,7 @@ export class Drawing {
     parts.long.show([squares], () => (squares ? [long.element] : []));
     if (squares) long.show(scene, colours, surface.width);
     this.drawSum(scene, colours);
+    if (data.behind) touchBar?.ahead();
   }
 
   /**
@@ -143,12 +166,15 @@ export class Drawing {
     const { sum, actions, parts } = this;
     const { state } = scene;
     const can = sum !== undefined && !scene.derived && !state.words && state.frame === null;
-    parts.sum.show([can, state.sum], () => {
+    const kept = !this.keeps || scene.map.sums !== undefined;
+    const command = can && !kept ? commandOf(scene) : null;
+    parts.sum.show([can, state.sum, command], () => {
       if (!can) return [];
+      if (command) return [elsewhere(command)];
       const shown = button("Show the sum", () => actions.choose({ sum: !state.sum }), state.sum);
       return [shown, ...(state.sum ? [sum.element] : [])];
     });
-    if (can && state.sum) sum.show(scene, colours);
+    if (can && kept && state.sum) sum.show(scene, colours);
   }
 
   /**
@@ -169,14 +195,14 @@ export class Drawing {
     const row = state.mode === "picture" ? [state.query, state.key] : [];
     const make = {
       picture: () => overlays(scene, actions, surface),
-      heatmap: () => panelsOf(figures),
+      heatmap: () => panelsOf(figures, heatmapsBeside(scene, surface.width)),
       lines: () => lines(scene, actions, surface),
       arcs: () => arcs(scene, actions, surface),
-      flow: () => panelsOf(figures),
+      flow: () => panelsOf(figures, heatmapsBeside(scene, surface.width)),
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
-    const all = this.panels.size ? figures : [...given, ...wanted, ...place, ...row];
+    const all = this.panels.size ? [...figures, surface.width] : [...given, ...wanted, ...place, ...row];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
     for (const panel of this.panels.values()) {
       if (surface.onPaper) panel.drawNow();
@@ -218,9 +244,9 @@ export class Drawing {
   }
 }
 
-/** @param {HTMLElement[]} figures */
-function panelsOf(figures) {
-  const box = node("div", { class: "panels" });
-  box.append(...figures);
-  return box;
+/** @param {string} command */
+function elsewhere(command) {
+  const said = quiet("This page does not keep how a weight comes about. Where the model is a run of Regard's, ");
+  said.append(node("code", {}, command), " prints it.");
+  return said;
 }

@@ -7,6 +7,7 @@
 // What a map is, data.js says.
 
 import { addressOf, keepAddress, readAddress } from "./address.js";
+import { keptSum } from "./kept.js";
 import { View } from "./view.js";
 
 /** @import { ViewData } from "./data.js" */
@@ -45,7 +46,12 @@ export function show(element, data, options = {}) {
  */
 export function showPage(element, data) {
   const chosen = () => readAddress(location.hash).state;
-  const view = show(element, data, { state: chosen(), chosen: (state) => keepAddress(addressOf(state)) });
+  const view = show(element, data, {
+    state: chosen(),
+    chosen: (state) => keepAddress(addressOf(state)),
+    explain: (which) => keptSum(view.map, which),
+    keeps: true,
+  });
   addEventListener("hashchange", () => view.choose(chosen()));
 }
 

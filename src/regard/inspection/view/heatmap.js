@@ -153,12 +153,12 @@ export class Heatmap {
   }
 
   draw() {
-    cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => this.drawNow());
+    this.frame ||= requestAnimationFrame(() => this.drawNow()); // one that waits draws what there is by then
   }
 
   drawNow() {
     cancelAnimationFrame(this.frame);
+    this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
   }
 

@@ -1,14 +1,24 @@
-// What the colours stand for.
+// What the colours stand for, beside what is shown and in pictures of it.
 
-import { css } from "./colours.js";
-import { brush, node } from "./dom.js";
+import { CONTRAST } from "./arcs.js";
+import { css, faded, hue } from "./colours.js";
+import { brush, node, svg } from "./dom.js";
 import { litColour } from "./overlay.js";
 
-/** @import { Palette } from "./colours.js" */
+/** @import { Colour, Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
+
+/**
+ * @typedef {object} Scale
+ * @property {string} from what its beginning stands for
+ * @property {string} to what its end stands for
+ * @property {string} of what it is the same for
+ * @property {(share: number) => Colour} at the colour of a place on it, from 0 to 1
+ */
 
 const SCALE_WIDTH = 120;
 const SCALE_HEIGHT = 10;
+const DEPENDS = "○ the output depends on this input";
 /** @type {Record<string, string>} */
 const OF = {
   overview: "the same for all layers and heads",
@@ -17,38 +27,94 @@ const OF = {
 };
 
 /**
+ * One line, so that it may stay in sight and hide no row of a small screen.
+ *
  * @param {Scene} scene
  * @param {Palette} colours
  */
-export function legend({ beside, changes, largest, layer, state }, colours) {
-  const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
-  fill(canvas, (share) => {
-    if (state.mode === "picture") return litColour(share);
-    return changes ? colours.change(2 * share - 1) : colours.at(share);
-  });
-  const most = largest.toFixed(3);
+export function legend(scene, colours) {
+  const { beside, state } = scene;
   const bar = node("p", { class: "legend" });
-  const of = OF[/** @type {string} */ (state.mode)] ?? "the same for all heads";
-  bar.append(changes ? "change of the weight −" : "weight 0", changes ? most : "", canvas);
-  bar.append(`${changes ? "+" : ""}${most}, ${of}`);
-  if (layer.relevant && state.mode === "heatmap")
-    bar.append(node("span", {}, "○ the output depends on this input"));
+  bar.append(...drawnScale(scaleOf(scene, colours)));
   if (beside?.changes && state.mode === "heatmap") {
-    const scale = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
-    fill(scale, (share) => colours.change(2 * share - 1));
-    bar.append(`; difference −${beside.most.toFixed(3)}`, scale, `+${beside.most.toFixed(3)}`);
+    bar.append(...drawnScale(changeScale(beside.most, colours, "; difference", "")));
   }
   return bar;
 }
 
 /**
- * @param {HTMLCanvasElement} canvas
- * @param {(share: number) => number[]} colour
+ * What else is drawn, in words.
+ *
+ * @param {Scene} scene
  */
-function fill(canvas, colour) {
+export function signs({ layer, state }) {
+  return layer.relevant && state.mode === "heatmap" ? [node("span", {}, DEPENDS)] : [];
+}
+
+/**
+ * @param {Scene} scene
+ * @param {Palette} colours
+ * @returns {Scale}
+ */
+export function scaleOf({ changes, largest, matrix, state }, colours) {
+  const of = `, ${OF[/** @type {string} */ (state.mode)] ?? "the same for all heads"}`;
+  if (changes) return changeScale(largest, colours, "change of the weight", of);
+  const ends = { from: "weight 0", to: largest.toFixed(3), of };
+  if (state.mode === "picture") return { ...ends, at: litColour };
+  if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: colours.at };
+  const heads = matrix.shown(state); // lines of one head have its colour, and those of several each their own
+  const ink = matrix.heads === 1 ? colours.line : heads.length === 1 ? hue(heads[0], colours.dark) : colours.ink;
+  const power = state.mode === "arcs" ? CONTRAST : 1;
+  return { ...ends, at: (share) => faded(ink, colours.paper, share ** power) };
+}
+
+/**
+ * @param {number} most
+ * @param {Palette} colours
+ * @param {string} what
+ * @param {string} of
+ * @returns {Scale}
+ */
+function changeScale(most, colours, what, of) {
+  const [from, to] = [`${what} −${most.toFixed(3)}`, `+${most.toFixed(3)}`];
+  return { from, to, of, at: (share) => colours.change(2 * share - 1) };
+}
+
+/** @param {Scale} scale */
+function drawnScale({ from, to, of, at }) {
+  const canvas = node("canvas", { width: SCALE_WIDTH, height: SCALE_HEIGHT, "aria-hidden": "true" });
   const context = brush(canvas);
   for (let x = 0; x < SCALE_WIDTH; x += 1) {
-    context.fillStyle = css(colour(x / (SCALE_WIDTH - 1)));
+    context.fillStyle = css(at(x / (SCALE_WIDTH - 1)));
     context.fillRect(x, 0, 1, SCALE_HEIGHT);
   }
+  const end = node("span", { class: "of" }, to + of);
+  return [from, canvas, end];
+}
+
+/**
+ * The scale of a picture that is saved, in a line of text.
+ *
+ * @param {Scene} scene
+ * @param {Palette} colours
+ * @param {(text: string) => number} widthOfText
+ */
+export function legendLine(scene, colours, widthOfText) {
+  const { from, to, of, at } = scaleOf(scene, colours);
+  const group = svg("g", { class: "scale" });
+  const ramp = svg("linearGradient", { id: "regard-scale" });
+  for (let step = 0; step <= 16; step += 1) {
+    ramp.append(svg("stop", { offset: step / 16, "stop-color": css(at(step / 16)) }));
+  }
+  const begin = widthOfText(from) + 6;
+  const edge = { fill: "url(#regard-scale)", stroke: colours.ink, "stroke-width": 0.5 };
+  const more = scene.layer.relevant && scene.state.mode === "heatmap" ? `;  ${DEPENDS}` : "";
+  group.append(
+    ramp,
+    svg("text", {}, from),
+    svg("rect", { ...edge, x: begin, y: -SCALE_HEIGHT, width: SCALE_WIDTH, height: SCALE_HEIGHT }),
+    svg("text", { x: begin + SCALE_WIDTH + 6 }, `${to}${of}${more}`),
+  );
+  const width = begin + SCALE_WIDTH + 6 + widthOfText(`${to}${of}${more}`);
+  return { group, width };
 }

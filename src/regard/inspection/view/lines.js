@@ -47,7 +47,7 @@ export function lines(scene, actions, { colours, width }) {
       y1: TOP + STEP * (line.query - queries[0]) - 4 + aside,
       x2: places.right - APART,
       y2: TOP + STEP * (line.key - keys[0]) - 4 + aside,
-      stroke: matrix.heads === 1 ? (colours.dark ? "#8abaea" : "#08519c") : hue(line.head, colours.dark),
+      stroke: matrix.heads === 1 ? colours.line : hue(line.head, colours.dark),
       "stroke-dasharray": dashes(line.head),
       "stroke-width": 2,
       "stroke-opacity": Math.max(0.05, line.weight / largest).toFixed(3),

@@ -4,6 +4,7 @@
 import { css } from "./colours.js";
 import { button, node, svg } from "./dom.js";
 import { percent, signed } from "./labels.js";
+import { evenly, panelsOf } from "./panels.js";
 import { patchesOf } from "./patches.js";
 
 /** @import { Patches } from "./patches.js" */
@@ -34,12 +35,12 @@ export function litColour(share) {
  * @param {Surface} surface
  */
 export function overlays(scene, actions, { width }) {
-  const box = node("div", { class: "panels" });
   const heads = scene.matrix.shown(scene.state);
   const most = heads.length === 1 ? ALONE : PICTURE;
-  const beside = Math.max(1, Math.floor((width + GUTTER) / (most + GUTTER)));
-  const side = Math.min(most, Math.floor((width + GUTTER) / Math.min(beside, heads.length)) - GUTTER);
-  box.append(...heads.map((head) => panel(scene, actions, head, side)));
+  const beside = evenly(heads.length, Math.floor((width + GUTTER) / (most + GUTTER)));
+  const side = Math.min(most, Math.floor((width + GUTTER) / beside) - GUTTER);
+  const figures = heads.map((head) => panel(scene, actions, head, side));
+  const box = panelsOf(figures, beside);
   box.append(node("p", { class: "quiet hint" }, HOW));
   return box;
 }

@@ -7,8 +7,8 @@ import { pixels } from "./painting.js";
 import { halved } from "./pyramid.js";
 import { described, roleOf, roleSentence } from "./roles.js";
 
+/** @import { Palette } from "./colours.js" */
 /** @import { LayerData } from "./data.js" */
-/** @import { Matrix } from "./matrix.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const SIDE = 76; // of a head, pixels
@@ -21,18 +21,17 @@ const SIDE = 76; // of a head, pixels
  * @param {Surface} surface
  */
 export function overview(scene, actions, surface) {
-  const { data, map, state } = scene;
+  const { data, state } = scene;
   const { importance, roles } = data;
   const grid = node("div", { class: "grid" });
   if (importance) {
     grid.append(check("the most important first", state.sorted, (sorted) => actions.choose({ sorted })));
   }
-  const rows = map.layers.map((layer) => smallOf(scene, layer));
-  const ordered = state.sorted && importance ? [rows.flat().sort(byWorth)] : rows;
-  for (const heads of ordered) {
+  const sorted = state.sorted && importance !== undefined;
+  for (const heads of galleryOf(scene)) {
     const row = node("div", { class: "row" });
-    if (ordered === rows) row.append(node("span", {}, heads[0]?.layer.title ?? ""));
-    const found = heads.map((each) => thumbnail(scene, each, ordered !== rows, actions, surface));
+    if (!sorted) row.append(node("span", {}, heads[0]?.layer.title ?? ""));
+    const found = heads.map((each) => thumbnail(scene, each, sorted, actions, surface));
     oneTabStop(found, 0);
     row.append(...found);
     grid.append(row);
@@ -45,6 +44,16 @@ export function overview(scene, actions, surface) {
     );
   if (said.length) grid.append(node("p", { class: "quiet" }, said.join(" ")));
   return grid;
+}
+
+/**
+ * All heads, a row for each layer; or in one row, where they are sorted by what they are worth.
+ *
+ * @param {Scene} scene
+ */
+export function galleryOf(scene) {
+  const rows = scene.map.layers.map((layer) => smallOf(scene, layer));
+  return scene.state.sorted && scene.data.importance ? [rows.flat().sort(byWorth)] : rows;
 }
 
 /**
@@ -68,12 +77,14 @@ function byWorth(one, other) {
 
 /**
  * @param {Scene} scene
- * @param {Small} small
+ * @param {Small} each
  * @param {boolean} named whether the layer is told
  * @param {Actions} actions
  * @param {Surface} surface
  */
-function thumbnail({ data, shown, largest }, { layer, head, added }, named, actions, { colours }) {
+function thumbnail(scene, each, named, actions, { colours }) {
+  const { data } = scene;
+  const { layer, head, added } = each;
   const role = roleOf(data, layer.name, head);
   const worth = added === undefined ? "" : ` ${signed(added)}`;
   const parts = [`${layer.title}, head ${head}`];
@@ -81,7 +92,11 @@ function thumbnail({ data, shown, largest }, { layer, head, added }, named, acti
   if (role) parts.push(roleSentence(role));
   const found = node("button", { type: "button", class: "thumb", title: parts.join(", ") });
   found.dataset.name = `thumb-${layer.name}-${head}`;
-  const canvas = small(shown(layer), head, (value) => colours.table[shade(value / largest)]);
+  const { canvas, width, height } = thumbPixels(scene, each, colours);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  canvas.setAttribute("aria-hidden", "true");
+  canvas.style.imageRendering = "pixelated";
   if (!named) found.append(node("span", { class: "unseen" }, `${layer.title}, `));
   found.append(canvas, node("span", {}, `head ${head}${worth}`));
   if (named) found.append(node("span", { class: "quiet" }, layer.title));
@@ -93,20 +108,20 @@ function thumbnail({ data, shown, largest }, { layer, head, added }, named, acti
 }
 
 /**
- * @param {Matrix} matrix
- * @param {number} head
- * @param {(value: number) => number} colour
+ * The weights of a head, a pixel each or less, and how large they are drawn.
+ *
+ * @param {Scene} scene
+ * @param {Small} small
+ * @param {Palette} colours
  */
-function small({ slices, rows, columns }, head, colour) {
+export function thumbPixels({ shown, largest }, { layer, head }, colours) {
+  const { slices, rows, columns } = shown(layer);
   let level = { values: slices[head], rows, columns };
   const ratio = devicePixelRatio || 1;
   while (Math.max(level.rows, level.columns) > SIDE * ratio) level = halved(level);
-  if (!level.rows || !level.columns) return node("canvas", { width: 1, height: 1 });
-  const canvas = pixels(level, { top: 0, left: 0, high: level.rows, wide: level.columns }, colour);
-  const most = Math.max(rows, columns);
-  canvas.style.width = `${Math.max(4, (SIDE * columns) / most)}px`;
-  canvas.style.height = `${Math.max(4, (SIDE * rows) / most)}px`;
-  canvas.setAttribute("aria-hidden", "true");
-  canvas.style.imageRendering = "pixelated";
-  return canvas;
+  const most = Math.max(rows, columns, 1);
+  const size = { width: Math.max(4, (SIDE * columns) / most), height: Math.max(4, (SIDE * rows) / most) };
+  if (!level.rows || !level.columns) return { canvas: node("canvas", { width: 1, height: 1 }), ...size };
+  const all = { top: 0, left: 0, high: level.rows, wide: level.columns };
+  return { canvas: pixels(level, all, (value) => colours.table[shade(value / largest)]), ...size };
 }

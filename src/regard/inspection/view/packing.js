@@ -4,7 +4,7 @@
 import { visible } from "./labels.js";
 import { Matrix } from "./matrix.js";
 
-/** @import { LayerData, PackedWeights } from "./data.js" */
+/** @import { LayerData, NumbersData, PackedWeights } from "./data.js" */
 
 const LEVELS = 65535;
 
@@ -36,6 +36,25 @@ async function slicesOf({ packed, largest, heads }, size) {
     }
     return slice;
   });
+}
+
+/** @type {WeakMap<NumbersData, Promise<Float32Array>>} */
+const numbersKnown = new WeakMap();
+
+/**
+ * Numbers in single precision; unpacked once.
+ *
+ * @param {NumbersData} data
+ */
+export function unpackNumbers(data) {
+  const known = numbersKnown.get(data);
+  if (known) return known;
+  const found = inflated(bytesOf(data.numbers)).then((buffer) => {
+    const bytes = new DataView(buffer);
+    return Float32Array.from({ length: bytes.byteLength / 4 }, (_, index) => bytes.getFloat32(4 * index, true));
+  });
+  numbersKnown.set(data, found);
+  return found;
 }
 
 /** @param {string} base64 */

@@ -1,5 +1,6 @@
 // The heatmaps that are shown: of each head, and where something stands beside the map, of that and of the difference.
 
+import { node } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -8,6 +9,43 @@ const GAP_BETWEEN = 16; // pixels
 const SIDE_NAME = 24; // room for what the rows are called, pixels
 const NARROW = 330; // pixels: as many heads stand beside each other as are wider than that
 const NARROW_SIDE = 300; // the same of what is compared, which stands in one line, or each in its own
+
+/**
+ * How many stand beside each other, so that every row has as many: of four, two or four.
+ *
+ * @param {number} count
+ * @param {number} most
+ */
+export function evenly(count, most) {
+  return Math.ceil(count / Math.ceil(count / Math.max(1, Math.min(count, most))));
+}
+
+/**
+ * Figures beside each other, in rows of so many.
+ *
+ * @param {HTMLElement[]} figures
+ * @param {number} beside
+ */
+export function panelsOf(figures, beside) {
+  const box = node("div", { class: "panels" });
+  box.style.gridTemplateColumns = `repeat(${beside}, minmax(0, max-content))`;
+  box.append(...figures);
+  return box;
+}
+
+/**
+ * How many heatmaps stand beside each other.
+ *
+ * @param {Scene} scene
+ * @param {number} width
+ */
+export function heatmapsBeside(scene, width) {
+  const sides = besideEachOther(scene);
+  const columns = Math.max(...sides.map((side) => side.matrix.columns));
+  if (sides.length > 1) return width / sides.length >= Math.max(NARROW_SIDE, 14 * columns) ? sides.length : 1;
+  const heads = scene.matrix.shown(scene.state).length;
+  return evenly(heads, Math.floor(width / Math.max(NARROW, 14 * columns)));
+}
 
 /**
  * The heatmaps of the heads that are chosen; those of `before` that fit are taken again.
@@ -21,12 +59,9 @@ export function heatmaps(scene, actions, surface, before) {
   const { matrix, layer, state } = scene;
   const heads = matrix.shown(state);
   const sides = besideEachOther(scene);
-  const columns = Math.max(...sides.map((side) => side.matrix.columns));
-  const together = sides.length > 1;
-  const width = together
-    ? roomOfSides(surface.width, sides.length, columns)
-    : roomOf(surface.width, heads.length, columns);
-  const room = { ...surface, width };
+  const beside = heatmapsBeside(scene, surface.width);
+  const gap = beside > 1 ? GAP_BETWEEN : 0;
+  const room = { ...surface, width: Math.floor(surface.width / beside) - gap - SIDE_NAME };
   /** @type {Map<string, Heatmap>} */
   const found = new Map();
   for (const head of heads) {
@@ -36,8 +71,6 @@ export function heatmaps(scene, actions, surface, before) {
       const name = [layer.name, matrix.name(head), side.title ?? "", state.words, rows, wide].join(" ");
       const panel = before.get(name) ?? new Heatmap(head, side, room, actions);
       panel.show(side, room, found.size);
-      // Whatever their captions say, what belongs together stands in one line.
-      if (together) panel.figure.style.width = `${width + SIDE_NAME}px`;
       found.set(name, panel);
     }
   }
@@ -65,29 +98,4 @@ function besideEachOther(scene) {
     title: "difference: shown less beside",
   };
   return [own, other, changed];
-}
-
-/**
- * What a heatmap has from side to side: as many as fit stand beside each other.
- *
- * @param {number} width
- * @param {number} heads
- * @param {number} columns
- */
-function roomOf(width, heads, columns) {
-  const most = Math.max(1, Math.min(heads, Math.floor(width / Math.max(NARROW, 14 * columns))));
-  const beside = Math.ceil(heads / Math.ceil(heads / most)); // as many in every row
-  return Math.floor(width / beside) - (beside > 1 ? GAP_BETWEEN : 0) - SIDE_NAME;
-}
-
-/**
- * The same of one head's map, what stands beside it, and the difference: all in one line, or one below the other.
- *
- * @param {number} width
- * @param {number} sides
- * @param {number} columns
- */
-function roomOfSides(width, sides, columns) {
-  const fit = width / sides >= Math.max(NARROW_SIDE, 14 * columns);
-  return Math.floor(width / (fit ? sides : 1)) - (fit ? GAP_BETWEEN : 0) - SIDE_NAME;
 }

@@ -15,14 +15,16 @@ import { once } from "./once.js";
 /** @typedef {Pick<Matrix, "rows" | "columns"> & { values: Float32Array }} Product */
 
 /**
- * Whether there is anything to follow: several layers of a kind, or layers before the one that reads the input.
+ * Whether there is anything to follow: several layers of a kind, or layers before the one that reads the input. Not in a
+ * decoder that reads an input as well: what its states are made of is not in its own weights alone.
  *
  * @param {Pick<MapData, "layers">} map
  * @param {LayerData["kind"]} kind
  */
 export function flows({ layers }, kind) {
   const same = layers.filter((each) => each.kind === kind).length;
-  return kind === "cross" ? layers.some((each) => each.kind === "encoder") : same > 1;
+  if (kind === "cross") return layers.some((each) => each.kind === "encoder");
+  return same > 1 && (kind === "encoder" || !layers.some((each) => each.kind === "cross"));
 }
 
 /**

@@ -21,6 +21,7 @@ const ROLLOUT =
   "handed on as it was, by the residual (Abnar and Zuidema 2020).";
 
 /** @typedef {State & { mode: Mode }} Chosen what is chosen, with the way to draw */
+/** @typedef {Required<Omit<InterventionData, "to">>} Placed which weight it is */
 
 /**
  * @typedef {object} Scene
@@ -62,6 +63,7 @@ const ROLLOUT =
  * @property {(change: Partial<State>) => void} choose change what is shown
  * @property {(query: number, key: number | null, head: number | null) => void} point at a query, and perhaps a key
  * @property {(change: InterventionData, undo: boolean) => void} touch add an intervention, or take one away
+ * @property {(place: Placed, to: number) => void} preview show a weight as it is dragged, before that is answered
  * @property {() => void} untouch take all interventions away
  */
 

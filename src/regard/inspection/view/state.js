@@ -24,6 +24,7 @@
  * @property {string} beside what stands beside the map, by its key; empty: nothing
  * @property {boolean} sorted whether the heads of the overview are sorted by what they are worth
  * @property {boolean} sum whether it is shown how the weight comes about
+ * @property {number} temperature of the softmax in that sum; 1: the model's own
  */
 
 const MANY = 80; // queries or keys: of more, one head is shown at a time
@@ -48,6 +49,7 @@ export const START = {
   beside: "",
   sorted: false,
   sum: false,
+  temperature: 1,
 };
 
 /**

@@ -21,7 +21,7 @@ const STYLE = `
 .regard-view .choice button { border-radius: 0; margin-left: -1px; }
 .regard-view .choice button:first-child { border-radius: 4px 0 0 4px; margin-left: 0; }
 .regard-view .choice button:last-child { border-radius: 0 4px 4px 0; }
-.regard-view .panels { display: flex; flex-wrap: wrap; gap: 1rem; }
+.regard-view .panels { display: grid; gap: 1rem; align-items: start; }
 .regard-view figure { margin: 0; max-width: 100%; display: grid; grid-template-columns: 20px minmax(0, 1fr); align-content: start; }
 .regard-view figcaption { font-size: 12px; display: flex; gap: 0.6rem; align-items: center; flex-wrap: wrap; grid-column: 1 / -1; }
 .regard-view .axis { font-size: 11px; white-space: pre-wrap; color: var(--quiet); fill: var(--quiet); }
@@ -32,7 +32,7 @@ const STYLE = `
 .regard-view .seen > div { width: max-content; cursor: pointer; }
 .regard-view .seen svg { display: block; }
 .regard-view .seen button { min-height: 24px; padding: 0 0.4rem; }
-.regard-view .hint { flex-basis: 100%; margin: 0; }
+.regard-view .hint { grid-column: 1 / -1; margin: 0; }
 .regard-view .zoom { grid-column: 2; display: flex; gap: 0.3rem; margin-top: 0.3rem; }
 .regard-view canvas { display: block; max-width: 100%; height: auto; }
 .regard-view .sentence { margin: 0.5rem 0; font-size: 1.1em; max-width: 72ch; }
@@ -52,10 +52,16 @@ const STYLE = `
 .regard-view output { display: block; min-height: 1.5em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .regard-view .answer { overflow-wrap: anywhere; margin: 0.3rem 0; }
 .regard-view .answer code { white-space: pre-wrap; font-size: 1.05em; unicode-bidi: isolate; }
+.regard-view .note { font-weight: 600; border-left: 4px solid var(--focus); padding-left: 0.6rem; margin: 0.3rem 0; }
 .regard-view .quiet { color: var(--quiet); }
-.regard-view .below { position: sticky; bottom: 0; background: var(--paper); margin: 0.3rem 0; padding: 0.1rem 0; z-index: 1;
-  display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; align-items: center; border-top: 1px solid var(--down); }
-.regard-view .legend { display: inline-flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; font-size: 12px; margin: 0; }
+.regard-view .below { position: sticky; bottom: 0; background: var(--paper); margin: 0.3rem 0 0; padding: 0.1rem 0; z-index: 1;
+  border-top: 1px solid var(--down); }
+.regard-view .legend { display: flex; gap: 0.4rem; align-items: center; font-size: 12px; margin: 0; white-space: nowrap; }
+.regard-view .legend .of { overflow: hidden; text-overflow: ellipsis; min-width: 0; }
+.regard-view .choices { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; align-items: center; margin-bottom: 0.3rem; }
+.regard-view .choices > * { font-size: 12px; }
+.regard-view .choices :is(label, select) { font-size: 13px; }
+.regard-view :is(figure, .lines, .grid, [role="grid"], .token, button) { scroll-margin-bottom: 2.5rem; }
 .regard-view .lines { overflow-x: auto; }
 .regard-view .lines > svg { display: block; max-width: 100%; height: auto; }
 .regard-view .key { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; list-style: none; margin: 0.3rem 0; padding: 0; font-size: 12px; }
@@ -83,12 +89,15 @@ const STYLE = `
 .regard-view tr.on { font-weight: 700; background: var(--down); }
 .regard-view td.bars { min-width: 124px; text-align: start; }
 .regard-view td.bars span { display: block; height: 12px; }
-@container (max-width: 500px) { .regard-view .strips { grid-template-columns: 1fr; } }
+@container (max-width: 500px) {
+  .regard-view .strips { grid-template-columns: 1fr; }
+  .regard-view .legend canvas { width: 64px; }
+}
 @media print {
   .regard-view { color: black; }
   .regard-view .bar, .regard-view .touch, .regard-view .zoom, .regard-view .save, .regard-view .playback :is(button, input) { display: none; }
   .regard-view .below { position: static; }
-  .regard-view .below label { display: none; }
+  .regard-view .choices label { display: none; }
   .regard-view figure, .regard-view .legend { break-inside: avoid; }
   .regard-view .scrolling { overflow: visible; }
 }

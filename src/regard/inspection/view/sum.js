@@ -4,13 +4,13 @@ import { barCell, heading, headRow, scrolling, strips } from "./bars.js";
 import { button, keepFocus, node, Part } from "./dom.js";
 import { isolated, visible } from "./labels.js";
 import { latest } from "./latest.js";
-import { headOf } from "./sentence.js";
+import { whichOf } from "./which.js";
 
 /** @import { Explained } from "./explained.js" */
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
+/** @import { Which } from "./which.js" */
 
-/** @typedef {{ layer: string, head: number, output: number, key: number, temperature: number }} Which */
 /** @typedef {(which: Which) => Promise<Explained>} Explain */
 
 const MOST_KEYS = 24; // keys of which scores are told
@@ -20,8 +20,9 @@ export class Sum {
   /**
    * @param {Explain} explain
    * @param {Actions} actions
+   * @param {boolean} heats whether it can be told for other temperatures than the model's own
    */
-  constructor(explain, actions) {
+  constructor(explain, actions, heats) {
     this.actions = actions;
     this.title = new Part();
     this.score = new Part();
@@ -30,7 +31,6 @@ export class Sum {
     this.answer = new Part();
     /** @type {unknown[] | null} */
     this.askedFor = null; // what was asked last
-    this.temperature = 1;
     /** @type {{ scene: Scene, colours: Palette } | null} */
     this.shown = null;
     this.slider = node("input", {
@@ -45,7 +45,7 @@ export class Sum {
     this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
     const columns = node("div", { class: "columns" });
     const [left, right] = [node("div"), node("div")];
-    left.append(this.score.element, this.heating(), this.row.element); // what is dragged stays while it is
+    left.append(this.score.element, ...(heats ? [this.heating()] : []), this.row.element); // what is dragged stays
     right.append(this.context.element, this.answer.element);
     columns.append(left, right);
     this.element.append(this.title.element, columns);
@@ -71,7 +71,11 @@ export class Sum {
    */
   show(scene, colours) {
     this.shown = { scene, colours };
-    const which = this.which(scene);
+    const { temperature } = scene.state;
+    if (Math.abs(Number(this.slider.value) - Math.log10(temperature)) > 0.011)
+      this.slider.value = String(Math.log10(temperature));
+    this.said.textContent = temperature.toFixed(2);
+    const which = whichOf(scene);
     const asked = [scene.map, ...Object.values(which)];
     if (this.askedFor?.length === asked.length && this.askedFor.every((each, index) => each === asked[index])) {
       return this.draw();
@@ -80,29 +84,17 @@ export class Sum {
     this.ask(which);
   }
 
-  /**
-   * @param {Scene} scene
-   * @returns {Which}
-   */
-  which(scene) {
-    const { layer, matrix, state } = scene;
-    const head = headOf(scene);
-    const key = state.key ?? matrix.strongest(head, state.query);
-    return { layer: layer.name, head, output: state.query, key, temperature: this.temperature };
-  }
-
   /** @param {number} temperature */
   heat(temperature) {
-    this.temperature = Math.abs(temperature - 1) < 0.01 ? 1 : Number(temperature.toPrecision(3));
-    this.slider.value = String(Math.log10(this.temperature));
-    if (this.shown) this.show(this.shown.scene, this.shown.colours);
+    this.actions.choose({
+      temperature: Math.abs(temperature - 1) < 0.01 ? 1 : Number(temperature.toPrecision(3)),
+    });
   }
 
   draw() {
     const { found, shown } = this;
     if (!found || !shown) return;
     const { colours } = shown;
-    this.said.textContent = this.temperature.toFixed(2);
     /** @param {number} key */
     const choose = (key) => this.actions.choose({ key, query: found.query, focus: found.head });
     keepFocus(this.element, () => {

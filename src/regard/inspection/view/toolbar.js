@@ -29,11 +29,11 @@ const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // lines of each query
  */
 export function toolbar(scene, actions) {
   const bar = node("div", { class: "bar" });
+  const flow = scene.state.mode === "flow"; // of all layers, and of the average of their heads
   bar.append(
     ...inputs(scene, actions),
     ...kinds(scene, actions),
-    ...layers(scene, actions),
-    ...heads(scene, actions),
+    ...(flow ? [] : [...layers(scene, actions), ...heads(scene, actions)]),
     modes(scene, actions),
   );
   return bar;

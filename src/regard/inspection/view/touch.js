@@ -37,7 +37,9 @@ export class TouchBar {
     this.actions = actions;
     this.heads = new Part();
     this.dragged = new Dragged((to) => {
-      if (this.place) this.actions.touch({ ...this.place, to }, false);
+      if (!this.place) return;
+      this.actions.preview(this.place, to);
+      this.actions.touch({ ...this.place, to }, false);
     });
     this.done = new Part();
     /** @type {Required<Omit<InterventionData, "to">> | null} */
@@ -71,6 +73,12 @@ export class TouchBar {
       if (earlier || !interventions.length) return [];
       return [quiet(`${interventions.length} changed`), button("undo all", actions.untouch)];
     });
+  }
+
+  /** Where more was touched since than is answered, show the weight as it is dragged. */
+  ahead() {
+    const { actions, dragged, place } = this;
+    if (place && dragged.to !== null) actions.preview(place, dragged.to);
   }
 }
 

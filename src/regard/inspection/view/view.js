@@ -4,6 +4,7 @@ import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
+import { previewed } from "./preview.js";
 import { layersNeeded, modeOf, sceneOf } from "./scene.js";
 import { fitted, layerOf, START } from "./state.js";
 import { adopt } from "./style.js";
@@ -14,7 +15,7 @@ import { Weights } from "./weights.js";
 /** @import { InterventionData, ViewData } from "./data.js" */
 /** @import { AskRow } from "./long.js" */
 /** @import { Exact } from "./readout.js" */
-/** @import { Actions, Scene, Surface } from "./scene.js" */
+/** @import { Actions, Placed, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */
 /** @import { Explain } from "./sum.js" */
 
@@ -24,6 +25,7 @@ import { Weights } from "./weights.js";
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
  * @property {Explain} [explain] asks how a weight comes about; without it that cannot be shown
+ * @property {boolean} [keeps] whether it is told of what the data keeps: not of every map, nor of every temperature
  * @property {AskRow} [row] asks for one row of a long input; without it only squares of it can be seen
  * @property {Partial<State>} [state] what is chosen at first
  * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
@@ -58,6 +60,7 @@ export class View {
       choose: (change) => this.choose(change),
       point: (query, key, head) => this.drawing.point(query, key, head, this.surface()),
       touch: (change, undo) => this.touch(touched(this.interventions, change, undo)),
+      preview: (place, to) => this.preview(place, to),
       untouch: () => this.touch([]),
     };
     this.root = node("div", { class: "regard-view" });
@@ -130,6 +133,17 @@ export class View {
     this.width = this.root.clientWidth;
     this.root.classList.toggle("dark", surface.colours.dark);
     keepFocus(this.root, () => this.drawing.show({ data, map, scene, interventions }, surface));
+  }
+
+  /**
+   * Show a weight as it is dragged, until the model has answered.
+   *
+   * @param {Placed} place
+   * @param {number} to
+   */
+  preview(place, to) {
+    const found = this.scene && previewed(this.scene, place, to);
+    if (found) this.drawing.preview(found, this.surface());
   }
 
   /** @returns {Surface} */

@@ -10,14 +10,15 @@ import { legible } from "./view/labels.js";
 import { latest } from "./view/latest.js";
 import { headOf } from "./view/sentence.js";
 
+/** @import { Asked, Written } from "./view/address.js" */
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
 /** @import { LongRow } from "./view/long.js" */
-/** @import { Which } from "./view/sum.js" */
+/** @import { Which } from "./view/which.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
-/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[] }} Found the answer to an input, and that before it was touched */
+/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, and how it was */
 
 /**
  * What is explored.
@@ -47,6 +48,7 @@ import { headOf } from "./view/sentence.js";
  * @property {Record<string, string[]>} [examined]
  * @property {PlaybackData} [playback]
  * @property {Found} [found]
+ * @property {Written} [written] the search for the answer that is shown
  * @property {View} [view]
  * @property {boolean} foreign whether it was not trained here: how a weight came about is not known then
  * @property {number} seed
@@ -108,7 +110,10 @@ async function doing(work, answers = false) {
   } catch (error) {
     if (ticket !== state.ticket) return;
     message.textContent = error instanceof Error ? error.message : String(error);
-    if (answers) refused(true);
+    if (answers) {
+      refused(true);
+      element("note").textContent = ""; // it is of the old input
+    }
   } finally {
     if (ticket === state.ticket) main.classList.remove("waiting");
   }
@@ -134,7 +139,9 @@ function draw(found) {
     playback,
     beside: found.beside,
     interventions: touched,
+    behind: found.touched !== undefined && found.touched !== touched,
   };
+  element("note").textContent = found.map.note && `Note: ${found.map.note}`; // here, beside what was typed
   document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
   if (view) view.update(data);
   else {
@@ -155,8 +162,17 @@ function row(which) {
 
 /** Keep in the address what is shown: of which input, and what was done to it. */
 function keep() {
-  const { found, view, touched } = state;
-  if (found && view) keepAddress(addressOf(view.state, { input: found.map.input, touched }));
+  const { found, view, touched, written } = state;
+  if (!found || !view) return;
+  /** @type {Asked[]} */
+  const all = ["importance", "roles"];
+  const asked = all.filter((each) => known(each) || state.working[each]);
+  keepAddress(addressOf(view.state, { input: found.map.input, touched, written, asked }));
+}
+
+/** @param {Asked} name */
+function known(name) {
+  return Object.keys(state[name] ?? {}).length > 0;
 }
 
 /** @param {InterventionData[]} touched */
@@ -172,10 +188,13 @@ const answer = latest(() => attend());
 function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   element("steps").hidden = true; // it is of another answer
+  state.written = undefined;
   return doing(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
+    const { touched } = state;
     /** @type {Found} */
-    const found = await ask("api/attend", { interventions: state.touched, ...asked });
+    const found = await ask("api/attend", { interventions: touched, ...asked });
+    found.touched = touched;
     return () => {
       if (drawn) input.value = found.map.input;
       draw(found);
@@ -185,15 +204,19 @@ function attend({ fresh = false, drawn = false } = {}) {
 
 /** Show what the address says: another part of the answer that is there, or another input. */
 async function follow() {
-  const { input: asked, state: chosen, touched } = readAddress(location.hash);
-  const same = asked === null || (asked === state.found?.map.input && !touched?.length && !state.touched.length);
-  if (asked !== null && !same) {
-    input.value = asked;
+  const { input: text, state: chosen, touched, written, asked } = readAddress(location.hash);
+  const { found, touched: before } = state;
+  const shown = text === found?.map.input && !touched?.length && !before.length && (written || !state.written);
+  const same = text === null || shown;
+  if (text !== null && !same) {
+    input.value = text;
     Object.assign(state, { touched: touched ?? [], playback: undefined });
     await attend();
   }
   if (chosen.frame !== undefined && !state.playback) await doing(watchItForm);
+  if (written) await doing(() => stepByStep(written.beam, written.branch));
   state.view?.choose(chosen);
+  for (const each of asked) if (!known(each) && !state.working[each]) aside(each);
 }
 
 /** What the page says of the subject, and what can be done with it. */
@@ -228,7 +251,7 @@ async function introduce() {
 /**
  * Work out what takes a while, beside whatever else is asked; a second press of its button stops it.
  *
- * @param {"importance" | "roles"} name
+ * @param {Asked} name
  */
 async function aside(name) {
   const button = element(name);
@@ -244,7 +267,6 @@ async function aside(name) {
   button.textContent = "Stop";
   try {
     state[name] = await ask(`api/${name}`, undefined, control.signal);
-    if (name === "roles") state.view?.choose({ mode: "overview" });
     if (state.found) draw(state.found);
   } catch (error) {
     if (!control.signal.aborted) message.textContent = error instanceof Error ? error.message : String(error);
@@ -252,23 +274,27 @@ async function aside(name) {
     clearInterval(watch);
     state.working[name] = undefined;
     button.textContent = usual;
+    keep();
   }
 }
 
 /**
- * Show how the answer was written; `beam`: how many prefixes are kept side by side.
+ * Show how the answer was written; `beam`: how many prefixes are kept side by side, `first`: what is looked at.
  *
  * @param {number} [beam]
+ * @param {number} [first]
  */
-async function stepByStep(beam) {
+async function stepByStep(beam, first) {
   /** @type {Searched} */
   const found = await ask("api/tree", { input: input.value, interventions: state.touched, beam: beam ?? null });
   return () => {
     const steps = element("steps");
     /** @param {number} branch */
     const choose = (branch) => {
+      state.written = { beam: found.tree.beam, branch };
       draw({ map: found.maps[found.shown[branch]] });
       state.view?.choose({ query: found.tree.branches[branch].step, key: null, also: "" });
+      keep();
     };
     const close = () => {
       steps.hidden = true;
@@ -276,7 +302,7 @@ async function stepByStep(beam) {
       attend();
     };
     steps.hidden = false;
-    steps.replaceChildren(treeOf(found, choose, (width) => doing(() => stepByStep(width)), close));
+    steps.replaceChildren(treeOf(found, first, choose, (width) => doing(() => stepByStep(width)), close));
   };
 }
 
@@ -352,7 +378,10 @@ element("draw").addEventListener("click", () => {
 element("tour").addEventListener("click", () => tour(element("guide")));
 addEventListener("hashchange", follow);
 element("importance").addEventListener("click", () => aside("importance"));
-element("roles").addEventListener("click", () => aside("roles"));
+element("roles").addEventListener("click", async () => {
+  await aside("roles");
+  if (known("roles")) state.view?.choose({ mode: "overview" });
+});
 element("search").addEventListener("click", findSamples);
 element("tree").addEventListener("click", () => doing(() => stepByStep()));
 element("playback").addEventListener("click", () => doing(watchItForm));

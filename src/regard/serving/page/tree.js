@@ -2,6 +2,7 @@
 
 import { button, node, oneTabStop, svg } from "./view/dom.js";
 import { visible } from "./view/labels.js";
+import { widthOf } from "./view/measuring.js";
 
 /** @import { MapData } from "./view/data.js" */
 
@@ -10,7 +11,8 @@ import { visible } from "./view/labels.js";
 /** @typedef {{ begin: Follower[], branches: Branch[], best: number[], beam: number }} Tree */
 /** @typedef {{ tree: Tree, shown: number[], maps: MapData[] }} Searched */
 
-const WIDE = 92; // from step to step, pixels
+const LARGER = 13 / 12; // letters of the tree to those that are measured
+const GAP = 30; // between the words of one step and those of the next, pixels
 const HIGH = 22; // from branch to branch, pixels
 const BAR = 120; // of the likeliest token, pixels
 
@@ -18,17 +20,19 @@ const BAR = 120; // of the likeliest token, pixels
  * The tree, and what might have come next; `choose` is told which branch is looked at.
  *
  * @param {Searched} found
+ * @param {number | undefined} first the branch that is looked at first; else the beginning of the answer
  * @param {(branch: number) => void} choose
  * @param {(beam: number) => void} widen ask for another width of the beam
  * @param {() => void} close
  */
-export function treeOf(found, choose, widen, close) {
+export function treeOf(found, first, choose, widen, close) {
   const { tree } = found;
   const rows = rowsOf(tree);
+  const places = placesIn(tree);
   const box = node("section", { class: "steps", "aria-label": "How the answer was written" });
   const said = node("div", { class: "followers", "aria-live": "polite" });
-  const texts = tree.branches.map((branch, number) => textOf(tree, branch, number, rows));
-  let at = tree.best[0] ?? 0;
+  const texts = tree.branches.map((branch, number) => textOf(tree, branch, number, rows, places));
+  let at = first !== undefined && first < tree.branches.length ? first : (tree.best[0] ?? 0);
   /** @param {number} number */
   const go = (number) => {
     at = number;
@@ -63,7 +67,7 @@ export function treeOf(found, choose, widen, close) {
     button("Close", close),
   );
   const beside = node("div", { class: "beside" });
-  beside.append(drawn(tree, rows, texts), said);
+  beside.append(drawn(tree, rows, places, texts), said);
   box.append(node("h2", {}, "How the answer was written"), bar, beside);
   go(at);
   return box;
@@ -93,18 +97,44 @@ function rowsOf({ branches, best }) {
 }
 
 /**
+ * Where each step begins, and after the last one, where the tree ends: there is room for the widest words of each, so
+ * that lines run between them.
+ *
+ * @param {Tree} tree
+ */
+function placesIn({ branches }) {
+  const places = [4];
+  for (const branch of branches) {
+    const step = branch.step + 1;
+    places[step] = Math.max(places[step] ?? 0, wide(branch));
+  }
+  for (let step = 1; step < places.length; step += 1) places[step] = places[step - 1] + (places[step] ?? 0) + GAP;
+  return places;
+}
+
+/**
+ * How wide a branch is as it is written.
+ *
+ * @param {Branch} branch
+ */
+function wide({ label, probability, ended }) {
+  return LARGER * widthOf(`${ended ? "end" : short(visible(label))} ${percentOf(probability)}`);
+}
+
+/**
  * @param {Tree} tree
  * @param {Branch} branch
  * @param {number} number
  * @param {number[]} rows
+ * @param {number[]} places of the steps
  */
-function textOf({ best }, { label, step, probability, log_probability, ended }, number, rows) {
+function textOf({ best }, { label, step, probability, log_probability, ended }, number, rows, places) {
   const kind = best.includes(number) ? "best" : "other";
   const full = visible(label);
   const shown = ended ? "end" : short(full);
   const share = percentOf(probability);
   const name = `${shown} ${share}, step ${step}, ${full}, log-probability ${log_probability.toFixed(3)}`;
-  const place = { x: WIDE * step + 14, y: HIGH * rows[number] + 16, class: `branch ${kind}` };
+  const place = { x: places[step], y: HIGH * rows[number] + 16, class: `branch ${kind}` };
   const text = svg("text", { ...place, role: "button", "aria-label": name, "data-name": `branch-${number}` });
   text.append(svg("title", {}, name), svg("tspan", {}, `${shown} `), svg("tspan", { class: "share" }, share));
   return text;
@@ -123,16 +153,18 @@ function percentOf(share) {
 /**
  * @param {Tree} tree
  * @param {number[]} rows
+ * @param {number[]} places of the steps
  * @param {SVGTextElement[]} texts
  */
-function drawn({ branches, best }, rows, texts) {
-  const steps = Math.max(...branches.map((each) => each.step), 0) + 1;
-  const size = { width: WIDE * steps + 20, height: HIGH * (Math.max(...rows, 0) + 1) + 8 };
+function drawn({ branches, best }, rows, places, texts) {
+  const size = { width: places[places.length - 1], height: HIGH * (Math.max(...rows, 0) + 1) + 8 };
   const picture = svg("svg", { ...size, role: "group", "aria-label": "All that the search kept" });
   branches.forEach(({ parent, step }, number) => {
     if (parent === null) return;
-    const [x, y, from] = [WIDE * step + 10, HIGH * rows[number] + 12, HIGH * rows[parent] + 12];
-    const d = `M ${x - 16} ${from} C ${x - 8} ${from}, ${x - 10} ${y}, ${x} ${y}`;
+    const [x, y, from] = [places[step] - 4, HIGH * rows[number] + 12, HIGH * rows[parent] + 12];
+    const begin = places[step - 1] + wide(branches[parent]) + 4;
+    const bend = x - GAP + 8; // where the words of the step before have ended
+    const d = `M ${begin} ${from} H ${bend} C ${bend + 12} ${from}, ${x - 12} ${y}, ${x} ${y}`;
     picture.append(svg("path", { d, class: best.includes(number) ? "best" : "other", fill: "none" }));
   });
   picture.append(...texts);

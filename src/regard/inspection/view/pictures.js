@@ -1,0 +1,180 @@
+// What is shown, as a picture of its own (SVG): with what the colours stand for, and the row and weight that are chosen.
+
+import { css, dashes, hue } from "./colours.js";
+import { svg } from "./dom.js";
+import { galleryPicture } from "./gallery.js";
+import { legendLine } from "./legend.js";
+import { widest, widthOf } from "./measuring.js";
+import { lit } from "./overlay.js";
+import { AROUND, PANEL, placeKey, sheet, TITLE } from "./sheet.js";
+import { axesOf } from "./sides.js";
+import { cellOf } from "./viewport.js";
+
+/** @import { Palette } from "./colours.js" */
+/** @import { Scene } from "./scene.js" */
+
+const LIT_SIDE = 240; // of a picture with weights upon it, pixels
+
+/**
+ * Whatever is shown, but for a table, which is a picture of heatmaps.
+ *
+ * @param {Scene} scene
+ * @param {Palette} colours
+ * @param {HTMLElement} stage where the lines are, if it is lines that are shown
+ */
+export function pictureOf(scene, colours, stage) {
+  if (scene.state.mode === "picture") return litPicture(scene, colours);
+  if (scene.state.mode === "overview") return galleryPicture(scene, colours);
+  if (stage.querySelector(".lines > svg")) return linesPicture(scene, stage, colours);
+  return heatmapPicture(scene, colours);
+}
+
+/**
+ * The heads that are shown, as rectangles and text.
+ *
+ * @param {Scene} scene
+ * @param {Palette} colours
+ */
+function heatmapPicture(scene, colours) {
+  const { map, layer, matrix, state } = scene;
+  const left = widest(matrix.queries) + 12 + TITLE;
+  const key = legendLine(scene, colours, widthOf);
+  const top = widest(matrix.keys) + 12 + 2 * TITLE;
+  const cell = Math.max(10, cellOf(matrix, { left, top }, PANEL));
+  const wide = left + matrix.columns * cell + AROUND;
+  const high = top + matrix.rows * cell + AROUND;
+  const heads = matrix.shown(state);
+  const beside = Math.max(1, Math.min(heads.length, Math.floor((2 * PANEL) / wide)));
+  const words = `${map.task}: ${map.input}`;
+  const width = Math.max(beside * wide, widest([words, layer.title]), key.width + AROUND) + AROUND;
+  const down = AROUND + 1.5 * TITLE + Math.ceil(heads.length / beside) * high;
+  const picture = sheet(width, down + 1.5 * TITLE, colours);
+  picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
+  picture.append(svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
+  placeKey(picture, key.group, down + TITLE / 2);
+  heads.forEach((head, place) => {
+    const x = AROUND + (place % beside) * wide;
+    const y = AROUND + 1.5 * TITLE + Math.floor(place / beside) * high;
+    const group = svg("g", { transform: `translate(${x} ${y})` });
+    fillPanel(group, scene, colours, { head, left, top, cell });
+    picture.append(group);
+  });
+  return picture;
+}
+
+/**
+ * @param {SVGGElement} group
+ * @param {Scene} scene
+ * @param {Palette} colours
+ * @param {{ head: number, left: number, top: number, cell: number }} place
+ */
+function fillPanel(group, scene, colours, { head, left, top, cell }) {
+  const { matrix, changes, largest, state } = scene;
+  const { queries, keys, columns } = matrix;
+  const [down, across] = axesOf(scene);
+  const ink = { fill: colours.ink };
+  group.append(svg("text", { ...ink, x: 0, y: TITLE - 8, "font-weight": "bold" }, matrix.name(head)));
+  group.append(svg("text", { ...ink, x: left, y: TITLE - 8 }, `${across} →`));
+  group.append(svg("text", { ...ink, transform: `translate(10 ${top}) rotate(90)` }, `${down} →`));
+  queries.forEach((query, row) => {
+    const y = top + (row + 0.5) * cell + 4;
+    const place = {
+      x: left - 6,
+      y,
+      "text-anchor": "end",
+      "font-weight": row === state.query ? "bold" : "normal",
+    };
+    group.append(svg("text", { ...ink, ...place }, query));
+  });
+  keys.forEach((key, column) => {
+    const turned = `translate(${left + (column + 0.5) * cell + 4} ${top - 6}) rotate(-90)`;
+    const weight = column === state.key ? "bold" : "normal";
+    group.append(svg("text", { ...ink, transform: turned, "font-weight": weight }, key));
+  });
+  const values = (changes ?? matrix.slices)[head];
+  values.forEach((value, index) => {
+    const x = left + (index % columns) * cell;
+    const y = top + Math.floor(index / columns) * cell;
+    const fill = css(changes ? colours.change(value / largest) : colours.at(value / largest));
+    group.append(svg("rect", { x, y, width: cell - 1, height: cell - 1, fill }));
+  });
+  for (const [query, key] of matrix.relevant ?? []) {
+    const dot = { cx: left + (key + 0.5) * cell, cy: top + (query + 0.5) * cell, r: 3 };
+    group.append(svg("circle", { ...dot, fill: "white", stroke: "black" }));
+  }
+  const mark = { class: "chosen", fill: "none", stroke: colours.mark, "stroke-width": 1.5, height: cell };
+  const y = top + state.query * cell;
+  group.append(svg("rect", { ...mark, x: left, y, width: columns * cell }));
+  if (state.key !== null) group.append(svg("rect", { ...mark, x: left + state.key * cell, y, width: cell }));
+}
+
+/**
+ * The lines as they are drawn, with their heads.
+ *
+ * @param {Scene} scene
+ * @param {HTMLElement} stage
+ * @param {Palette} colours
+ */
+function linesPicture(scene, stage, colours) {
+  const drawn = stage.querySelector(".lines > svg");
+  const [width, height] = ["width", "height"].map((name) => Number(drawn?.getAttribute(name)));
+  const { map, layer, matrix, state } = scene;
+  const words = `${map.task}: ${map.input}`;
+  const heads = matrix.shown(state);
+  const top = AROUND + TITLE * (2 + (heads.length > 1 ? heads.length : 0));
+  const key = legendLine(scene, colours, widthOf);
+  const wide = Math.max(width, widest([words, layer.title]), key.width) + 2 * AROUND;
+  const picture = sheet(wide, height + top + AROUND + TITLE, colours);
+  placeKey(picture, key.group, height + top + AROUND);
+  picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
+  picture.append(svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
+  if (heads.length > 1) picture.append(...heads.flatMap((head, place) => keyLine(head, place, colours)));
+  const group = svg("g", { transform: `translate(${AROUND} ${top})` });
+  for (const each of drawn?.children ?? []) group.append(each.cloneNode(true));
+  picture.append(group);
+  return picture;
+}
+
+/**
+ * The picture once for each head that is shown, with the weights upon it.
+ *
+ * @param {Scene} scene
+ * @param {Palette} colours
+ */
+function litPicture(scene, colours) {
+  const { map, layer, matrix, state } = scene;
+  const heads = matrix.shown(state);
+  const beside = Math.min(heads.length, 4);
+  const panels = heads.map((head) => lit(scene, head, LIT_SIDE));
+  const high = Number(panels[0].getAttribute("height")) + TITLE + AROUND;
+  const words = [`${map.task}: ${map.input}`, `${layer.title}: what ${matrix.queries[state.query]} looks at`];
+  const key = legendLine(scene, colours, widthOf);
+  const width = Math.max(beside * (LIT_SIDE + AROUND), widest(words), key.width + AROUND) + AROUND;
+  const bottom = AROUND + 2 * TITLE + Math.ceil(heads.length / beside) * high;
+  const picture = sheet(width, bottom + TITLE, colours);
+  placeKey(picture, key.group, bottom);
+  words.forEach((line, place) => picture.append(svg("text", { x: AROUND, y: AROUND + place * TITLE }, line)));
+  panels.forEach((panel, place) => {
+    const x = AROUND + (place % beside) * (LIT_SIDE + AROUND);
+    const y = AROUND + 2.5 * TITLE + Math.floor(place / beside) * high;
+    picture.append(svg("text", { x, y: y - 6 }, matrix.name(heads[place])));
+    panel.setAttribute("x", String(x));
+    panel.setAttribute("y", String(y));
+    picture.append(panel);
+  });
+  return picture;
+}
+
+/**
+ * What belongs to a head, in a line.
+ *
+ * @param {number} head
+ * @param {number} place
+ * @param {Palette} colours
+ */
+function keyLine(head, place, colours) {
+  const y = AROUND + TITLE * (2 + place);
+  const sample = { x1: AROUND, x2: AROUND + 28, y1: y - 4, y2: y - 4, "stroke-width": 3 };
+  const line = svg("line", { ...sample, stroke: hue(head, colours.dark), "stroke-dasharray": dashes(head) });
+  return [line, svg("text", { x: AROUND + 36, y }, `head ${head}`)];
+}

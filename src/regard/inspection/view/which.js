@@ -1,0 +1,32 @@
+// Which weight it is that is explained.
+
+import { headOf } from "./sentence.js";
+
+/** @import { Scene } from "./scene.js" */
+
+/** @typedef {{ layer: string, head: number, output: number, key: number, temperature: number }} Which */
+
+/**
+ * The weight that is chosen, or the largest of its row.
+ *
+ * @param {Scene} scene
+ * @returns {Which}
+ */
+export function whichOf(scene) {
+  const { layer, matrix, state } = scene;
+  const head = headOf(scene);
+  const key = state.key ?? matrix.strongest(head, state.query);
+  return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
+}
+
+/**
+ * The command that prints how a weight comes about.
+ *
+ * @param {Scene} scene
+ */
+export function commandOf(scene) {
+  const { layer, head, output, key } = whichOf(scene);
+  const { task, input } = scene.map;
+  const given = `'${input.replaceAll("'", "'\\''")}'`;
+  return `regard explain ${task || "RUN"} --input ${given} --layer ${layer} --head ${head} --output ${output} --key ${key}`;
+}
