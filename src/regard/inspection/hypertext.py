@@ -7,6 +7,7 @@ import base64
 import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
