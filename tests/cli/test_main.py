@@ -44,7 +44,7 @@ def test_train_test_and_plot(tmp_path: Path) -> None:
         "uniform attention: 33",
         "Input:      'BCCCBAABACCCA'",
         "Truth:      [2, 4, 4]",
-        "Output step 1 (count C)",
+        "Output step 1 (count C (1st))",
         "Head #2 attended mainly to Input steps: [",
         "L2-Norm of Input Positional Encoding:",
         "Saved models/signal2/attention.png",

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import torch
@@ -26,7 +26,6 @@ from regard.progress import counting_bar
 from regard.reading import is_file, read_json
 from regard.runs import AnyRun, Figures, load, train, train_seeds
 from regard.tasks import find_task
-from regard.tasks.translation import TranslationConfig
 from regard.training import RunConfig, RunFolder, make_config, renamed, stackable
 
 LARGEST = 1 << 20
@@ -113,9 +112,10 @@ def measure_grid(
 
 
 def _check_tested(config: RunConfig) -> None:
-    """Refuse a translation that nothing is there to test on."""
-    if isinstance(config.task, TranslationConfig) and config.task.text("test") is None:
-        raise InputError("translation has no text to test on: give one with --test")
+    """Refuse a task that draws no samples, and has no text to test on either."""
+    task, asked = find_task(config.on), cast("Any", config.task)
+    if not task.draws and asked.text("test") is None:
+        raise InputError(f"{task.name} has no text to test on: give one with --test")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.attention import AttentionLayer, MultiHeadAttention, short_name
 from regard.errors import InputError, check_range
 from regard.examination.explained import Answered, Explanation
-from regard.examination.following import Events, Row, follow, row_of
+from regard.examination.following import Events, LayerRow, follow, row_of
 from regard.inspection.maps import CROSS, Map
 from regard.inspection.subject import Input, Subject
 
@@ -107,7 +107,7 @@ def _chosen(subject: Subject[Input], layer: str | None) -> str:
     return next((each.name for each in subject.layers if each.kind == CROSS), subject.layers[0].name)
 
 
-def _after(layer: AttentionLayer, events: Events, row: Row, output: int, head: int) -> dict[str, Any]:
+def _after(layer: AttentionLayer, events: Events, row: LayerRow, output: int, head: int) -> dict[str, Any]:
     """Return what becomes of the context of one query."""
     added, own = row.context.flatten(), None
     if isinstance(layer, MultiHeadAttention) and events.added is not None:

@@ -15,7 +15,7 @@ from regard.inspection.attention_map import AttentionMap
 from regard.inspection.subject import Input, Subject
 
 
-class Row(NamedTuple):
+class LayerRow(NamedTuple):
     """All that a layer worked out for one query, in float64 on the CPU."""
 
     query: Tensor
@@ -71,7 +71,7 @@ class Events(TorchFunctionMode):
         return result
 
 
-def row_of(insides: Sequence[Inside], output: int) -> Row:
+def row_of(insides: Sequence[Inside], output: int) -> LayerRow:
     """Return what a layer worked out for one query, whether it took them all at once or one by one."""
     at_once = insides[0].step is None
     check_range("output", output, 0, (insides[0].query.shape[2] if at_once else len(insides)) - 1)
@@ -80,7 +80,9 @@ def row_of(insides: Sequence[Inside], output: int) -> Row:
     query, scores, weights, context = (
         each[0, :, row].double().cpu() for each in (found.query, found.scores, found.weights, found.context)
     )
-    return Row(query, found.key[0].double().cpu(), found.value[0].double().cpu(), scores, mask, weights, context)
+    return LayerRow(
+        query, found.key[0].double().cpu(), found.value[0].double().cpu(), scores, mask, weights, context
+    )
 
 
 class Followed(NamedTuple):

@@ -17,7 +17,7 @@ from regard.examination.following import Events, follow, row_of
 from regard.inspection.attention_map import AttentionMap
 from regard.inspection.maps import Map
 from regard.inspection.subject import Input, Subject
-from regard.inspection.sums import AnswerSums, LayerSums, Step, Sums
+from regard.inspection.sums import AnswerSums, LayerSums, Sums, SumStep
 
 MOST_NUMBERS = 250_000
 """Numbers of all sums of a map: a megabyte and a third in a page."""
@@ -87,7 +87,7 @@ def _row_by_row(found: Sequence[Sequence[Explanation]], name: str, keys: int) ->
     )
 
 
-def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys: int) -> list[Step]:
+def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys: int) -> list[SumStep]:
     """Return what the scores are made of, each part as small as it can be kept."""
     rows = [row_of(events.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()
@@ -96,7 +96,7 @@ def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys
         for head in range(heads)
     ]
     whole: list[np.ndarray] = []
-    found: list[Step] = []
+    found: list[SumStep] = []
     for name in of_pairs[0][0][0]:
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in of_pairs])
         factors = next(
@@ -108,13 +108,13 @@ def _steps(layer: AttentionLayer, events: Events, heads: int, queries: int, keys
             None,
         )
         if factors is not None:
-            found.append(Step(name, None, "product", factors))
+            found.append(SumStep(name, None, "product", factors))
         elif (array == array[:, :, :1]).all():
-            found.append(Step(name, array[:, :, 0], "query"))
+            found.append(SumStep(name, array[:, :, 0], "query"))
         elif (array == array[:, :1]).all():
-            found.append(Step(name, array[:, 0], "key"))
+            found.append(SumStep(name, array[:, 0], "key"))
         else:
-            found.append(Step(name, array, "pair"))
+            found.append(SumStep(name, array, "pair"))
         whole.append(array)
     return found
 

@@ -14,7 +14,7 @@ from regard.inspection.blueprint import ANSWER, INPUT, PARAMETER, ROLES, SUM, Bl
 from regard.inspection.endings import PAGE, check_ending
 from regard.inspection.folding import Stack, folded
 from regard.inspection.glyphs import drawable
-from regard.inspection.layout import HEIGHT, WIDTH, Layout, Line, Place, layout_of
+from regard.inspection.layout import HEIGHT, WIDTH, Layout, Line, Spot, layout_of
 from regard.inspection.picture import figure_bytes
 
 EDGE, TITLE = 0.4, 0.35
@@ -65,7 +65,7 @@ def draw_blueprint(found: Blueprint, format: str) -> bytes:
 
 def _frame(axes: Any, stack: Stack, layout: Layout) -> None:
     """Draw what surrounds layers that are drawn once."""
-    by_lane: dict[int, list[Place]] = {}
+    by_lane: dict[int, list[Spot]] = {}
     for place in (layout.places[each] for each in stack.parts if each in layout.places):
         by_lane.setdefault(place.lane, []).append(place)
     for places in by_lane.values():
@@ -91,7 +91,7 @@ def _frame(axes: Any, stack: Stack, layout: Layout) -> None:
         axes.text(left - 0.05, high, drawable(said), rotation=90, ha="right", va="top", **small)
 
 
-def _box(axes: Any, part: Box, place: Place, stacks: list[Stack]) -> None:
+def _box(axes: Any, part: Box, place: Spot, stacks: list[Stack]) -> None:
     if part.kind == SUM:
         axes.add_patch(
             Circle((place.x, place.y), place.width / 2, facecolor="white", edgecolor=QUIET, linewidth=0.9)

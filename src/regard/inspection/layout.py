@@ -26,7 +26,7 @@ TRACK = 0.17
 
 
 @dataclass(frozen=True)
-class Place:
+class Spot:
     """Where a box stands."""
 
     x: float
@@ -59,7 +59,7 @@ class Layout:
 
     width: float = 0.0
     height: float = 0.0
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, Spot] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
 
 
@@ -193,7 +193,7 @@ def _stand(
         x = left + wide / 2 - (len(there) - 1) * (WIDTH + ASIDE) / 2
         for name, height in zip(there, heights, strict=True):
             width = ROUND if found.parts[name].kind == SUM else WIDTH
-            result.places[name] = Place(x, y + max(heights) / 2, width, height, lane, row, len(there) == 1)
+            result.places[name] = Spot(x, y + max(heights) / 2, width, height, lane, row, len(there) == 1)
             x += WIDTH + ASIDE
         y += max(heights) + BETWEEN
     return left + wide
@@ -212,7 +212,7 @@ def _end(result: Layout, lane: int) -> float:
     return max(place.x + max(place.width, WIDTH) / 2 for place in result.places.values() if place.lane == lane)
 
 
-def _leaving(one: Place) -> list[tuple[float, float]]:
+def _leaving(one: Spot) -> list[tuple[float, float]]:
     """Return how a line that goes aside leaves a box: from its side, or where others stand there, over them."""
     if one.alone:
         return [(one.x + one.width / 2, one.y)]
@@ -220,7 +220,7 @@ def _leaving(one: Place) -> list[tuple[float, float]]:
     return [(one.x + WIDTH / 3, one.y + one.height / 2), (one.x + WIDTH / 3, over)]
 
 
-def _up(one: Place, other: Place) -> tuple[tuple[float, float], ...]:
+def _up(one: Spot, other: Spot) -> tuple[tuple[float, float], ...]:
     """Return the way from a row to the next."""
     begin, end = (one.x, one.y + one.height / 2), (other.x, other.y - other.height / 2)
     if abs(one.x - other.x) < 1e-6:
@@ -229,7 +229,7 @@ def _up(one: Place, other: Place) -> tuple[tuple[float, float], ...]:
     return begin, (one.x, middle), (other.x, middle), end
 
 
-def _past(result: Layout, one: Place, other: Place, track: int) -> tuple[tuple[float, float], ...]:
+def _past(result: Layout, one: Spot, other: Spot, track: int) -> tuple[tuple[float, float], ...]:
     """Return a way beside the boxes of a lane."""
     aside = _end(result, one.lane) + TRACK * (track + 1)
     begin = _leaving(one)
@@ -258,7 +258,7 @@ def _arriving(found: Blueprint, lanes: dict[str, int]) -> dict[str, list[object]
 
 
 def _across(
-    result: Layout, one: Place, other: Place, track: int, aside_by: float
+    result: Layout, one: Spot, other: Spot, track: int, aside_by: float
 ) -> tuple[tuple[float, float], ...]:
     """Return a way from one lane to the next, that ends so far above the middle of a box."""
     begin = _leaving(one)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 
-class Step(NamedTuple):
+class SumStep(NamedTuple):
     """One of the vectors that a score is made of, for all heads, queries and keys."""
 
     name: str
@@ -24,7 +24,7 @@ class Step(NamedTuple):
 class LayerSums:
     """What one layer worked out; see `regard.examination.Explanation`, where each part is of one query."""
 
-    steps: Sequence[Step]
+    steps: Sequence[SumStep]
     scale: float
     scores: np.ndarray
     """(H, Tq, Tk)."""

@@ -23,8 +23,8 @@ import { commandOf } from "./which.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
 /** @import { Heatmap } from "./heatmap.js" */
-/** @import { Player } from "./playback.js" */
 /** @import { AskRow } from "./long.js" */
+/** @import { Player } from "./playback.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 /** @import { Explain } from "./sum.js" */
@@ -193,21 +193,19 @@ export class Drawing {
     const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
     const row = state.mode === "picture" ? [state.query, state.key] : [];
+    const panels = () => panelsOf(figures, heatmapsBeside(scene, surface.width));
     const make = {
       picture: () => overlays(scene, actions, surface),
-      heatmap: () => panelsOf(figures, heatmapsBeside(scene, surface.width)),
+      heatmap: panels,
       lines: () => lines(scene, actions, surface),
       arcs: () => arcs(scene, actions, surface),
-      flow: () => panelsOf(figures, heatmapsBeside(scene, surface.width)),
+      flow: panels,
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
     const all = this.panels.size ? [...figures, surface.width] : [...given, ...wanted, ...place, ...row];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
-    for (const panel of this.panels.values()) {
-      if (surface.onPaper) panel.drawNow();
-      else panel.draw();
-    }
+    for (const panel of this.panels.values()) surface.onPaper ? panel.drawNow() : panel.draw();
   }
 
   /**

@@ -1,6 +1,7 @@
 // Each head as a heatmap: queries down, keys across. A heatmap stays while it shows weights of the same size, so that
 // whoever has zoomed in, or moves by keys, stays where he is.
 
+import { captionOf } from "./caption.js";
 import { marginsOf } from "./axes.js";
 import { button, node } from "./dom.js";
 import { listen } from "./gestures.js";
@@ -181,18 +182,4 @@ export class Heatmap {
     }
     return bar;
   }
-}
-
-/**
- * @param {number} head
- * @param {Scene} scene
- */
-function captionOf(head, { data, layer, matrix, state, title }) {
-  const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
-  if (matrix.heads > 1 && !matrix.names && !title) found.push(node("span", { class: "quiet" }, layer.title));
-  if (title) found.push(node("span", {}, title));
-  const known = !matrix.names && state.frame === null; // of the trained model, and of a head that it has
-  const added = known ? data.importance?.[layer.name]?.[head] : undefined;
-  if (added !== undefined) found.push(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
-  return found;
 }
