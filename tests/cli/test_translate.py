@@ -80,6 +80,12 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
     ]
 
 
+def test_unknown_characters_of_one_text_are_told(command: Command, translator: regard.PairRun) -> None:
+    status, out, err = command("translate", translator.folder, "3. März € 1979")
+    assert status == 0 and out.count("\n") == 1
+    assert err == "regard: the text has characters that training never saw: '€'\n"
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_get_one_line_for_each_line(piped: Command, translator: regard.PairRun, content: bytes) -> None:

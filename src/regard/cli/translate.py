@@ -77,6 +77,7 @@ def run(argv: list[str]) -> None:
         answers = run.search([text], **_search(flags))
         if note := run.unseen_length(text):
             say(f"training {note}: errors are to be expected")
+        _tell_unknown(run, text, "the text")
         _write(answers, flags)
         if plot is not None:
             drawn = run.attend(text, answer=answers[0][0])
@@ -113,16 +114,19 @@ def _read(run: SequenceRun, line: bytes, number: int) -> str | None:
     text = read_line(line, number)
     if not text:
         return None
-    vocabulary = run.task.source_vocabulary
     if (reason := run.too_long(text)) is not None:
         say(f"line {number} {reason}: its answer is empty")
         return None
     if note := run.unseen_length(text):
         say(f"line {number} is longer than in training, which {note}")
-    unknown = vocabulary.unknown(text)
-    if unknown:
-        say(f"line {number} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
+    _tell_unknown(run, text, f"line {number}")
     return text
+
+
+def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
+    vocabulary = run.task.source_vocabulary
+    if unknown := vocabulary.unknown(text):
+        say(f"{which} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
 
 
 def _write(answers: "list[list[Candidate]] | list[list[Candidate] | None]", flags: TranslateFlags) -> None:

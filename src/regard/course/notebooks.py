@@ -43,10 +43,8 @@ def notebook_of(lesson: Lesson) -> dict[str, Any]:
             f'print(*find_lesson("{lesson.name}").told(vars(run.figures())), sep="\\n")'
         ),
         _text(f"## What to see\n\n{part['See']}\n\n{_ranges(lesson)}"),
-        _code(
-            f"attention = run.attend({'run.draw(seed=1)' if run.input is None else repr(run.input)})\nattention"
-        ),
-        _code("attention.view()  # the page, in here: needs the extra notebook"),
+        _code(f"looked = run.attend({'run.draw(seed=1)' if run.input is None else repr(run.input)})\nlooked"),
+        _code("looked.view()  # the page, in here: needs the extra notebook"),
         _text(f"## Why\n\n{part['Why']}\n\n## Exercises\n\n{part['Exercises']}"),
         _code("# Define yours here, then for instance: print(regard.check(attention))"),
     ]

@@ -65,6 +65,9 @@ def index_page() -> str:
 def lesson_page(lesson: Lesson, *, see: str, script: str = "") -> str:
     """Return a lesson's page; `see`: what stands where its run is looked at, HTML."""
     part = {name: _MARKDOWN.render(text) for name, text in lesson.parts.items()}
+    command = (
+        f"{lesson.runs[0].command} --savepath course/{lesson.name}"  # where the lesson's own words look for it
+    )
     body = "\n".join(
         [
             f"<header>{_ways(lesson)}{_heading(lesson)}</header>",
@@ -72,7 +75,7 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "") -> str:
             f"<h2>Predict</h2>\n{part['Predict']}",
             f"<details><summary>I have made my bet</summary>\n{part['Answer']}</details>",
             f"<h2>By hand</h2>\n{part['By hand']}",
-            f"<h2>Run it</h2>\n<p><code>{html.escape(lesson.runs[0].command)}</code> {_took(lesson)}</p>",
+            f"<h2>Run it</h2>\n<p><code>{html.escape(command)}</code> {_took(lesson)}</p>",
             see,
             f"<h2>What to see</h2>\n{part['See']}\n{_table(lesson)}",
             f"<h2>Why</h2>\n{part['Why']}",
