@@ -53,6 +53,7 @@ def test_measured_figures_are_of_ten_seeds_and_place_a_value(lesson: Lesson) -> 
 def test_a_range_says_its_ends_and_what_is_in_the_middle() -> None:
     assert str(Range(0.5, 0.75, 1.0)) == "50.0% to 100.0%, the middle one 75.0%"
     assert str(Range(0.99951, 0.99996, 1.0)) == "99.95% to 100.0%, the middle one 99.99%"
+    assert Range(0.5012, 0.6, 0.7004).verdict(0.5008).startswith("usual")  # both are 50.1%
     assert str(Range(0.3, 0.3, 0.3)) == "all 30.0%" and Range(0.3, 0.3, 0.3).verdict(0.2).endswith(
         "seeds: all 30.0%"
     )
