@@ -45,8 +45,8 @@ class Range:
         return f"all {low}" if low == high else f"{low} to {high}"
 
     def verdict(self, value: float) -> str:
-        """Say whether a value is usual, to the four decimals that are kept of the seeds' own, and as far as what is
-        written tells it from them."""
+        """Say whether a value is usual, to the four decimals that are kept of the seeds' own, and to those that
+        are written."""
         value = round(value, 4)
         if value < self.low and _share(value) != _share(self.low):
             return f"below all ten seeds: {self._ends}"
