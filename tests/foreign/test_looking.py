@@ -299,6 +299,34 @@ def test_folders_that_are_not_run(folders: Callable[[str], Path], tmp_path: Path
         regard.look(strange)
 
 
+def test_what_is_no_model_no_tokenizer_or_no_input_is_told(model_of: Build, tokenizer: Any) -> None:
+    model: Any = model_of("llama")
+    subject = regard.look(model, tokenizer)
+    for wrong, said in (
+        (lambda: regard.look(3), "model '3' is none: give a module, a folder, or a name on the Hub"),  # type: ignore[arg-type]
+        (lambda: regard.look(model, "nowhere"), "tokenizer 'nowhere' is none: give what AutoTokenizer"),
+        (lambda: regard.look(model, tokenizer, inputs=3), "inputs '3' are no list: give one, as in"),  # type: ignore[arg-type]
+        (lambda: subject.beside(3, ["the cat"]), "'3' is no model to stand beside: give what look"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError, match=said):
+            wrong()
+
+
+def test_a_folder_without_a_tokenizer_and_one_of_speech_are_told(
+    folders: Callable[[str], Path], tmp_path: Path, tokenizer: Any, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    for name in ("llama", "gpt2"):  # of the one transformers fails, of the other it makes an empty one up
+        shutil.copytree(folders(name), tmp_path / name, ignore=shutil.ignore_patterns("tokenizer*"))
+        status, _, error = command("look", tmp_path / name, "--text", "the cat", "--json", tmp_path / "a.json")
+        assert (status, "has no tokenizer: put the model's there with" in error) == (2, True), error
+        assert regard.look(tmp_path / name, tokenizer).attend("the cat").layers
+    status, _, error = command("look", folders("wav2vec2"), "--text", "the cat", "--json", tmp_path / "a.json")
+    assert (status, error.count("\n")) == (2, 1)
+    assert "Wav2Vec2Model takes input_values, neither texts nor pictures: from Python, give look()" in error
+    heard = regard.look(folders("wav2vec2"), lambda sound: {"input_values": sound})
+    assert heard.attend(torch.randn(1, 4000)).layers
+
+
 def test_a_name_that_cannot_be_fetched_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

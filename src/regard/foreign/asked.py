@@ -3,11 +3,11 @@
 A text is called by itself, a file by its name, and anything else by its kind and its number among the inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 from regard.foreign.pictures import Pictures
 
 BETWEEN = " ||| "
@@ -40,6 +40,15 @@ def asked_of(given: Any) -> Asked:
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, str) for each in given):
         return Asked(*given)
     return Asked(given)
+
+
+def all_asked(inputs: Any) -> tuple[Asked, ...]:
+    """Return some inputs, or one text; raises `InputError` for what is neither."""
+    if isinstance(inputs, str):
+        return (asked_of(inputs),)
+    if not isinstance(inputs, Iterable):
+        raise InputError(f"inputs {begun(str(inputs))} are no list: give one, as in ['The cat sat']")
+    return tuple(map(asked_of, inputs))
 
 
 def name_of(inputs: Sequence[Asked], number: int) -> str:
