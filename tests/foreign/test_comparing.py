@@ -56,6 +56,25 @@ def test_two_folders_on_the_command_line(
     assert (status, "give --texts FILE" in error) == (2, True)
 
 
+def test_one_model_alone_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "before").mkdir()
+    way = "models are compared by two folders, as in `regard compare before after --texts FILE`"
+    for words, said in {
+        ("gpt2",): "task 'gpt2' is unknown: choose ",
+        ("before",): f"folder 'before' is given alone: {way}",
+        ("before", "--texts", "a.txt"): f"folder 'before' is given alone: {way}",
+        ("gpt2", "bert-base"): f"'gpt2' is no folder: {way}",
+        ("before", "after"): f"'after' is no folder: {way}",
+    }.items():
+        status, _, error = command("compare", *words)
+        assert (status, said in error, error.count("\n")) == (2, True, 1), error
+    assert "name two folders of models" in command("compare", "gpt2")[2]
+    assert "nothing varies" in command("compare", "recall")[2]
+
+
 def test_both_stand_beside_each_other_with_their_roles(
     model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path
 ) -> None:

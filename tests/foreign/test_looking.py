@@ -343,6 +343,17 @@ def test_a_name_that_cannot_be_fetched_is_told_at_once(
 
 
 def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:
+    translates = regard.look(model_of("bart"), tokenizer)
+    for given in (" ||| A dog", "||| A dog", ("", "A dog")):
+        with pytest.raises(
+            InputError, match=r"no source stands before target 'A dog': type source \|\|\| target"
+        ):
+            translates.attend(given)
+    for given in ("the cat ||| ", "the cat |||", ("the cat", "")):
+        with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+            translates.attend(given)
+    with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+        translates.attend("the cat", target="")
     subject = regard.look(model_of("llama"), tokenizer)
     with pytest.raises(InputError, match="has a target, which this model takes none of"):
         subject.attend("the cat ||| the dog")
@@ -397,6 +408,8 @@ def test_look_without_a_browser(
         ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose 0 to 1",
         ("--text", "a", "--plot", "x.txt"): "has no known ending",
         ("--target", "a"): "target is given without its source",
+        ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",
+        ("--text", "||| A dog", "--plot", page): "no source stands before target 'A dog'",
         ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",
     }.items():
         status, _, error = command("look", folders("llama"), *words)

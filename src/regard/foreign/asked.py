@@ -35,11 +35,20 @@ def asked_of(given: Any) -> Asked:
     if isinstance(given, Asked):
         return given
     if isinstance(given, str):
-        source, between, target = given.partition(BETWEEN)
-        return Asked(source, target if between else None)
+        source, between, target = f" {given} ".partition(BETWEEN)
+        return pair_of(source.strip(), target.strip()) if between else Asked(given)
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, str) for each in given):
-        return Asked(*given)
+        return pair_of(*given)
     return Asked(given)
+
+
+def pair_of(source: Any, target: str) -> Asked:
+    """Return a source and its target; raises `InputError` where one of them is empty."""
+    if isinstance(source, str) and not source.strip():
+        raise InputError(f"no source stands before target {begun(target)}: type source{BETWEEN}target")
+    if not target.strip():
+        raise InputError("target is empty: type one, or leave it out")
+    return Asked(source, target)
 
 
 def all_asked(inputs: Any) -> tuple[Asked, ...]:

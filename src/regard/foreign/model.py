@@ -29,7 +29,7 @@ from regard.examination import (
     head_importance,
     head_roles,
 )
-from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of
+from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside
 from regard.foreign.families import Answer, Family, Fed, called, states_of
 from regard.foreign.intervening import intervene
@@ -221,7 +221,7 @@ class ForeignModel:
         input that the model cannot take.
         """
         asked = find_asked(self.inputs, self.draw(seed=seed) if input is None else input)
-        asked = asked if target is None else Asked(asked.given, target)
+        asked = asked if target is None else pair_of(asked.given, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, 100_000)
         return self._map(self.family.answer(self.model, asked, count))
