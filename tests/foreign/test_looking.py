@@ -84,6 +84,7 @@ def test_without_a_truth_it_says_what_it_measures(model_of: Build, tokenizer: An
     examined = subject.examine()
     assert len(examined.heads) == 8 and all(each.gradient is None for each in examined.heads)
     assert any("It answers nothing" in each for each in examined.sentences)
+    assert "BertModel: 3 texts, mean" in str(examined) and "unseen" not in str(examined) + examined.summary()
     pairs = regard.look(model_of("bart"), tokenizer).importance(["the cat sat"])
     assert pairs.measure == "loss against its own answers"
 
@@ -402,10 +403,16 @@ def test_look_without_a_browser(
     [layer] = kept["layers"]
     expected = regard.look(folders("llama")).attend(TEXTS[0], generate=3).layers["model.1.self_attn"]
     np.testing.assert_allclose(layer["weights"], expected.weights[[2, 0]], atol=1e-6)
+    named = ("--layers", "model.layers.1.self_attn, model.0.self_attn")
+    assert command("look", folders("llama"), "--text", TEXTS[0], *named, "--json", json_file)[0] == 0
+    names = [layer["name"] for layer in json.loads(json_file.read_text())["layers"]]
+    assert names == ["model.1.self_attn", "model.0.self_attn"]
     for words, said in {
         ("--plot", page): "nothing is given to look at: give --text or --image",
         ("--text", "a", "--plot", page, "--heads", "7"): "head of model.0.self_attn 7 is out of range",
-        ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose 0 to 1",
+        ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose model.0.self_attn, "
+        "model.1.self_attn or 0 to 1",
+        ("--text", "a", "--plot", page, "--layers", "model.layers.1.self_atn"): "did you mean model.1.self_attn?",
         ("--text", "a", "--plot", "x.txt"): "has no known ending",
         ("--target", "a"): "target is given without its source",
         ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from regard.attention import short_name
 from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.screen import open_on_screen
-from regard.errors import InputError
+from regard.errors import InputError, unknown
 from regard.files import write_json
 from regard.foreign import look
 from regard.foreign.asked import BETWEEN
@@ -115,11 +116,13 @@ def _chosen(found: AttentionMap, flags: LookFlags) -> AttentionMap:
 
 
 def _layer(said: str, names: list[str]) -> str:
+    """Return the layer of a number, of a name, or of its full name in the model."""
     if said.isdecimal() and int(said) < len(names):
         return names[int(said)]
-    if said not in names:
-        raise InputError(f"layers {said!r} is unknown: choose 0 to {len(names) - 1}, or {', '.join(names)}")
-    return said
+    for name in (said, short_name(said)):
+        if name in names:
+            return name
+    raise unknown("layers", said, names, other=f"0 to {len(names) - 1}")
 
 
 def _number(said: str, what: str) -> int:

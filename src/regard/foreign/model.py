@@ -305,7 +305,9 @@ class ForeignModel:
         What cannot be asked of such a model is said in `unanswered`. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
-        return examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
+        found = examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
+        own = isinstance(self.family, OwnReader)
+        return dataclasses.replace(found, over="inputs" if own else "pictures" if self.pictures else "texts")
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
         """Describe what each head does, over ten inputs or more (None: its own)."""
