@@ -52,6 +52,10 @@ def test_two_folders_on_the_command_line(
     found = regard.look(both[0]).beside(regard.look(both[1]), TEXTS)
     kept = json.loads((tmp_path / "a.json").read_text())
     assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(found.losses)
+    other = "transformer.h.1.attn"  # as many layers, of other names
+    assert found.alike["model.1.self_attn"] == other and len(found.apart["model.1.self_attn"]) == 4
+    row = next(line.split() for line in printed.splitlines() if "model.1.self_attn" in line)
+    assert row[3] == f"{found.added[1][other][0]:+.4f}" and row[1] == "0"
     status, _, error = command("compare", *both)
     assert (status, "give --texts FILE" in error) == (2, True)
 
@@ -98,5 +102,12 @@ def test_two_folders_on_one_page(
     page = tmp_path / "both.html"
     asked = ("look", folders("llama"), "--beside", folders("gptj"), "--text", TEXTS[0])
     assert command(*asked, "--plot", page)[0] == 0 and '"beside": [{"name": "gptj"' in page.read_text()
+    bert = ("look", folders("llama"), "--beside", folders("bert"), "--text", TEXTS[0], "--plot", page)
+    status, _, error = command(*bert)
+    assert (status, error.count("\n")) == (2, 1)
+    assert (
+        "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
+    )
+    assert "none are of one name, nor as many of one kind" in error
     status, _, error = command(*asked, "--plot", tmp_path / "both.png")
     assert (status, "beside is shown on pages: give --plot FILE.html" in error) == (2, True)

@@ -15,6 +15,7 @@ from regard.files import write_json
 from regard.foreign import look
 from regard.foreign.asked import BETWEEN
 from regard.inspection import AttentionMap, check_ending
+from regard.inspection.alike import check_beside
 from regard.inspection.endings import PAGE
 from regard.inspection.page import write_page
 from regard.memory import keep_memory
@@ -83,6 +84,7 @@ def run(argv: list[str]) -> None:
     if not writes:
         show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there
+    check_beside(subject, others)
     found = _chosen(subject.attend(inputs[0]), flags)
     _write(found, [(each.name, _chosen(each.attend(inputs[0]), flags)) for each in others], flags)
 
