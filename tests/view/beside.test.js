@@ -21,6 +21,13 @@ test("layers of one name stand beside each other, and no others then", () => {
   assert.deepEqual(standing(named("decoder", "a", "b"), named("decoder", "b", "c")), [null, "b"]);
 });
 
+test("a layer of another name is told by its own", () => {
+  const data = { maps: [], beside: [{ name: "other", map: map([layer({ name: "x", title: "X" })]) }] };
+  const [a, x] = [layer({ name: "a" }), layer({ name: "x" })];
+  assert.equal(besideOf({ ...data, maps: [map([a])] }, map([a]), a, state)?.name, "other, X");
+  assert.equal(besideOf({ ...data, maps: [map([x])] }, map([x]), x, state)?.name, "other");
+});
+
 test("layers of other names stand beside each other by kind and place, where there are as many", () => {
   const own = [...named("encoder", "a", "b"), ...named("decoder", "c")];
   assert.deepEqual(standing(own, [...named("decoder", "z"), ...named("encoder", "x", "y")]), ["x", "y", "z"]);

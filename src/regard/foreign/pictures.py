@@ -80,7 +80,7 @@ class Pictures:
             raise InputError(
                 f"picture {kind} is no file: give its path, or a tensor (1, 3, {self.height}, {self.width})"
             )
-        pixels = self.album[picture] if picture in self.album else self._read(picture, None, str(picture))
+        pixels = self.album[str(picture)] if picture in self.album else self._read(picture, None, str(picture))
         values = (pixels.astype(np.float32) / 255 - np.array(self.mean)) / np.array(self.deviation)
         found = torch.tensor(values, dtype=torch.float32).permute(2, 0, 1).unsqueeze(0)
         return {"pixel_values": found.to(next(model.parameters()).device)}

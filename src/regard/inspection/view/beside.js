@@ -56,7 +56,8 @@ export function otherOf(data, map, { beside }) {
 export function besideOf(data, map, layer, state) {
   const other = otherOf(data, map, state);
   const found = other && layerAlike(map.layers, other.map.layers, layer);
-  return other && found ? { name: other.name, layer: found } : null;
+  if (!other || !found) return null;
+  return { name: found.name === layer.name ? other.name : `${other.name}, ${found.title}`, layer: found };
 }
 
 /**
