@@ -52,8 +52,31 @@ def test_two_folders_on_the_command_line(
     found = regard.look(both[0]).beside(regard.look(both[1]), TEXTS)
     kept = json.loads((tmp_path / "a.json").read_text())
     assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(found.losses)
+    other = "transformer.h.1.attn"  # as many layers, of other names
+    assert found.alike["model.1.self_attn"] == other and len(found.apart["model.1.self_attn"]) == 4
+    row = next(line.split() for line in printed.splitlines() if "model.1.self_attn" in line)
+    assert row[3] == f"{found.added[1][other][0]:+.4f}" and row[1] == "0"
     status, _, error = command("compare", *both)
     assert (status, "give --texts FILE" in error) == (2, True)
+
+
+def test_one_model_alone_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "before").mkdir()
+    way = "models are compared by two folders, as in `regard compare before after --texts FILE`"
+    for words, said in {
+        ("gpt2",): "task 'gpt2' is unknown: choose ",
+        ("before",): f"folder 'before' is given alone: {way}",
+        ("before", "--texts", "a.txt"): f"folder 'before' is given alone: {way}",
+        ("gpt2", "bert-base"): f"'gpt2' is no folder: {way}",
+        ("before", "after"): f"'after' is no folder: {way}",
+    }.items():
+        status, _, error = command("compare", *words)
+        assert (status, said in error, error.count("\n")) == (2, True, 1), error
+    assert "name two folders of models" in command("compare", "gpt2")[2]
+    assert "nothing varies" in command("compare", "recall")[2]
 
 
 def test_both_stand_beside_each_other_with_their_roles(
@@ -79,5 +102,12 @@ def test_two_folders_on_one_page(
     page = tmp_path / "both.html"
     asked = ("look", folders("llama"), "--beside", folders("gptj"), "--text", TEXTS[0])
     assert command(*asked, "--plot", page)[0] == 0 and '"beside": [{"name": "gptj"' in page.read_text()
+    bert = ("look", folders("llama"), "--beside", folders("bert"), "--text", TEXTS[0], "--plot", page)
+    status, _, error = command(*bert)
+    assert (status, error.count("\n")) == (2, 1)
+    assert (
+        "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
+    )
+    assert "none are of one name, nor as many of one kind" in error
     status, _, error = command(*asked, "--plot", tmp_path / "both.png")
     assert (status, "beside is shown on pages: give --plot FILE.html" in error) == (2, True)

@@ -91,3 +91,24 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         regard.view_of(torch.zeros(4, 4))
     with pytest.raises(InputError, match="input 2 is out of range"):
         regard.view_of(torch.zeros(2, 1, 4, 4), input=2)
+
+
+def test_what_are_no_weights_is_refused() -> None:
+    def even() -> torch.Tensor:
+        return torch.full((2, 3, 4, 4), 0.25)
+
+    with pytest.raises(InputError, match="weights are of a batch of 2 inputs: say which by input, 0 to 1"):
+        regard.view_of([even()])
+    assert regard.view_of([even()], input=1).layers
+    for value, said in (
+        (float("nan"), "layer.0 has nan in head 2, row 1, column 3: give finite ones"),
+        (0.5, "row 1 of layer.0, head 2, sums to 1.25: give weights after the softmax"),
+        (-0.25, "row 1 of layer.0, head 2, has weights below 0"),
+    ):
+        weights = even()[0]
+        weights[2, 1, 3] = value
+        with pytest.raises(InputError, match=said):
+            regard.view_of(weights)
+    weights = torch.randn(2, 9, 700).softmax(-1).bfloat16()
+    weights[0, 4] = 0  # a query that attends to nothing
+    assert len(regard.view_of(cross=weights).layers) == 1

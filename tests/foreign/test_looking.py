@@ -84,6 +84,7 @@ def test_without_a_truth_it_says_what_it_measures(model_of: Build, tokenizer: An
     examined = subject.examine()
     assert len(examined.heads) == 8 and all(each.gradient is None for each in examined.heads)
     assert any("It answers nothing" in each for each in examined.sentences)
+    assert "BertModel: 3 texts, mean" in str(examined) and "unseen" not in str(examined) + examined.summary()
     pairs = regard.look(model_of("bart"), tokenizer).importance(["the cat sat"])
     assert pairs.measure == "loss against its own answers"
 
@@ -299,6 +300,34 @@ def test_folders_that_are_not_run(folders: Callable[[str], Path], tmp_path: Path
         regard.look(strange)
 
 
+def test_what_is_no_model_no_tokenizer_or_no_input_is_told(model_of: Build, tokenizer: Any) -> None:
+    model: Any = model_of("llama")
+    subject = regard.look(model, tokenizer)
+    for wrong, said in (
+        (lambda: regard.look(3), "model '3' is none: give a module, a folder, or a name on the Hub"),  # type: ignore[arg-type]
+        (lambda: regard.look(model, "nowhere"), "tokenizer 'nowhere' is none: give what AutoTokenizer"),
+        (lambda: regard.look(model, tokenizer, inputs=3), "inputs '3' are no list: give one, as in"),  # type: ignore[arg-type]
+        (lambda: subject.beside(3, ["the cat"]), "'3' is no model to stand beside: give what look"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError, match=said):
+            wrong()
+
+
+def test_a_folder_without_a_tokenizer_and_one_of_speech_are_told(
+    folders: Callable[[str], Path], tmp_path: Path, tokenizer: Any, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    for name in ("llama", "gpt2"):  # of the one transformers fails, of the other it makes an empty one up
+        shutil.copytree(folders(name), tmp_path / name, ignore=shutil.ignore_patterns("tokenizer*"))
+        status, _, error = command("look", tmp_path / name, "--text", "the cat", "--json", tmp_path / "a.json")
+        assert (status, "has no tokenizer: put the model's there with" in error) == (2, True), error
+        assert regard.look(tmp_path / name, tokenizer).attend("the cat").layers
+    status, _, error = command("look", folders("wav2vec2"), "--text", "the cat", "--json", tmp_path / "a.json")
+    assert (status, error.count("\n")) == (2, 1)
+    assert "Wav2Vec2Model takes input_values, neither texts nor pictures: from Python, give look()" in error
+    heard = regard.look(folders("wav2vec2"), lambda sound: {"input_values": sound})
+    assert heard.attend(torch.randn(1, 4000)).layers
+
+
 def test_a_name_that_cannot_be_fetched_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -315,6 +344,17 @@ def test_a_name_that_cannot_be_fetched_is_told_at_once(
 
 
 def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:
+    translates = regard.look(model_of("bart"), tokenizer)
+    for given in (" ||| A dog", "||| A dog", ("", "A dog")):
+        with pytest.raises(
+            InputError, match=r"no source stands before target 'A dog': type source \|\|\| target"
+        ):
+            translates.attend(given)
+    for given in ("the cat ||| ", "the cat |||", ("the cat", "")):
+        with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+            translates.attend(given)
+    with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
+        translates.attend("the cat", target="")
     subject = regard.look(model_of("llama"), tokenizer)
     with pytest.raises(InputError, match="has a target, which this model takes none of"):
         subject.attend("the cat ||| the dog")
@@ -363,12 +403,20 @@ def test_look_without_a_browser(
     [layer] = kept["layers"]
     expected = regard.look(folders("llama")).attend(TEXTS[0], generate=3).layers["model.1.self_attn"]
     np.testing.assert_allclose(layer["weights"], expected.weights[[2, 0]], atol=1e-6)
+    named = ("--layers", "model.layers.1.self_attn, model.0.self_attn")
+    assert command("look", folders("llama"), "--text", TEXTS[0], *named, "--json", json_file)[0] == 0
+    names = [layer["name"] for layer in json.loads(json_file.read_text())["layers"]]
+    assert names == ["model.1.self_attn", "model.0.self_attn"]
     for words, said in {
         ("--plot", page): "nothing is given to look at: give --text or --image",
         ("--text", "a", "--plot", page, "--heads", "7"): "head of model.0.self_attn 7 is out of range",
-        ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose 0 to 1",
+        ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose model.0.self_attn, "
+        "model.1.self_attn or 0 to 1",
+        ("--text", "a", "--plot", page, "--layers", "model.layers.1.self_atn"): "did you mean model.1.self_attn?",
         ("--text", "a", "--plot", "x.txt"): "has no known ending",
         ("--target", "a"): "target is given without its source",
+        ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",
+        ("--text", "||| A dog", "--plot", page): "no source stands before target 'A dog'",
         ("--text", "a", "--plot", page, "--generate", "-1"): "generate -1 is out of range",
     }.items():
         status, _, error = command("look", folders("llama"), *words)

@@ -67,3 +67,8 @@ def test_what_cannot_be_patched_is_said(model_of: Callable[[str], Any], tokenize
         regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
     with pytest.raises(InputError, match="writes nothing whose logits could be compared"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
+    for answers in (3, "ran", ("ran",), ("ran", 4)):
+        with pytest.raises(InputError, match=r"answers .* no two texts: give two, as in"):
+            regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'3' is no model to patch: give what look"):
+        regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]

@@ -100,6 +100,18 @@ def test_large_pictures_are_refused_before_they_are_read(subject: Any, monkeypat
         subject.put_picture("a", picture())
 
 
+def test_what_is_no_picture_is_told(subject: Any, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("no picture")
+    for given, said in (
+        (np.zeros((20, 20, 3), np.uint8), "picture ndarray is no file: give its path, or a tensor"),
+        (3, "picture int is no file"),
+        (torch.zeros(3, 16, 16), r"picture has shape \(3, 16, 16\): give \(1, 3, "),
+        (tmp_path / "words.txt", "words.txt' cannot be read: give a file such as .png or .jpg"),
+    ):
+        with pytest.raises(InputError, match=said):
+            subject.attend(given)
+
+
 def test_the_oldest_picture_goes_first() -> None:
     album = Album()
     for number in range(KEPT + 1):

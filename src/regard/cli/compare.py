@@ -12,9 +12,10 @@ from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
 from regard.comparison import COMPARISONS, compare
-from regard.errors import InputError
+from regard.errors import InputError, unknown
 from regard.files import check_writable, write_json
 from regard.reading import is_folder, read_text
+from regard.tasks import TASKS
 from regard.training import changed, make_config
 
 PROG = "regard compare"
@@ -70,6 +71,7 @@ def run(argv: list[str]) -> None:
     if wants_help(argv):
         parse(CompareFlags(), ["--help"], prog=f"{PROG} TASK", description=DESCRIPTION)
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
+    _check_task(task, argv)
     varied, argv = take_flag(argv, "--vary")
     own: list[str] = []
     for flag in ("--seeds", "--html", "--explorer", "--savepath"):
@@ -109,6 +111,18 @@ def run(argv: list[str]) -> None:
     if flags.html is not None:
         saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
     sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
+
+
+def _check_task(task: str, argv: list[str]) -> None:
+    """Refuse what is no task; who names a model is told how models are compared."""
+    if task in TASKS or task.endswith(".py"):
+        return
+    words = [task, *(argv[:1] if argv and not argv[0].startswith("-") else [])]
+    if len(words) == 1 and not is_folder(Path(task)):
+        raise unknown("task", task, TASKS, other="a Python file, or name two folders of models")
+    wrong = [each for each in words if not is_folder(Path(each))]
+    found = f"{wrong[0]!r} is no folder" if wrong else f"folder {task!r} is given alone"
+    raise InputError(f"{found}: models are compared by two folders, as in `{PROG} before after --texts FILE`")
 
 
 def _compare_folders(folders: list[str], argv: list[str]) -> None:

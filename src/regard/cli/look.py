@@ -7,13 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from regard.attention import short_name
 from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.screen import open_on_screen
-from regard.errors import InputError
+from regard.errors import InputError, unknown
 from regard.files import write_json
 from regard.foreign import look
 from regard.foreign.asked import BETWEEN
 from regard.inspection import AttentionMap, check_ending
+from regard.inspection.alike import check_beside
 from regard.inspection.endings import PAGE
 from regard.inspection.page import write_page
 from regard.memory import keep_memory
@@ -82,6 +84,7 @@ def run(argv: list[str]) -> None:
     if not writes:
         show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there
+    check_beside(subject, others)
     found = _chosen(subject.attend(inputs[0]), flags)
     _write(found, [(each.name, _chosen(each.attend(inputs[0]), flags)) for each in others], flags)
 
@@ -115,11 +118,13 @@ def _chosen(found: AttentionMap, flags: LookFlags) -> AttentionMap:
 
 
 def _layer(said: str, names: list[str]) -> str:
+    """Return the layer of a number, of a name, or of its full name in the model."""
     if said.isdecimal() and int(said) < len(names):
         return names[int(said)]
-    if said not in names:
-        raise InputError(f"layers {said!r} is unknown: choose 0 to {len(names) - 1}, or {', '.join(names)}")
-    return said
+    for name in (said, short_name(said)):
+        if name in names:
+            return name
+    raise unknown("layers", said, names, other=f"0 to {len(names) - 1}")
 
 
 def _number(said: str, what: str) -> int:

@@ -60,6 +60,8 @@ class Examination(Result):
     """What each head does; None where nobody has asked."""
     unanswered: list[str] = field(default_factory=list)
     """What could not be asked, a sentence each."""
+    over: str = "unseen samples"
+    """What the inputs are, for people."""
 
     @property
     def sentences(self) -> list[str]:
@@ -97,7 +99,7 @@ class Examination(Result):
             ablation.add_row(each.layer, str(each.head), said(each.ablation), said(each.ablation_permuted))
         if self.roles is not None:
             parts += [self.roles.table(self.importance.added), ""]
-        about = f"{self.task}: {self.samples:,} unseen samples, mean ({interval_over(self.samples)})"
+        about = f"{self.task}: {self.samples:,} {self.over}, mean ({interval_over(self.samples)})"
         return Group(about, "", *parts, gradient, "", ablation, "", self.importance.table())
 
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
@@ -124,7 +126,7 @@ class Examination(Result):
 
     def summary(self) -> str:
         """Say what was asked."""
-        return f"{self.task}, {len(self.heads)} heads, {self.samples:,} unseen samples"
+        return f"{self.task}, {len(self.heads)} heads, {self.samples:,} {self.over}"
 
     def save(self, path: str | Path) -> Path:
         """Write all figures as JSON, and the sentences; raises `MachineError` where that cannot be."""

@@ -3,11 +3,11 @@
 A text is called by itself, a file by its name, and anything else by its kind and its number among the inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 from regard.foreign.pictures import Pictures
 
 BETWEEN = " ||| "
@@ -35,11 +35,29 @@ def asked_of(given: Any) -> Asked:
     if isinstance(given, Asked):
         return given
     if isinstance(given, str):
-        source, between, target = given.partition(BETWEEN)
-        return Asked(source, target if between else None)
+        source, between, target = f" {given} ".partition(BETWEEN)
+        return pair_of(source.strip(), target.strip()) if between else Asked(given)
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, str) for each in given):
-        return Asked(*given)
+        return pair_of(*given)
     return Asked(given)
+
+
+def pair_of(source: Any, target: str) -> Asked:
+    """Return a source and its target; raises `InputError` where one of them is empty."""
+    if isinstance(source, str) and not source.strip():
+        raise InputError(f"no source stands before target {begun(target)}: type source{BETWEEN}target")
+    if not target.strip():
+        raise InputError("target is empty: type one, or leave it out")
+    return Asked(source, target)
+
+
+def all_asked(inputs: Any) -> tuple[Asked, ...]:
+    """Return some inputs, or one text; raises `InputError` for what is neither."""
+    if isinstance(inputs, str):
+        return (asked_of(inputs),)
+    if not isinstance(inputs, Iterable):
+        raise InputError(f"inputs {begun(str(inputs))} are no list: give one, as in ['The cat sat']")
+    return tuple(map(asked_of, inputs))
 
 
 def name_of(inputs: Sequence[Asked], number: int) -> str:

@@ -18,6 +18,7 @@ from regard.errors import InputError
 from regard.examination import HeadRoles, head_importance
 from regard.examination.roles import FEWEST
 from regard.inspection import AttentionMap
+from regard.inspection.alike import check_beside, layers_alike
 from regard.result import Result, plain
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Beside(Result):
     apart: dict[str, list[float]]
     """By layer that both have, with as many heads: how far the weights of each head are from the other's, the
     mean share of a row (0 to 1) that is elsewhere."""
+    alike: dict[str, str]
+    """By layer of the first that both have: what the second calls it."""
     roles: tuple[HeadRoles, HeadRoles] | None = None
     """What the heads of both do; None over fewer than ten inputs, of which that cannot be said."""
     maps: tuple[list[AttentionMap], list[AttentionMap]] = field(default=([], []))
@@ -63,9 +66,12 @@ class Beside(Result):
             heads.add_column(f"looks at, {name}")
         for layer, values in self.apart.items():
             for head, value in enumerate(values):
-                cells = [f"{each[layer][head]:+.4f}" for each in self.added]
-                cells += [f"{each[layer][head]:.3f}" for each in self.entropy]
-                roles = [each.of(layer, head).description for each in self.roles or ()]
+                both = (layer, self.alike[layer])
+                cells = [f"{each[name][head]:+.4f}" for name, each in zip(both, self.added, strict=True)]
+                cells += [f"{each[name][head]:.3f}" for name, each in zip(both, self.entropy, strict=True)]
+                roles = [
+                    each.of(name, head).description for name, each in zip(both, self.roles or (), strict=False)
+                ]
                 heads.add_row(layer, str(head), *cells, f"{value:.1%}", *roles)
         heads.box, heads.title = None, f"{self.summary()}, over {self.samples} inputs"
         answers = Table(one, other, box=None, title="Answers that differ", title_justify="left")
@@ -102,10 +108,12 @@ def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
         raise InputError(
             f"{one.name} has a {one.measure}, {other.name} a {other.measure}: they cannot be compared"
         )
+    check_beside(one, [other])
     both = [_asked(each, len(inputs)) for each in (one, other)]
     maps: list[list[AttentionMap]] = [[each.attend(given) for given in inputs] for each in (one, other)]
     heads = [{layer.name: layer.heads for layer in each.layers} for each in (one, other)]
-    shared = [name for name, count in heads[0].items() if heads[1].get(name) == count]
+    alike = layers_alike(one.layers, other.layers)
+    shared = {first: second for first, second in alike.items() if heads[0][first] == heads[1][second]}
     return Beside(
         names=(one.name, other.name),
         samples=len(inputs),
@@ -116,7 +124,8 @@ def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
         predictions=[
             (_said(first.prediction), _said(second.prediction)) for first, second in zip(*maps, strict=True)
         ],
-        apart={name: _apart(maps, name) for name in shared},
+        apart={first: _apart(maps, first, second) for first, second in shared.items()},
+        alike=shared,
         roles=(one.roles(), other.roles()) if len(inputs) >= FEWEST else None,
         maps=(maps[0], maps[1]),
     )
@@ -142,11 +151,11 @@ def _entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
     return found
 
 
-def _apart(maps: Sequence[Sequence[AttentionMap]], name: str) -> list[float]:
+def _apart(maps: Sequence[Sequence[AttentionMap]], layer: str, alike: str) -> list[float]:
     """Return the mean share of the rows that is elsewhere; of answers of different lengths, as far as both go."""
     shares = []
     for first, second in zip(*maps, strict=True):
-        one, other = first.layers[name].weights, second.layers[name].weights
+        one, other = first.layers[layer].weights, second.layers[alike].weights
         rows, columns = (min(sizes) for sizes in zip(one.shape[1:], other.shape[1:], strict=True))
         shares.append(np.abs(one[:, :rows, :columns] - other[:, :rows, :columns]).sum(-1).mean(-1) / 2)
     found: list[float] = np.mean(shares, 0).tolist()

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from regard.errors import InputError, begun
-from regard.foreign.asked import asked_of
+from regard.foreign.asked import all_asked
 from regard.foreign.families import Family, Guesser, Pairs, Writer
 from regard.foreign.interface import is_peer
 from regard.foreign.model import ForeignModel
@@ -22,6 +22,8 @@ from regard.reading import is_file, is_folder
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
+TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
+"""Files of which a folder with a tokenizer has one or more."""
 ON_THE_HUB = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
 """Names that a model can have there."""
 PATIENCE = 5.0
@@ -48,6 +50,8 @@ def look(
     steps of an input. `generate`: tokens that it writes at most. Code in a folder runs only with `trust_code`,
     and weights are read from safetensors alone. Raises `InputError` where any of that cannot be.
     """
+    if not isinstance(model, nn.Module | str | Path):
+        raise InputError(f"model {begun(str(model))} is none: give a module, a folder, or a name on the Hub")
     where = type(model).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
     if not isinstance(model, nn.Module):
@@ -59,7 +63,7 @@ def look(
         family=_family(model, tokenizer, loss, names, folder),
         name=Path(where).name or where,
         where=where,
-        inputs=tuple(map(asked_of, [inputs] if isinstance(inputs, str) else inputs)),
+        inputs=all_asked(inputs),
         generate=generate,
     )
 
@@ -69,14 +73,25 @@ def _family(
 ) -> Family:
     """Return how a model is fed, and what it answers."""
     if not is_peer(model) or not (tokenizer is None or _is_tokenizer(tokenizer)):
+        kind = type(model).__name__
+        if is_peer(model) and not callable(tokenizer):
+            raise InputError(
+                f"tokenizer {begun(str(tokenizer))} is none: give what AutoTokenizer.from_pretrained returns, or"
+                f" a function from an input to what {kind} is called with"
+            )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):
-            kind = type(model).__name__
             raise InputError(
                 f"{kind} is no model of Hugging Face's: give look() a function that makes tensors of an input"
             )
         return OwnReader(tokenizer, loss, names)
     kind = type(model).__name__
-    pictures = "pixel_values" in parameters_of(model) and "input_ids" not in parameters_of(model)
+    taken = parameters_of(model)
+    pictures = "pixel_values" in taken and "input_ids" not in taken
+    if not pictures and "input_ids" not in taken:  # one of speech, or of series
+        raise InputError(
+            f"{kind} takes {model.main_input_name}, neither texts nor pictures: from Python, give look() a"
+            " function that makes them, instead of a tokenizer"
+        )
     if tokenizer is None and not pictures:
         raise InputError(f"{kind} reads texts: give look() its tokenizer")
     inputs: Texts | Pictures = pictures_of(model.config, folder) if pictures else Texts(tokenizer)
@@ -120,7 +135,9 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
         model = _kind(transformers, config, name, trust_code).from_pretrained(
             name, config=config, use_safetensors=True, dtype="float32", **options
         )
-        if tokenizer is None and "pixel_values" not in parameters_of(model):
+        taken = parameters_of(model)
+        if tokenizer is None and "pixel_values" not in taken and "input_ids" in taken:
+            _check_tokenizer(folder)
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
     except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
         if why is not None and isinstance(error, OSError):  # nor was it fetched before
@@ -159,6 +176,15 @@ def _check(folder: Path) -> None:
             f"({str(folder)!r}).save_pretrained('converted')\""
         )
     raise InputError(f"folder {str(folder)!r} has no weights: give one with model.safetensors")
+
+
+def _check_tokenizer(folder: Path | None) -> None:
+    """Raise `InputError` for a folder without a tokenizer: of some models, transformers makes an empty one up."""
+    if folder is not None and not any(found for each in TOKENIZERS for found in folder.glob(each)):
+        raise InputError(
+            f"folder {str(folder)!r} has no tokenizer: put the model's there with tokenizer.save_pretrained"
+            f"({str(folder)!r}), or from Python give look() one"
+        )
 
 
 def _kind(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:

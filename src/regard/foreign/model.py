@@ -20,7 +20,7 @@ from torch import nn
 
 from regard.attention import Records, short_name
 from regard.attention.intervening import To
-from regard.errors import InputError, check_range
+from regard.errors import InputError, begun, check_range
 from regard.examination import (
     Examination,
     HeadImportance,
@@ -29,7 +29,7 @@ from regard.examination import (
     head_importance,
     head_roles,
 )
-from regard.foreign.asked import Asked, asked_of, check_given, find_asked, name_of
+from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside
 from regard.foreign.families import Answer, Family, Fed, called, states_of
 from regard.foreign.intervening import intervene
@@ -171,10 +171,10 @@ class ForeignModel:
 
     def over(self, inputs: Iterable[Any]) -> "ForeignModel":
         """Return the same subject, asked over these inputs: texts, pairs of source and target, or pictures."""
-        given = [inputs] if isinstance(inputs, str) else list(inputs)
+        given = all_asked(inputs)
         if not given:
             raise InputError("no inputs are given: give one or more texts")
-        return dataclasses.replace(self, inputs=tuple(map(asked_of, given)))
+        return dataclasses.replace(self, inputs=given)
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return what some of the classes that it answers with are called."""
@@ -221,7 +221,7 @@ class ForeignModel:
         input that the model cannot take.
         """
         asked = find_asked(self.inputs, self.draw(seed=seed) if input is None else input)
-        asked = asked if target is None else Asked(asked.given, target)
+        asked = asked if target is None else pair_of(asked.given, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, 100_000)
         return self._map(self.family.answer(self.model, asked, count))
@@ -305,7 +305,9 @@ class ForeignModel:
         What cannot be asked of such a model is said in `unanswered`. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
-        return examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
+        found = examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
+        own = isinstance(self.family, OwnReader)
+        return dataclasses.replace(found, over="inputs" if own else "pictures" if self.pictures else "texts")
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
         """Describe what each head does, over ten inputs or more (None: its own)."""
@@ -328,6 +330,8 @@ class ForeignModel:
     def beside(self, other: "ForeignModel", texts: Iterable[Any]) -> Beside:
         """Return this model and another one over the same inputs: losses, answers, importance, entropy and
         weights of heads. Raises `InputError` where they do not measure the same."""
+        if not isinstance(other, ForeignModel):
+            raise InputError(f"{begun(str(other))} is no model to stand beside: give what look() returns")
         one = self.over(texts)
         return beside(one, other.over(one.inputs), one.inputs)
 

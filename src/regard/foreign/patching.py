@@ -23,7 +23,7 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 from regard.files import write_file
 from regard.foreign.asked import asked_of
 from regard.foreign.families import Pairs, Writer, called
@@ -99,6 +99,7 @@ def patch(
     instead of that difference. Raises `InputError` where the inputs are not of one length, where both runs answer
     alike, or for a model whose heads cannot be told apart.
     """
+    _check_given(subject, answers)
     if not isinstance(subject.family, Writer | Pairs) and metric is None:
         raise InputError(f"{subject.name} writes nothing whose logits could be compared: give metric")
     runs = [_given(subject, each) for each in (clean, corrupted)]
@@ -133,6 +134,14 @@ def patch(
             heads={name: [effect(name, [head]) for head in range(each.heads)] for name, each in found.items()},
             layers={name: effect(name, range(each.heads)) for name, each in found.items()},
         )
+
+
+def _check_given(subject: object, answers: object) -> None:
+    if not isinstance(subject, ForeignModel):
+        raise InputError(f"{begun(str(subject))} is no model to patch: give what look() returns")
+    texts = answers if isinstance(answers, tuple | list) else [answers]
+    if answers is not None and (len(texts) != 2 or not all(isinstance(each, str) for each in texts)):
+        raise InputError(f"answers {begun(str(answers))} are no two texts: give two, as in ('doctor', 'nurse')")
 
 
 def _given(subject: ForeignModel, input: Any) -> Any:

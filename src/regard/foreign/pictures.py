@@ -71,8 +71,16 @@ class Pictures:
         width) that are prepared already. Raises `InputError` for what cannot be read.
         """
         if isinstance(picture, Tensor):
+            if picture.dim() != 4 or picture.shape[:2] != (1, 3):
+                size = f"(1, 3, {self.height}, {self.width})"
+                raise InputError(f"picture has shape {tuple(picture.shape)}: give {size}, or a file")
             return {"pixel_values": picture.to(next(model.parameters()).device)}
-        pixels = self.album[picture] if picture in self.album else self._read(picture, None, str(picture))
+        if not isinstance(picture, str | Path):
+            kind = type(picture).__name__
+            raise InputError(
+                f"picture {kind} is no file: give its path, or a tensor (1, 3, {self.height}, {self.width})"
+            )
+        pixels = self.album[str(picture)] if picture in self.album else self._read(picture, None, str(picture))
         values = (pixels.astype(np.float32) / 255 - np.array(self.mean)) / np.array(self.deviation)
         found = torch.tensor(values, dtype=torch.float32).permute(2, 0, 1).unsqueeze(0)
         return {"pixel_values": found.to(next(model.parameters()).device)}

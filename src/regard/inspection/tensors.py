@@ -16,6 +16,9 @@ from regard.inspection.attention_map import AttentionMap
 from regard.inspection.maps import LayerKind, LayerMap
 from regard.inspection.words import BLANK
 
+NEAR = 0.01
+"""How far a row may be from summing to 1: what bfloat16 leaves of a softmax is nearer."""
+
 
 def view_of(
     attentions: Any = None,
@@ -25,14 +28,15 @@ def view_of(
     decoder: Any = None,
     cross: Any = None,
     target_tokens: Sequence[str] | None = None,
-    input: int = 0,
+    input: int | None = None,
 ) -> AttentionMap:
     """Return a map of weights that were worked out elsewhere: `.view()`, `.save(path)` and `print` show it.
 
     `attentions`: of a model with one sequence, whose `tokens` they are; or, of an encoder-decoder, `encoder`,
     `decoder` and `cross`, whose `tokens` are the source's and `target_tokens` the target's. `input`: which of a
-    batch. Pieces of words are merged where tokens say so by `▁`, `Ġ` or `##`. Raises `InputError` where shapes
-    and tokens do not fit.
+    batch, to be said where there are several. Pieces of words are merged where tokens say so by `▁`, `Ġ` or `##`.
+    Raises `InputError` where shapes and tokens do not fit, and for what are no weights: each row sums to 1 within
+    0.01, or is 0 where a query attends to nothing, and no weight is below 0.
     """
     given = {"": attentions, "encoder": encoder, "decoder": decoder, "cross": cross}
     kinds: dict[str, LayerKind] = {"": "encoder", "encoder": "encoder", "decoder": "decoder", "cross": "cross"}
@@ -45,6 +49,7 @@ def view_of(
         )
         for number, each in enumerate(_layers(weights, input)):
             name = f"{part or 'layer'}.{number}"
+            _check(name, each)
             kind = kinds[part] if part or np.triu(each, 1).any() else "decoder"
             layers[name] = _layer(name, each, kind, queries, keys)
     if not layers:
@@ -54,7 +59,7 @@ def view_of(
     )
 
 
-def _layers(weights: Any, input: int) -> list[np.ndarray]:
+def _layers(weights: Any, input: int | None) -> list[np.ndarray]:
     """Return the weights (H, Tq, Tk) of each layer, of one input."""
     if weights is None:
         return []
@@ -67,8 +72,12 @@ def _layers(weights: Any, input: int) -> list[np.ndarray]:
     for each in weights:
         array = _array(each)
         if array.ndim == 4:
-            check_range("input", input, 0, len(array) - 1)
-            array = array[input]
+            if input is None and len(array) > 1:
+                raise InputError(
+                    f"weights are of a batch of {len(array)} inputs: say which by input, 0 to {len(array) - 1}"
+                )
+            check_range("input", input or 0, 0, len(array) - 1)
+            array = array[input or 0]
         if array.ndim != 3:
             raise InputError(
                 f"weights have {array.ndim} dimensions: give (H, Tq, Tk) or (B, H, Tq, Tk) of each layer"
@@ -82,6 +91,25 @@ def _array(weights: Any) -> np.ndarray:
     if hasattr(weights, "detach"):
         weights = weights.detach().float().cpu()
     return np.asarray(weights, dtype=np.float32)
+
+
+def _check(name: str, weights: np.ndarray) -> None:
+    """Raise `InputError` for what no softmax leaves."""
+    broken = np.argwhere(~np.isfinite(weights))
+    if len(broken):
+        head, row, column = broken[0]
+        found = weights[head, row, column]
+        raise InputError(
+            f"{name} has {found} in head {head}, row {row}, column {column}: give finite ones, after the softmax"
+        )
+    sums = weights.sum(-1)
+    wrong = np.argwhere(((abs(sums - 1) > NEAR) & (sums != 0)) | (weights < 0).any(-1))
+    if len(wrong):
+        head, row = wrong[0]
+        said = f"sums to {sums[head, row]:.4g}" if weights[head, row].min() >= 0 else "has weights below 0"
+        raise InputError(
+            f"row {row} of {name}, head {head}, {said}: give weights after the softmax, whose rows sum to 1"
+        )
 
 
 def _layer(

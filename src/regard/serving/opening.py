@@ -13,6 +13,7 @@ from typing import Any
 
 from regard.errors import InputError, MachineError, check_range
 from regard.inspection import Subject
+from regard.inspection.alike import check_beside
 from regard.serving.explorer import Explorer
 from regard.serving.lanes import Lane
 from regard.serving.tokens import make_token
@@ -36,10 +37,12 @@ def show(
     than this machine can reach the page only where that is another one, and only by the address with a token
     that is printed: that of the environment variable REGARD_TOKEN, or one that is drawn. `browser`: open the
     page in one. `beside`: others that answer the same inputs, to be looked at beside it. Raises `InputError`
-    where the extra `serve` is not installed or a token cannot be used, `MachineError` where nothing can
-    listen there. Returns after Ctrl-C; other signals end the process as usual.
+    where the extra `serve` is not installed, a token cannot be used or none of another's layers can stand beside
+    one, `MachineError` where nothing can listen there. Returns after Ctrl-C; other signals end the process as
+    usual.
     """
     check_port(port)
+    check_beside(subject, beside)
     try:
         import regard.serving.app  # noqa: F401 (which brings the server)
     except ImportError:

@@ -45,7 +45,8 @@ export function otherOf(data, map, { beside }) {
 }
 
 /**
- * Its layer of the same name as one that is shown; null where there is none.
+ * Its layer of the same name as one that is shown; where they have no name in common, that at the same place among
+ * those of one kind, if there are as many; null where there is none. `layers_alike` in alike.py does the same.
  *
  * @param {ViewData} data
  * @param {MapData} map
@@ -54,6 +55,20 @@ export function otherOf(data, map, { beside }) {
  */
 export function besideOf(data, map, layer, state) {
   const other = otherOf(data, map, state);
-  const found = other?.map.layers.find((each) => each.name === layer.name);
-  return other && found ? { name: other.name, layer: found } : null;
+  const found = other && layerAlike(map.layers, other.map.layers, layer);
+  if (!other || !found) return null;
+  return { name: found.name === layer.name ? other.name : `${other.name}, ${found.title}`, layer: found };
+}
+
+/**
+ * @param {LayerData[]} own
+ * @param {LayerData[]} others
+ * @param {LayerData} layer one of `own`
+ */
+function layerAlike(own, others, layer) {
+  const named = new Map(others.map((each) => [each.name, each]));
+  if (own.some((each) => named.has(each.name))) return named.get(layer.name);
+  const [ours, theirs] = [own, others].map((layers) => layers.filter((each) => each.kind === layer.kind));
+  const place = ours.findIndex((each) => each.name === layer.name);
+  return ours.length === theirs.length ? theirs[place] : undefined;
 }
