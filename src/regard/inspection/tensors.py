@@ -108,8 +108,8 @@ def _check(name: str, weights: np.ndarray) -> None:
         head, row = wrong[0]
         said = f"sums to {sums[head, row]:.4g}" if weights[head, row].min() >= 0 else "has weights below 0"
         raise InputError(
-            f"row {row} of {name}, head {head}, {said}: give weights after the softmax, whose rows sum to 1 (where a"
-            " sink takes the rest, regard.look at the model)"
+            f"row {row} of {name}, head {head}, {said}: give weights after the softmax, whose rows sum to 1; or "
+            "regard.look at the model, where a sink takes the rest"
         )
 
 
