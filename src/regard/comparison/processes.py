@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +124,7 @@ def _work(work: Callable[[Job], Result], pipe: Connection) -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+    sys.exit(128 + number)
 
 
 def _follow() -> None:
