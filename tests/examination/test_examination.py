@@ -164,7 +164,7 @@ def test_a_report_page(trained: regard.AnswerRun, tmp_path: Path) -> None:
         assert html.escape(each) in text
     relevance = found.heads[0].relevance
     assert relevance is not None and relevance.percent in text and str(found.heads[1].gradient) in text
-    assert text.count("data:image/svg+xml;base64,") == 2
+    assert text.count("data:image/svg+xml;base64,") == 4  # light and dark
     assert 'href="http://127.0.0.1:1/#layer=cross&amp;head=1"' in text
     assert not re.search(r"(?:src|href)=\"(?!data:|http://127)", text)
 
