@@ -80,7 +80,8 @@ def attentions(length: int) -> tuple[Work, Work]:
     def attend(short: int) -> Work:
         def run() -> Tensor:
             attending.SHORT = short
-            return layer(states, mask=mask).float().sum()
+            found: Tensor = layer(states, mask=mask).float().sum()
+            return found
 
         return run
 
@@ -94,7 +95,8 @@ def rotations(length: int) -> tuple[Work, Work]:
     rotary = Rotary(WIDTH // HEADS)
 
     def heads() -> Tensor:
-        return states.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        found: Tensor = states.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        return found
 
     def plain() -> Tensor:
         sin, cos = rotary.waves.vectors(0, length, states.device).unflatten(-1, (-1, 2)).unbind(-1)

@@ -239,7 +239,7 @@ def test_two_runs_stand_beside_each_other(
         _open(page, address, "&head=1")
         page.select_option("select[data-name=Beside]", label=other.where)
         page.wait_for_selector("text=difference: shown less beside")
-        theirs, ours = (" ".join(map(str, each.attend(INPUT).prediction)) for each in (other, learned))
+        theirs, ours = (" ".join(map(str, each.attend(INPUT).prediction or ())) for each in (other, learned))
         said = page.locator(".answer").inner_text()
         assert f"Beside, {other.where}: {'the same' if theirs == ours else theirs}" in said
         assert page.locator("figure").count() == 3

@@ -27,7 +27,7 @@ def test_they_are_those_of_explain(run: Any) -> None:
     shown = run.with_sums(run.attend(seed=3))
     for name, layer in as_json(shown)["sums"]["layers"].items():
         heads, queries, keys = shown.layers[name].weights.shape
-        found = {part: None if data is None else _numbers(data) for part, data in layer.items() if _packs(data)}
+        found = {part: _numbers(data) for part, data in layer.items() if _packs(data)}
         for head, query, key in ((0, 0, 0), (heads - 1, queries - 1, keys - 1)):
             told = run.explain(shown.input, layer=name, head=head, output=query, key=key)
             for part in ("scores", "weights", "context", "may_see"):
@@ -46,7 +46,7 @@ def test_they_are_those_of_explain(run: Any) -> None:
 
 
 def _packs(data: Any) -> bool:
-    return data is None or (isinstance(data, dict) and "numbers" in data)
+    return isinstance(data, dict) and "numbers" in data
 
 
 def _steps(steps: Any, head: int, query: int, key: int) -> list[np.ndarray]:
