@@ -144,7 +144,6 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     Raises `InputError` for a model without attention, or where there are no such inputs.
     """
     check_range("samples", samples, 2, 10**5)
-    check_range("seed", seed, 0, 2**63 - 1)
     importance = head_importance(subject, seed=seed)
     inputs = subject.unseen(samples, seed)
     trials = [trial for trial in map(subject.trial, inputs) if trial is not None]

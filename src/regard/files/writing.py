@@ -60,12 +60,12 @@ def check_writable(path: Path) -> None:
     check_name(path)
     try:
         if not _is_stream(path):
-            _check_folder(Path(os.path.realpath(path)).parent)
+            _ask_folder(Path(os.path.realpath(path)).parent)
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
-def _check_folder(folder: Path) -> None:
+def _ask_folder(folder: Path) -> None:
     """Raise `OSError` where a folder is none, or takes no file."""
     if not folder.is_dir():
         number = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
@@ -79,7 +79,7 @@ def check_folder(folder: Path) -> None:
     check_name(folder)
     whole = folder.absolute()
     try:
-        _check_folder(next(each for each in (whole, *whole.parents) if os.path.lexists(each)))
+        _ask_folder(next(each for each in (whole, *whole.parents) if os.path.lexists(each)))
     except OSError as error:
         raise cannot_write(folder, error) from error
 

@@ -74,7 +74,12 @@ def layout_of(found: Blueprint) -> Layout:
         names = [name for name in found.parts if lanes.get(name) == lane]
         rows = _rows(found, names, forward)
         inside = [flow for flow in found.flows if {lanes.get(each) for each in flow} == {lane}]
-        tracks[lane] = _tracks([_span(rows, flow) for flow in inside if not _near(rows, flow, flow in back)])
+        past = [
+            (rows[one], rows[other])
+            for one, other in inside
+            if not _near(rows[one], rows[other], (one, other) in back)
+        ]
+        tracks[lane] = _tracks(_span(*each) for each in past)
         left = _stand(found, result, names, rows, lane, left) + TRACK * (len(tracks[lane]) + 2)
         _align(result, names, rows, inside)
         if lane != max(lanes.values()):
@@ -89,14 +94,14 @@ def layout_of(found: Blueprint) -> Layout:
             crossings += 1
             groups = arriving[flow[1]]
             place = groups.index(_group(found, flow)) - (len(groups) - 1) / 2
-            points = _across(result, one, other, len(tracks[one.lane]) + crossings, -place * APART)
+            points = _around(result, one, other, len(tracks[one.lane]) + crossings, -1, -place * APART)
             result.lines.append(Line(*flow, points, straight=False, returns=returns))
-        elif not returns and other.row == one.row + 1:
+        elif _near(one.row, other.row, returns):
             result.lines.append(Line(*flow, _up(one, other), straight=True, returns=False))
         else:
-            span = min(one.row, other.row), max(one.row, other.row)
+            span = _span(one.row, other.row)
             track = next(number for number, each in enumerate(tracks[one.lane]) if span in each)
-            points = _past(result, one, other, track)
+            points = _around(result, one, other, track, 1)
             result.lines.append(Line(*flow, points, straight=False, returns=returns))
     return result
 
@@ -156,13 +161,13 @@ def _rows(found: Blueprint, names: list[str], forward: list[tuple[str, str]]) ->
     return rows
 
 
-def _span(rows: dict[str, int], flow: tuple[str, str]) -> tuple[int, int]:
-    one, other = sorted(rows[each] for each in flow)
-    return one, other
+def _span(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)
 
 
-def _near(rows: dict[str, int], flow: tuple[str, str], returns: bool) -> bool:
-    return not returns and rows[flow[1]] == rows[flow[0]] + 1
+def _near(one: int, other: int, returns: bool) -> bool:
+    """Whether a line goes from a row to the next."""
+    return not returns and other == one + 1
 
 
 def _tracks(spans: Iterable[tuple[int, int]]) -> list[list[tuple[int, int]]]:
@@ -229,15 +234,17 @@ def _up(one: Spot, other: Spot) -> tuple[tuple[float, float], ...]:
     return begin, (one.x, middle), (other.x, middle), end
 
 
-def _past(result: Layout, one: Spot, other: Spot, track: int) -> tuple[tuple[float, float], ...]:
-    """Return a way beside the boxes of a lane."""
-    aside = _end(result, one.lane) + TRACK * (track + 1)
+def _around(
+    result: Layout, one: Spot, other: Spot, track: int, side: int, above: float = 0.0
+) -> tuple[tuple[float, float], ...]:
+    """Return a way beside the boxes of a lane, on a track, that ends on the left (-1) or right (1) of a box, so
+    far above its middle; where others stand in its row, under it."""
     begin = _leaving(one)
-    if other.alone:
-        end = [(other.x + other.width / 2, other.y)]
-    else:
+    aside = _end(result, one.lane) + TRACK * (track + 1)
+    end = [(other.x + side * other.width / 2, other.y + above)]
+    if not other.alone:
         under = other.y - HEIGHT / 2 - BETWEEN / 3
-        end = [(other.x + WIDTH / 6, under), (other.x + WIDTH / 6, other.y - other.height / 2)]
+        end = [(other.x + side * WIDTH / 6, under), (other.x + side * WIDTH / 6, other.y - other.height / 2)]
     return (*begin, (aside, begin[-1][1]), (aside, end[0][1]), *end)
 
 
@@ -255,17 +262,3 @@ def _arriving(found: Blueprint, lanes: dict[str, int]) -> dict[str, list[object]
             if group not in there:
                 there.append(group)
     return groups
-
-
-def _across(
-    result: Layout, one: Spot, other: Spot, track: int, aside_by: float
-) -> tuple[tuple[float, float], ...]:
-    """Return a way from one lane to the next, that ends so far above the middle of a box."""
-    begin = _leaving(one)
-    aside = _end(result, one.lane) + TRACK * (track + 1)
-    if other.alone:
-        end = [(other.x - other.width / 2, other.y + aside_by)]
-    else:
-        under = other.y - HEIGHT / 2 - BETWEEN / 3
-        end = [(other.x - WIDTH / 6, under), (other.x - WIDTH / 6, other.y - other.height / 2)]
-    return (*begin, (aside, begin[-1][1]), (aside, end[0][1]), *end)

@@ -25,7 +25,7 @@ class EmbeddingNotScaled(Workings):
     instead = "Multiply embeddings by √d_model before the positions are added."
     paper = EMBEDDING
 
-    def scaled(self, vectors: Array) -> Array:
+    def scaled(self, vectors: Array, side: str) -> Array:
         return vectors
 
 
@@ -35,7 +35,7 @@ class EmbeddingDivided(Workings):
     instead = "Multiply embeddings by √d_model before the positions are added."
     paper = EMBEDDING
 
-    def scaled(self, vectors: Array) -> Array:
+    def scaled(self, vectors: Array, side: str) -> Array:
         return vectors / math.sqrt(vectors.shape[-1])
 
 
@@ -45,11 +45,8 @@ class SourceNotScaled(Workings):
     instead = "Multiply the source's embeddings too."
     paper = EMBEDDING
 
-    def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        if side != "source":
-            return super().embed(tokens, table, side)
-        vectors = table[tokens]
-        return vectors + self.placed(vectors, vectors.shape[-1])
+    def scaled(self, vectors: Array, side: str) -> Array:
+        return vectors if side == "source" else super().scaled(vectors, side)
 
 
 class TargetNotScaled(Workings):
@@ -58,11 +55,8 @@ class TargetNotScaled(Workings):
     instead = "Multiply the target's embeddings too."
     paper = EMBEDDING
 
-    def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        if side != "target":
-            return super().embed(tokens, table, side)
-        vectors = table[tokens]
-        return vectors + self.placed(vectors, vectors.shape[-1])
+    def scaled(self, vectors: Array, side: str) -> Array:
+        return vectors if side == "target" else super().scaled(vectors, side)
 
 
 class PositionsScaledToo(Workings):
@@ -73,7 +67,7 @@ class PositionsScaledToo(Workings):
 
     def embed(self, tokens: Array, table: Array, side: str) -> Array:
         vectors = table[tokens]
-        return self.scaled(vectors + self.placed(vectors, vectors.shape[-1]))
+        return self.scaled(vectors + self.placed(vectors, vectors.shape[-1]), side)
 
 
 class NoPositions(Workings):
@@ -93,7 +87,7 @@ class NoSourcePositions(Workings):
     paper = POSITIONS
 
     def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        return self.scaled(table[tokens]) if side == "source" else super().embed(tokens, table, side)
+        return self.scaled(table[tokens], side) if side == "source" else super().embed(tokens, table, side)
 
 
 class NoTargetPositions(Workings):
@@ -103,7 +97,7 @@ class NoTargetPositions(Workings):
     paper = POSITIONS
 
     def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        return self.scaled(table[tokens]) if side == "target" else super().embed(tokens, table, side)
+        return self.scaled(table[tokens], side) if side == "target" else super().embed(tokens, table, side)
 
 
 class SourcePaddingSeen(Workings):

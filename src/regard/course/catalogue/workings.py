@@ -207,13 +207,13 @@ class Layers(Weighing, Waves):
 class WholeModel(Layers):
     """The whole model of figure 1."""
 
-    def scaled(self, vectors: Array) -> Array:
-        """Return embeddings times √D."""
+    def scaled(self, vectors: Array, side: str) -> Array:
+        """Return embeddings times √D; `side` is source or target."""
         return vectors * np.sqrt(vectors.shape[-1])
 
     def embed(self, tokens: Array, table: Array, side: str) -> Array:
         """Return embeddings with positions; `side` is source or target."""
-        vectors = self.scaled(table[tokens])
+        vectors = self.scaled(table[tokens], side)
         return vectors + self.placed(vectors, vectors.shape[-1])
 
     def seen(self, source: Array) -> Mask:
