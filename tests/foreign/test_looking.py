@@ -331,6 +331,7 @@ def test_a_folder_without_a_tokenizer_and_one_of_speech_are_told(
 def test_a_name_that_cannot_be_fetched_is_told_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    pytest.importorskip("transformers", reason="names are fetched with the extra hub")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     begin = time.monotonic()
