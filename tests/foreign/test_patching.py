@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
@@ -72,3 +74,57 @@ def test_what_cannot_be_patched_is_said(model_of: Callable[[str], Any], tokenize
             regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'3' is no model to patch: give what look"):
         regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]
+
+
+class Own(nn.Module):
+    """Two of PyTorch's layers, and its fused fast path where nobody looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(12, 3, 24, batch_first=True, dropout=0.0)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.answer = nn.Linear(12, 5)
+
+    def forward(self, states: Tensor) -> Tensor:
+        answers: Tensor = self.answer(self.encoder(states))
+        return answers
+
+
+@torch.no_grad()
+def test_layers_of_pytorch_are_patched() -> None:
+    torch.manual_seed(4)
+    model = Own().eval()
+    clean, corrupted = torch.randn(2, 1, 7, 12)
+    subject = regard.look(model, lambda each: each, inputs=[clean, corrupted])
+    found = regard.patch(subject, clean, corrupted, metric=lambda logits: logits[-1, 0] - logits[-1, 3])
+    assert list(found.heads) == ["encoder.0.self_attn", "encoder.1.self_attn"]
+    assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # as it was
+
+    def contexts(layer: Any, states: Tensor) -> Tensor:
+        query, key, value = (
+            each.unflatten(-1, (3, 4)).transpose(1, 2)
+            for each in F.linear(states, layer.in_proj_weight, layer.in_proj_bias).chunk(3, -1)
+        )
+        weights = (query @ key.transpose(-2, -1) / 2).softmax(-1)
+        return (weights @ value).transpose(1, 2).flatten(2)
+
+    def difference(states: Tensor, put: Tensor | None = None, head: int = 0) -> tuple[float, Tensor]:
+        """Run the two layers by hand; `put`: the contexts that the first one's head is to have."""
+        kept = None
+        for number, layer in enumerate(model.encoder.layers):
+            context = contexts(layer.self_attn, states)
+            kept = context if kept is None else kept
+            if put is not None and not number:
+                context[..., 4 * head : 4 * head + 4] = put[..., 4 * head : 4 * head + 4]
+            states = layer.norm1(states + layer.self_attn.out_proj(context))
+            states = layer.norm2(states + layer.linear2(layer.linear1(states).relu()))
+        logits = model.answer(states)[0]
+        assert kept is not None
+        return float(logits[-1, 0] - logits[-1, 3]), kept
+
+    whole, kept = difference(clean)
+    nothing, _ = difference(corrupted)
+    assert (found.difference_clean, found.difference_corrupted) == pytest.approx((whole, nothing), abs=1e-5)
+    for head in range(3):
+        effect = (difference(corrupted, kept, head)[0] - nothing) / (whole - nothing)
+        assert found.heads["encoder.0.self_attn"][head] == pytest.approx(effect, abs=1e-4)

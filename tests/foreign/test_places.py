@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import regard
 from regard.errors import InputError
 from regard.foreign import record
 
@@ -75,3 +76,29 @@ def test_a_wrong_place_is_said() -> None:
         with record(model, at="blocks.1.proj"):
             model(torch.randn(2, 5, 8))
     assert "at 'blocks.1.proj': nothing of rows that sum to one passes 'blocks.1.proj'" in str(said[0].message)
+
+
+@torch.no_grad()
+def test_a_model_of_ones_own_is_looked_at_and_touched_where_weights_pass() -> None:
+    model, states = Own().eval(), torch.randn(1, 5, 8)
+    subject = regard.look(model, lambda each: each, inputs=[states], at="blocks.*.attn_drop")
+    assert [(each.name, each.heads) for each in subject.layers] == [
+        ("blocks.0.attn_drop", 2),
+        ("blocks.1.attn_drop", 2),
+    ]
+    torch.testing.assert_close(
+        torch.from_numpy(subject.attend(states).layers["blocks.0.attn_drop"].weights), expected(states)[0]
+    )
+    block = model.blocks[0]
+    heads = states.unflatten(-1, (2, 4)).transpose(1, 2)
+    weights = expected(states)
+    weights[:, 1] = 0
+    without = block.proj((weights @ heads).transpose(1, 2).flatten(2))
+    for given in (subject, model):
+        at = None if given is subject else "blocks.*.attn_drop"
+        with regard.intervene(given, "blocks.0.attn_drop", heads=[1], at=at):
+            torch.testing.assert_close(model.blocks[0](states), without)
+    added = subject.importance().added["blocks.0.attn_drop"]
+    last = model(states)
+    moved = model.blocks[1](without)
+    assert added[1] == pytest.approx(float((moved - last).square().sum() / last.square().sum()), rel=1e-4)

@@ -32,17 +32,20 @@ def intervene(
     to: To | float = "off",
     query: int | None = None,
     key: int | None = None,
+    at: str | None = None,
 ) -> Iterator[None]:
     """Change what some `heads` of a layer attend to while the block runs (None: all of them).
 
     `model`: a module, or a subject that has one. `layer`: its name as in records; `.layers` may be left out.
     `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that query on that key, the others
     keeping their proportions. It holds for every input of a batch, and for every hypothesis of a search; where
-    steps are generated one by one with a cache, `query` is the step. Records show the changed weights, whichever
+    steps are generated one by one with a cache, `query` is the step. `at`: as in `record`, where `layer` is one of
+    the modules that it names. Records show the changed weights, whichever
     block is inside the other. Gradients flow as usual. Raises `InputError` where the model has no such layer,
     and, as it runs, for a head or step that is not there; warns where the layer did not attend.
     """
-    model = model if isinstance(model, nn.Module) else model.model
+    if not isinstance(model, nn.Module):
+        model, at = model.model, at or getattr(model, "at", None)
     own = layers_of(model)
     if layer in own or layer in map(short_name, own):
         with intervene_in_own(model, layer, heads=heads, to=to, query=query, key=key):
@@ -51,7 +54,7 @@ def intervene(
     passes = Passes(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     toucher = Toucher(passes, layer, change)
-    with watching(model, toucher) as likely:
+    with watching(model, toucher, at=at) as likely:
         check_layers([layer], passes, likely)
         yield
     if passes.ran and not toucher.done:

@@ -8,11 +8,11 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import nn
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, begun, check_range
 from regard.foreign.asked import all_asked
 from regard.foreign.families import Family, Guesser, Pairs, Writer
 from regard.foreign.interface import is_peer
-from regard.foreign.model import ForeignModel
+from regard.foreign.model import MOST, ForeignModel
 from regard.foreign.pictures import Pictures, pictures_of
 from regard.foreign.readers import Loss, Name, OwnReader
 from regard.foreign.removing import KEPT, pruned_kind
@@ -37,6 +37,7 @@ def look(
     inputs: Iterable[Any] = (),
     loss: Loss | None = None,
     names: Callable[[Any], Sequence[str]] | None = None,
+    at: str | None = None,
     generate: int = 0,
     trust_code: bool = False,
 ) -> ForeignModel:
@@ -47,11 +48,13 @@ def look(
     own, a function that makes of an input what the module is called with: a tensor, a tuple or a dict of them.
     `inputs`: what it is asked over: texts, pairs of source and target, pictures, or what the function takes.
     `loss`: a function of the model and an input, instead of the model's own. `names`: a function that names the
-    steps of an input. `generate`: tokens that it writes at most. Code in a folder runs only with `trust_code`,
+    steps of an input. `at`: modules through which weights pass that nothing else sees, as in `regard.record`.
+    `generate`: tokens that it writes at most. Code in a folder runs only with `trust_code`,
     and weights are read from safetensors alone. Raises `InputError` where any of that cannot be.
     """
     if not isinstance(model, nn.Module | str | Path):
         raise InputError(f"model {begun(str(model))} is none: give a module, a folder, or a name on the Hub")
+    check_range("generate", generate, 0, MOST)
     where = type(model).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
     if not isinstance(model, nn.Module):
@@ -64,6 +67,7 @@ def look(
         name=Path(where).name or where,
         where=where,
         inputs=all_asked(inputs),
+        at=at,
         generate=generate,
     )
 

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 IMPORTANCE = 50
 """Inputs that importance is asked over, at most, where nothing else is said."""
+MOST = 100_000
+"""Tokens that a model is asked to write, at most."""
 WORDS = "The cat sat on the mat"
 """What a model of texts is tried on, to see which layers it has."""
 
@@ -64,6 +66,8 @@ class ForeignModel:
     where: str
     inputs: tuple[Asked, ...] = ()
     """Those that it is asked over, where no others are given."""
+    at: str | None = None
+    """Modules through which weights pass that nothing else sees."""
     generate: int = 0
     """Tokens that it writes at most, where it writes any; 0: one, or as many as an answer has."""
     fed: tuple[Fed, ...] | None = None
@@ -139,7 +143,7 @@ class ForeignModel:
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Records]:
         """Record some layers of the model, or all, while a block runs."""
-        return record(self.model, layers=layers, tokenizer=self.tokenizer)
+        return record(self.model, layers=layers, at=self.at, tokenizer=self.tokenizer)
 
     def touching(
         self,
@@ -151,7 +155,7 @@ class ForeignModel:
         key: int | None = None,
     ) -> AbstractContextManager[None]:
         """Change what some heads of a layer attend to while a block runs; see `regard.intervene`."""
-        return intervene(self.model, layer, heads=heads, to=to, query=query, key=key)
+        return intervene(self.model, layer, heads=heads, to=to, query=query, key=key, at=self.at)
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
@@ -223,11 +227,11 @@ class ForeignModel:
         asked = find_asked(self.inputs, self.draw(seed=seed) if input is None else input)
         asked = asked if target is None else pair_of(asked.given, target)
         count = self.generate if generate is None else generate
-        check_range("generate", count, 0, 100_000)
+        check_range("generate", count, 0, MOST)
         return self._map(self.family.answer(self.model, asked, count))
 
     def _map(self, answer: Answer) -> AttentionMap:
-        layers = layers_of_input(self.model, answer.fed, self.tokenizer)
+        layers = layers_of_input(self.model, answer.fed, self.tokenizer, self.at)
         pictures, given = self.pictures, answer.fed.given
         pixels = pictures.shown(given["pixel_values"]) if pictures and isinstance(given, dict) else None
         return AttentionMap(

@@ -18,17 +18,17 @@ LONG = 1024
 """Tokens above which a map is of squares of steps: all weights would have no place."""
 
 
-def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any) -> dict[str, LayerMap]:
+def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) -> dict[str, LayerMap]:
     """Run a model, and return the map of each layer; of a long input, of squares of its steps."""
     given = fed.given
     tokens = given.get("input_ids") if isinstance(given, dict) else None
-    if isinstance(given, dict) and tokens is not None and tokens.shape[1] > LONG:
+    if isinstance(given, dict) and tokens is not None and tokens.shape[1] > LONG and at is None:
         alone = {"use_cache": False} if "use_cache" in parameters_of(model) else {}
         side = min(side_of(tokens.shape[1]), BLOCK)  # what is smaller would not be shown, and take its room
         with record_long(model, largest=1, side=side) as kept:
             called(model, given | alone)
         return long_layers(kept, None if tokenizer is None else Texts(tokenizer).labels(tokens[0].tolist()))
-    with record(model, tokenizer=tokenizer) as records:
+    with record(model, at=at, tokenizer=tokenizer) as records:
         called(model, fed.given)
     return layers_of_records(records, 0)
 

@@ -14,8 +14,9 @@ is each head's context, before the projection that joins them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ import torch
 from rich.table import Table
 from torch import Tensor, nn
 
+from regard.attention import short_name
 from regard.errors import InputError, begun
 from regard.files import write_file
 from regard.foreign.asked import asked_of
-from regard.foreign.families import Pairs, Writer, called
+from regard.foreign.families import Pairs, Writer, called, states_of
 from regard.foreign.model import ForeignModel
+from regard.foreign.readers import OwnReader
 from regard.foreign.removing import removables
+from regard.inspection import Layer
 from regard.inspection.endings import PICTURES, check_ending
 from regard.result import Result
 
@@ -95,8 +99,8 @@ def patch(
     back.
 
     `clean`, `corrupted`: inputs of as many tokens each. `answers`: two texts, whose first tokens' logits are
-    compared at the last step (None: what the model answers to each). `metric`: a function of the logits (T, C)
-    instead of that difference. Raises `InputError` where the inputs are not of one length, where both runs answer
+    compared at the last step (None: what the model answers to each). `metric`: a function of the logits (T, C),
+    or of the first tensor that a model of one's own returns, of the first input, instead of that difference. Raises `InputError` where the inputs are not of one length, where both runs answer
     alike, or for a model whose heads cannot be told apart.
     """
     _check_given(subject, answers)
@@ -104,14 +108,16 @@ def patch(
         raise InputError(f"{subject.name} writes nothing whose logits could be compared: give metric")
     runs = [_given(subject, each) for each in (clean, corrupted)]
     _check_lengths(runs)
-    found = removables(subject.model, subject.layers)
+    found = places_of(subject.model, subject.layers)
     if not found:
         raise InputError(
             f"the heads of {type(subject.model).__name__} cannot be told apart: no layer can be patched"
         )
     with torch.no_grad():
         kept: dict[str, Tensor] = {}
-        with _watching(found, kept):
+        with ExitStack() as stack:
+            for name, each in found.items():
+                stack.enter_context(each.changing(partial(_keep, kept, name)))
             logits = [_logits(subject, runs[0])]
         logits.append(_logits(subject, runs[1]))
         tokens = _tokens(subject, answers, logits)
@@ -122,7 +128,7 @@ def patch(
 
         def effect(name: str, heads: Sequence[int]) -> float:
             each = found[name]
-            with _patching(each.output, kept[name], each.heads, heads):
+            with each.changing(each.put(kept[name], heads)):
                 return (float(measure(_logits(subject, runs[1]))) - nothing) / (whole - nothing)
 
         return Patched(
@@ -134,6 +140,11 @@ def patch(
             heads={name: [effect(name, [head]) for head in range(each.heads)] for name, each in found.items()},
             layers={name: effect(name, range(each.heads)) for name, each in found.items()},
         )
+
+
+def _keep(kept: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
+    kept[name] = states.clone()
+    return states
 
 
 def _check_given(subject: object, answers: object) -> None:
@@ -161,7 +172,8 @@ def _check_lengths(runs: Sequence[Any]) -> None:
 def _logits(subject: ForeignModel, given: Any) -> Tensor:
     """Return the logits (T, C) of one run."""
     output = called(subject.model, given)
-    logits = subject.family.logits(output)
+    own = isinstance(subject.family, OwnReader)
+    logits = states_of(output) if own else subject.family.logits(output)
     if logits is None:
         raise InputError(f"{subject.name} returns no logits: nothing can be compared")
     return logits[0].float()
@@ -192,34 +204,72 @@ def subject_words(subject: ForeignModel, tokens: tuple[int, int]) -> tuple[str, 
     return first, second
 
 
+class Place:
+    """Where the heads of a layer stand side by side: before the projection that joins them."""
+
+    def __init__(self, projection: nn.Module, heads: int, *, of_torch: bool) -> None:
+        self.projection, self.heads, self.of_torch = projection, heads, of_torch
+
+    @contextmanager
+    def changing(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+        """Go on in the block with what `change` returns of all contexts of a call, (B, Tq, H Dv)."""
+        if self.of_torch:
+            with _bare(self.projection) as joined:
+                handle = self.projection.register_forward_hook(
+                    lambda module, given, output: (joined(change(output[0])), *output[1:])
+                )
+                with _removed(handle):
+                    yield
+            return
+        handle = self.projection.register_forward_pre_hook(
+            lambda module, given: (change(given[0]), *given[1:])
+        )
+        with _removed(handle):
+            yield
+
+    def put(self, clean: Tensor, chosen: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        """Return a change that puts some heads back as they were in the clean run."""
+
+        def change(states: Tensor) -> Tensor:
+            found = states.unflatten(-1, (self.heads, -1)).clone()
+            found[..., list(chosen), :] = clean.unflatten(-1, (self.heads, -1))[..., list(chosen), :]
+            return found.flatten(-2)
+
+        return change
+
+
+def places_of(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Place]:
+    """Return by layer where its heads stand side by side, as far as its parts show."""
+    found = {
+        name: Place(each.output, each.heads, of_torch=False)
+        for name, each in removables(model, layers).items()
+    }
+    modules = {short_name(name): module for name, module in model.named_modules()}
+    for layer in layers:
+        module = modules.get(layer.name)
+        if isinstance(module, nn.MultiheadAttention):
+            found[layer.name] = Place(module, layer.heads, of_torch=True)
+    return {layer.name: found[layer.name] for layer in layers if layer.name in found}
+
+
 @contextmanager
-def _watching(found: Any, kept: dict[str, Tensor]) -> Iterator[None]:
-    """Keep what the projection of each layer gets: all heads side by side."""
-
-    def keep(name: str) -> Any:
-        def hook(module: nn.Module, given: Any) -> None:
-            kept[name] = given[0].clone()
-
-        return hook
-
-    handles = [each.output.register_forward_pre_hook(keep(name)) for name, each in found.items()]
+def _bare(layer: Any) -> Iterator[nn.Module]:
+    """Let a layer of PyTorch's, which never calls its projection as a module, return its contexts; yields the
+    projection."""
+    joined = layer.out_proj
+    same = nn.Linear(joined.in_features, joined.in_features).to(joined.weight)
+    nn.init.eye_(same.weight)
+    nn.init.zeros_(same.bias)
+    layer.out_proj = same
     try:
-        yield
+        yield joined
     finally:
-        for handle in handles:
-            handle.remove()
+        layer.out_proj = joined
 
 
 @contextmanager
-def _patching(output: nn.Module, clean: Tensor, heads: int, chosen: Sequence[int]) -> Iterator[None]:
-    """Give the projection of a layer some heads as they were in the clean run."""
-
-    def hook(module: nn.Module, given: Any) -> Any:
-        states = given[0].unflatten(-1, (heads, -1)).clone()
-        states[..., list(chosen), :] = clean.unflatten(-1, (heads, -1))[..., list(chosen), :]
-        return (states.flatten(-2), *given[1:])
-
-    handle = output.register_forward_pre_hook(hook)
+def _removed(handle: Any) -> Iterator[None]:
+    """Remove a hook after the block."""
     try:
         yield
     finally:

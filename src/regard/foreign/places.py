@@ -48,16 +48,19 @@ class Passing:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Passing, ()
 
-    def pass_by(self, module: nn.Module, args: Any, given: dict[str, Any], output: Any) -> None:
-        """Record the first tensor of weights."""
+    def pass_by(self, module: nn.Module, args: Any, given: dict[str, Any], output: Any) -> Any:
+        """Record the first tensor of weights; or return what comes out with its weights changed."""
         keeper = self.keeper
         if keeper is None or not keeper.passes.here:
-            return
+            return None
         layer = keeper.passes.names.get(id(module), "")
         name = keeper.next(layer)
         if name is None:
-            return
+            return None
         outputs = output if isinstance(output, tuple | list) else [output]
+        if keeper.touches:
+            changed = [_changed(keeper, each) if are_weights(each) else each for each in outputs]
+            return type(output)(changed) if isinstance(output, tuple | list) else changed[0]
         weights = next(filter(are_weights, [*args, *given.values(), *outputs]), None)
         if weights is None:
             warnings.warn(
@@ -65,17 +68,28 @@ class Passing:
                 " module right after it",
                 stacklevel=4,
             )
-            return
-        keeper.keep(name, _call(weights.detach()))
+        else:
+            keeper.keep(name, _call(_by_head(weights.detach())))
+        return None
+
+
+def _by_head(weights: Tensor) -> Tensor:
+    """Return weights as (B, H, Tq, Tk); one head, where there is no axis of heads."""
+    lead = weights.shape[:-2]
+    return weights.reshape(-1, *(weights.shape[-3:] if len(lead) > 1 else (1, *weights.shape[-2:])))
+
+
+def _seen(weights: Tensor) -> Tensor:
+    return (weights != 0).any(1, keepdim=True)
+
+
+def _changed(keeper: Keeper, weights: Tensor) -> Tensor:
+    split = _by_head(weights)
+    return keeper.changed(split, _seen(split)).reshape(weights.shape)
 
 
 def _call(weights: Tensor) -> Call:
-    lead = weights.shape[:-2]
-    if len(lead) < 2:
-        weights = weights.reshape(-1, 1, *weights.shape[-2:])
-    elif len(lead) > 2:
-        weights = weights.reshape(-1, *weights.shape[-3:])
-    seen = (weights != 0).any(1, keepdim=True)
+    seen = _seen(weights)
     mask = None if torch.all(seen) else seen
     return Call(
         queries=weights.shape[2],
