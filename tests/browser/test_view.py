@@ -128,7 +128,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
         [touched, attention],
         packed=True,
         original=attention,
-        importance=learned.importance().added,
+        importance=learned.importance().by_layer(),
         playback=playback.data(),
     )
     page.evaluate(

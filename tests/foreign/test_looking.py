@@ -384,8 +384,8 @@ def test_the_explorer_asks_it_as_it_asks_runs(model_of: Build, tokenizer: Any) -
         weights = found["map"]["layers"][1]["weights"], found["original"]["layers"][1]["weights"]
         assert not np.any(weights[0][0]) and np.any(weights[1][0])
         assert found["original"]["prediction"] == subject.attend(TEXTS[0]).prediction
-        added = client.get("/api/importance").json()
-        assert added == subject.importance([TEXTS[0]]).added
+        worth = client.get("/api/importance").json()
+        assert worth == subject.importance([TEXTS[0]]).by_layer()
         unknown = {"input": "the cat", "interventions": [{"layer": "model.9.self_attn"}]}
         assert "is unknown" in client.post("/api/attend", json=unknown).json()["error"]
         assert client.post("/api/attend", json={"input": ""}).status_code == 422

@@ -1,5 +1,7 @@
 """Named places, through which weights pass that nothing else sees."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -89,7 +91,7 @@ def test_a_model_of_ones_own_is_looked_at_and_touched_where_weights_pass() -> No
     torch.testing.assert_close(
         torch.from_numpy(subject.attend(states).layers["blocks.0.attn_drop"].weights), expected(states)[0]
     )
-    block = model.blocks[0]
+    block: Any = model.blocks[0]
     heads = states.unflatten(-1, (2, 4)).transpose(1, 2)
     weights = expected(states)
     weights[:, 1] = 0

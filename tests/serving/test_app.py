@@ -88,7 +88,7 @@ def test_a_drawn_sample(client: Client) -> None:
 
 
 def test_importance(client: Client, trained: regard.AnswerRun) -> None:
-    assert client.request("GET", "/api/importance").json() == trained.importance().added
+    assert client.request("GET", "/api/importance").json() == trained.importance().by_layer()
 
 
 def test_a_weight_is_explained(client: Client, trained: regard.AnswerRun) -> None:

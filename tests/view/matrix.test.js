@@ -37,3 +37,12 @@ test("within a range", () => {
   assert.deepEqual([clamp(-1, 0, 5), clamp(2, 0, 5), clamp(7, 0, 5)], [0, 2, 5]);
   assert.equal(clamp(3, 0, -2), 0); // of a range that is empty, the low end
 });
+
+test("a first step that sees itself alone leaves no others pale", () => {
+  const labels = ["a", "b", "c"];
+  const causal = Float32Array.of(1, 0, 0, 0.75, 0.25, 0, 0.25, 0.5, 0.25);
+  assert.deepEqual([new Matrix([causal], labels, labels, null).largest, matrix.scale], [1, 1]);
+  assert.equal(new Matrix([causal], labels, labels, null).scale, 0.75);
+  const both = Float32Array.of(1, 0, 0, 0.25, 0.25, 0.5, 0.25, 0.5, 0.25); // the second sees the third
+  assert.equal(new Matrix([both], labels, labels, null).scale, 1);
+});

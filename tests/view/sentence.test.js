@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { Matrix } from "../../src/regard/inspection/view/matrix.js";
 import { headOf, sentence } from "../../src/regard/inspection/view/sentence.js";
 import { START } from "../../src/regard/inspection/view/state.js";
+import { inShort, worthOf, worthSentence } from "../../src/regard/inspection/view/worth.js";
 
 const KEYS = ["A", "B", "C", "B"];
 
@@ -76,9 +77,22 @@ test("the head that says most, unless one is chosen", () => {
 test("of heads whose worth is known, one that matters", () => {
   const slices = [Float32Array.of(0.6, 0.4), Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8)];
   const matrix = new Matrix(slices, ["p"], ["a", "b"], null);
-  const chosen = (added) =>
-    headOf({ data: { importance: { cross: added } }, layer: { name: "cross" }, matrix, state: START });
+  const chosen = (all) => {
+    const importance = { cross: all.map((added) => ({ added, low: null, high: null })) };
+    return headOf({ data: { importance }, layer: { name: "cross" }, matrix, state: START });
+  };
   assert.equal(chosen([0.5, 0.01, 0.1]), 0); // what says most hardly matters
   assert.equal(chosen([0.4, 0.01, 0.5]), 2); // of two that matter, what says most
   assert.equal(chosen([-0.1, -0.2, -0.3]), 1); // none does: as if nothing were known
+});
+
+test("what a head is worth, and how sure that is", () => {
+  const data = { importance: { cross: [{ added: 0.5, low: -0.1, high: 1 }] } };
+  const worth = worthOf(data, "cross", 0);
+  assert.equal(inShort(worth), "(+0.500)");
+  assert.match(worthSentence(worth), /by \+0\.500 \(head importance, 95 % interval −0\.100 to \+1\.000\)/);
+  assert.equal(inShort({ added: 0.5, low: 0.1, high: 1 }), "+0.500");
+  assert.equal(inShort({ added: 0.5, low: null, high: null }), "+0.500");
+  assert.equal(worthOf(data, "cross", 1), undefined);
+  assert.equal(worthOf(data, "cross", 0, ["the mean"]), undefined);
 });

@@ -110,9 +110,9 @@ def _given(flags: LookFlags) -> str:
 
 def _chosen(found: AttentionMap, flags: LookFlags) -> AttentionMap:
     """Return the layers and heads that are asked for."""
-    names = list(found.layers)
+    names = None
     if flags.layers is not None:
-        names = [_layer(each.strip(), names) for each in flags.layers.split(",")]
+        names = [_layer(each.strip(), list(found.layers)) for each in flags.layers.split(",")]
     heads = None if flags.heads is None else [_number(each, "heads") for each in flags.heads.split(",")]
     return found.chosen(layers=names, heads=heads)
 
@@ -141,5 +141,7 @@ def _write(found: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flag
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.plot is not None:
         saved = write_page(flags.plot, [found], beside=others) if others else found.save(flags.plot)
-        sys.stdout.write(f"Saved {saved}\n")
+        left = len(found.layers) - len(found.drawn) if saved.suffix.lower() != PAGE else 0
+        more = f", the layers that read the input; for the other {left} give --layers or a page" if left else ""
+        sys.stdout.write(f"Saved {saved}{more}\n")
         open_on_screen(flags.plot)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from regard.errors import InputError, check_range
 from regard.examination.estimates import Estimate, drawn_counts, estimate, interval_over
+from regard.inspection.data import WorthData
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
 
@@ -40,6 +41,10 @@ class HeadImportance(Result):
             (value, layer, head) for layer, values in self.added.items() for head, value in enumerate(values)
         )
 
+    def by_layer(self) -> dict[str, list[WorthData]]:
+        """Return what each head is worth, as the page takes it."""
+        return {layer: worth_data(added, self.intervals.get(layer)) for layer, added in self.added.items()}
+
     def summary(self) -> str:
         """Name the most important head."""
         value, layer, head = self.ranked()[-1]
@@ -59,6 +64,17 @@ class HeadImportance(Result):
         if any(each is not None and _maybe_nothing(each) for some in self.intervals.values() for each in some):
             parts.append(Text(f"(in brackets: 0 is in the {interval_over(self.samples)})", style="dim"))
         return Group(*parts)
+
+
+def worth_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:
+    """Return what the heads of a layer are worth, with their intervals where those are known."""
+    known = intervals or [None] * len(added)
+    return [
+        {"added": value, "low": None, "high": None}
+        if each is None
+        else {"added": value, "low": each.low, "high": each.high}
+        for value, each in zip(added, known, strict=True)
+    ]
 
 
 def _cell(value: float, known: Estimate | None) -> str:

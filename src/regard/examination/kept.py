@@ -4,6 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
+from regard.examination.estimates import Estimate
+from regard.examination.importance import worth_data
+from regard.inspection.data import WorthData
 from regard.reading import DamageError, parse_json, read_bytes
 
 MODEL = "model.safetensors"
@@ -36,13 +39,21 @@ def roles_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def importance_in(folder: Path) -> dict[str, list[float]]:
-    """Return, for each layer, what `regard examine` found the loss to gain when each head is off, or nothing."""
+def importance_in(folder: Path) -> dict[str, list[WorthData]]:
+    """Return, for each layer, what `regard examine` found each head to be worth, as `HeadImportance.by_layer` has
+    it, or nothing."""
     try:
-        found = _read(folder)["importance"]["added"]
-        return {str(layer): [float(each) for each in added] for layer, added in found.items()}
+        kept = _read(folder)["importance"]
+        intervals = kept.get("intervals") or {}
+        return {str(layer): _worth(added, intervals.get(layer, [])) for layer, added in kept["added"].items()}
     except (KeyError, TypeError, AttributeError, ValueError):
         return {}
+
+
+def _worth(added: Any, intervals: Any) -> list[WorthData]:
+    names = ("mean", "low", "high")
+    known = [each and Estimate(**{name: float(each[name]) for name in names}) for each in intervals]
+    return worth_data([float(each) for each in added], known)
 
 
 def _read(folder: Path) -> Any:

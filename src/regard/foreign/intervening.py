@@ -39,9 +39,9 @@ def intervene(
     `model`: a module, or a subject that has one. `layer`: its name as in records; `.layers` may be left out.
     `to`: "off", "uniform", or, with `query` and `key`, the weight (0 to 1) of that query on that key, the others
     keeping their proportions. It holds for every input of a batch, and for every hypothesis of a search; where
-    steps are generated one by one with a cache, `query` is the step. `at`: as in `record`, where `layer` is one of
-    the modules that it names. Records show the changed weights, whichever
-    block is inside the other. Gradients flow as usual. Raises `InputError` where the model has no such layer,
+    steps are generated one by one with a cache, `query` is the step. `at`: as in `record`, where `layer` is one
+    of the modules that it names. Records show the changed weights, whichever block is inside the other. Gradients
+    flow as usual. Raises `InputError` where the model has no such layer,
     and, as it runs, for a head or step that is not there; warns where the layer did not attend.
     """
     if not isinstance(model, nn.Module):

@@ -99,16 +99,17 @@ def patch(
     back.
 
     `clean`, `corrupted`: inputs of as many tokens each. `answers`: two texts, whose first tokens' logits are
-    compared at the last step (None: what the model answers to each). `metric`: a function of the logits (T, C),
-    or of the first tensor that a model of one's own returns, of the first input, instead of that difference. Raises `InputError` where the inputs are not of one length, where both runs answer
-    alike, or for a model whose heads cannot be told apart.
+    compared at the last step (None: what the model answers to each). `metric`: instead of that difference, a
+    function of the logits (T, C), or of the first tensor (T, ...) that a model of one's own returns. Raises
+    `InputError` where the inputs are not of one length, where both runs answer alike, or for a model whose heads
+    cannot be told apart.
     """
     _check_given(subject, answers)
     if not isinstance(subject.family, Writer | Pairs) and metric is None:
         raise InputError(f"{subject.name} writes nothing whose logits could be compared: give metric")
     runs = [_given(subject, each) for each in (clean, corrupted)]
     _check_lengths(runs)
-    found = places_of(subject.model, subject.layers)
+    found = contexts_of(subject.model, subject.layers)
     if not found:
         raise InputError(
             f"the heads of {type(subject.model).__name__} cannot be told apart: no layer can be patched"
@@ -204,7 +205,7 @@ def subject_words(subject: ForeignModel, tokens: tuple[int, int]) -> tuple[str, 
     return first, second
 
 
-class Place:
+class Contexts:
     """Where the heads of a layer stand side by side: before the projection that joins them."""
 
     def __init__(self, projection: nn.Module, heads: int, *, of_torch: bool) -> None:
@@ -221,9 +222,7 @@ class Place:
                 with _removed(handle):
                     yield
             return
-        handle = self.projection.register_forward_pre_hook(
-            lambda module, given: (change(given[0]), *given[1:])
-        )
+        handle = self.projection.register_forward_pre_hook(lambda module, given: (change(given[0]), *given[1:]))
         with _removed(handle):
             yield
 
@@ -233,22 +232,23 @@ class Place:
         def change(states: Tensor) -> Tensor:
             found = states.unflatten(-1, (self.heads, -1)).clone()
             found[..., list(chosen), :] = clean.unflatten(-1, (self.heads, -1))[..., list(chosen), :]
-            return found.flatten(-2)
+            joined: Tensor = found.flatten(-2)
+            return joined
 
         return change
 
 
-def places_of(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Place]:
+def contexts_of(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Contexts]:
     """Return by layer where its heads stand side by side, as far as its parts show."""
     found = {
-        name: Place(each.output, each.heads, of_torch=False)
+        name: Contexts(each.output, each.heads, of_torch=False)
         for name, each in removables(model, layers).items()
     }
     modules = {short_name(name): module for name, module in model.named_modules()}
     for layer in layers:
         module = modules.get(layer.name)
         if isinstance(module, nn.MultiheadAttention):
-            found[layer.name] = Place(module, layer.heads, of_torch=True)
+            found[layer.name] = Contexts(module, layer.heads, of_torch=True)
     return {layer.name: found[layer.name] for layer in layers if layer.name in found}
 
 

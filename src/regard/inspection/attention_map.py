@@ -53,7 +53,8 @@ class AttentionMap(Map, Result):
                 found[name] = dataclasses.replace(
                     layer, weights=layer.weights[list(heads)], numbers=tuple(heads), title=said
                 )
-        return dataclasses.replace(self, layers=found, sums=self.sums if heads is None else None)
+        picked = self.picked or layers is not None
+        return dataclasses.replace(self, layers=found, picked=picked, sums=self.sums if heads is None else None)
 
     def table(self) -> "RenderableType":
         """Return a heatmap of characters."""

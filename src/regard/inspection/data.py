@@ -170,6 +170,15 @@ class RoleData(TypedDict):
     """The most that a head has of that role before training."""
 
 
+class WorthData(TypedDict):
+    """What is added to the loss when a head is off, in nats."""
+
+    added: float
+    low: float | None
+    """Of the 95 % interval; None where that is not known."""
+    high: float | None
+
+
 class BesideData(TypedDict):
     """What another model did with the same input."""
 
@@ -183,8 +192,8 @@ class ViewData(TypedDict):
     maps: list[MapData]
     original: NotRequired[MapData]
     """What the model did before it was touched."""
-    importance: NotRequired[dict[str, list[float]]]
-    """By layer, the loss that is added when each head is off."""
+    importance: NotRequired[dict[str, list[WorthData]]]
+    """By layer, what each head is worth."""
     examined: NotRequired[dict[str, list[str]]]
     """By layer, what an examination says of each head."""
     roles: NotRequired[dict[str, list[RoleData]]]

@@ -108,6 +108,8 @@ class Map:
     """(height, width, 3) uint8, the picture as the model was given it; None where it was given none."""
     note: str = ""
     """What is unusual about the input, such as a length that training has not seen; empty where nothing is."""
+    picked: bool = False
+    """Whether somebody has chosen its layers: a picture shows all of them then."""
     sums: Sums | None = None
     """How each weight came about; None where that was not asked for, or would be too much."""
 
@@ -132,8 +134,8 @@ class Map:
     @property
     def drawn(self) -> list[LayerMap]:
         """The layers of a static picture: all, or of a model that writes symbols those that read the input, where
-        some do."""
-        reading = [layer for layer in self.layers.values() if layer.kind == CROSS]
+        some do and nobody has chosen others."""
+        reading = [layer for layer in self.layers.values() if layer.kind == CROSS and not self.picked]
         return reading if isinstance(self.prediction, str) and reading else list(self.layers.values())
 
 

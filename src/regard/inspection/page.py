@@ -33,6 +33,7 @@ from regard.inspection.data import (
     StepData,
     SumsData,
     ViewData,
+    WorthData,
 )
 from regard.inspection.maps import LayerMap, LongRows, Map
 from regard.inspection.sums import LayerSums, Sums
@@ -81,7 +82,7 @@ def as_data(
     *,
     packed: bool,
     original: Map | None = None,
-    importance: Mapping[str, Sequence[float]] | None = None,
+    importance: Mapping[str, list[WorthData]] | None = None,
     playback: Mapping[str, Any] | None = None,
     beside: Sequence[tuple[str, Map]] = (),
 ) -> str:
@@ -90,7 +91,7 @@ def as_data(
     if original is not None:
         data["original"] = as_json(original, packed=packed)
     if importance is not None:
-        data["importance"] = {layer: list(added) for layer, added in importance.items()}
+        data["importance"] = dict(importance)
     if playback is not None:
         frames = [as_json(each, packed=packed) for each in playback["frames"]]
         data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}

@@ -55,7 +55,8 @@ MARGIN, GAP, TITLE, SCALE, SAID = 0.2, 0.2, 0.4, 0.8, 0.45
 def draw(attention: Map, format: str) -> bytes:
     """Return the picture of a map as the bytes of a file; `format`: png, svg or pdf.
 
-    All panels share one colour scale, from 0 to the largest weight. A white dot marks an input that the
+    All panels share one colour scale, from 0 to the largest weight; a first step that can only look at itself is
+    left out of it, for all others would be pale. A white dot marks an input that the
     output step depends on. Of more weights than dots, the largest of each square is drawn. Of a picture, weights
     lie upon its patches (`overlay`).
     """
@@ -67,12 +68,13 @@ def draw(attention: Map, format: str) -> bytes:
     FigureCanvasAgg(figure)
     canvas = figure.add_axes((0, 0, 1, 1), frameon=False)
     canvas.set(xlim=(0, plan.width), ylim=(plan.height, 0), xticks=[], yticks=[])
-    largest = max(float(layer.weights.max(initial=0.0)) for layer in layers) or 1.0
+    largest = max(_scale(layer.weights) for layer in layers) or 1.0
     colours = ScalarMappable(Normalize(0.0, largest), COLOURS)
     for panel in plan.panels():
         _panel(canvas, panel, colours)
     bar = figure.add_axes((1 - SCALE / plan.width, 0.2, 0.15 / plan.width, 0.6))
-    figure.colorbar(colours, cax=bar, label="weight")
+    more = any(layer.weights.max(initial=0.0) > largest for layer in layers)
+    figure.colorbar(colours, cax=bar, label="weight", extend="max" if more else "neither")
     bar.tick_params(labelsize=7)
     if attention.prediction is not None:
         said = f"prediction {_said(attention.prediction)}, truth {_said(attention.truth)}"
@@ -85,6 +87,13 @@ def draw(attention: Map, format: str) -> bytes:
         )
         canvas.text(MARGIN, plan.tops[-1], note, fontsize=8, va="top")
     return figure_bytes(figure, format)
+
+
+def _scale(weights: np.ndarray) -> float:
+    """Return what the strongest colour stands for."""
+    _, queries, keys = weights.shape
+    causal = queries == keys > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any()
+    return float(weights[:, 1:].max(initial=0.0) if causal else weights.max(initial=0.0))
 
 
 class _Panel(NamedTuple):

@@ -3,7 +3,7 @@
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import nn
@@ -11,7 +11,7 @@ from torch import nn
 from regard.errors import InputError, unknown
 from regard.examination import explain, head_importance, head_roles, head_samples
 from regard.inspection import Sees, Subject, Writes
-from regard.inspection.data import BesideData, RowData
+from regard.inspection.data import BesideData, RowData, WorthData
 from regard.inspection.maps import Map
 from regard.inspection.page import as_json, row_data
 from regard.serving.questions import Attend, Change, Explain, Picture, Play, Row, Wanted, Written
@@ -23,7 +23,7 @@ class Explorer:
     def __init__(self, subject: Subject[Any], beside: Sequence[Subject[Any]] = ()) -> None:
         self.subject = subject
         self.beside = beside
-        self._importance: dict[str | None, dict[str, list[float]]] = {}
+        self._importance: dict[str | None, dict[str, list[WorthData]]] = {}
         """By the input that it is over; None for unseen ones."""
         self._shown: list[str] = []
         """The input that was shown last."""
@@ -69,19 +69,22 @@ class Explorer:
         self._shown[:] = [text]
         if any(layer.rows is not None for layer in touched.layers.values()):
             self._long.update(key=(text, tuple(asked.interventions)), map=touched)
-        others = {"beside": found} if (found := self._beside(text)) else {}
+        others = self._beside(text)
         if not asked.interventions:
             return {"map": as_json(touched), **others}
         original = self.subject.attend(text)
         return {"map": as_json(touched), "original": as_json(original), **others}
 
-    def _beside(self, text: str) -> list[BesideData]:
-        """Return what the other subjects do with an input; those that cannot read it are left out."""
+    def _beside(self, text: str) -> dict[str, Any]:
+        """Return what the other subjects do with an input, `beside`, and why some cannot read it, `left_out`."""
         found: list[BesideData] = []
+        left_out: list[str] = []
         for each in self.beside:
-            with suppress(InputError):
+            try:
                 found.append({"name": each.where, "map": as_json(each.attend(text))})
-        return found
+            except InputError as error:
+                left_out.append(f"{each.where} is not shown beside it: {error}")
+        return {name: some for name, some in (("beside", found), ("left_out", left_out)) if some}
 
     def row(self, asked: Row) -> RowData:
         """Return the weights of one step of a long input, exactly.
@@ -156,15 +159,15 @@ class Explorer:
         found = self.subject.playback(self._input(asked.input, asked.seed))
         return {**found.data(), "frames": [as_json(each, packed=True) for each in found.frames]}
 
-    def importance(self) -> dict[str, list[float]]:
-        """Return, for each layer, by how much the loss rises when each head is off: over unseen inputs, worked
-        out once, or where there are none over the input that was shown last."""
+    def importance(self) -> dict[str, list[WorthData]]:
+        """Return, for each layer, what each head is worth: over unseen inputs, worked out once, or where there
+        are none over the input that was shown last."""
         shown = self._shown[0] if self._shown else None
         weighed = self.subject.weighing(shown)
         over = None if weighed is self.subject else shown
         if over not in self._importance:
             try:
-                self._importance[over] = head_importance(weighed, told=self._tell("importance")).added
+                self._importance[over] = head_importance(weighed, told=self._tell("importance")).by_layer()
             finally:
                 self._progress.pop("importance", None)
         return self._importance[over]

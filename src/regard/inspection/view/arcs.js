@@ -45,7 +45,7 @@ export function arcs(scene, actions, { colours, width }) {
       stroke: matrix.heads === 1 ? colours.line : hue(line.head, colours.dark),
       "stroke-dasharray": dashes(line.head),
       "stroke-width": 2,
-      "stroke-opacity": Math.max(0.05, (line.weight / largest) ** CONTRAST).toFixed(3),
+      "stroke-opacity": Math.max(0.05, Math.min(line.weight / largest, 1) ** CONTRAST).toFixed(3),
     });
     element.append(
       svg(

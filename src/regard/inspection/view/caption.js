@@ -1,7 +1,7 @@
 // What stands above a heatmap: the head, its layer or what is compared, and what the head is worth.
 
 import { node } from "./dom.js";
-import { signed } from "./labels.js";
+import { inShort, worthOf } from "./worth.js";
 
 /** @import { Scene } from "./scene.js" */
 
@@ -14,7 +14,7 @@ export function captionOf(head, { data, layer, matrix, state, title }) {
   if (matrix.heads > 1 && !matrix.names && !title) found.push(node("span", { class: "quiet" }, layer.title));
   if (title) found.push(node("span", {}, title));
   const known = !matrix.names && state.frame === null; // of the trained model, and of a head that it has
-  const added = known ? data.importance?.[layer.name]?.[head] : undefined;
-  if (added !== undefined) found.push(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
+  const worth = worthOf(data, layer.name, head, !known);
+  if (worth) found.push(node("span", { class: "quiet" }, `off: loss ${inShort(worth)}`));
   return found;
 }

@@ -128,6 +128,13 @@
  */
 
 /**
+ * @typedef {object} WorthData what is added to the loss when a head is off, with its 95 % interval, if that is known
+ * @property {number} added
+ * @property {number | null} low
+ * @property {number | null} high
+ */
+
+/**
  * @typedef {object} BesideData
  * @property {string} name
  * @property {MapData} map
@@ -137,7 +144,7 @@
  * @typedef {object} ViewData
  * @property {MapData[]} maps
  * @property {MapData} [original]
- * @property {Record<string, number[]>} [importance]
+ * @property {Record<string, WorthData[]>} [importance]
  * @property {Record<string, string[]>} [examined]
  * @property {Record<string, RoleData[]>} [roles]
  * @property {BesideData[]} [beside]

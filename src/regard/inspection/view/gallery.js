@@ -1,12 +1,12 @@
 // The gallery of heads as a picture of its own (SVG).
 
 import { node, svg } from "./dom.js";
-import { signed } from "./labels.js";
 import { legendLine } from "./legend.js";
 import { widest, widthOf } from "./measuring.js";
 import { galleryOf, thumbPixels } from "./overview.js";
 import { described, roleOf } from "./roles.js";
 import { AROUND, PANEL, placeKey, sheet, TITLE } from "./sheet.js";
+import { inShort } from "./worth.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
@@ -39,7 +39,7 @@ export function galleryPicture(scene, colours) {
       const x = AROUND + (number % beside) * THUMB;
       const top = y + 10 + Math.floor(number / beside) * high;
       const { canvas, width, height } = thumbPixels(scene, each, colours);
-      const worth = each.added === undefined ? "" : ` ${signed(each.added)}`;
+      const worth = each.worth ? ` ${inShort(each.worth)}` : "";
       const role = roleOf(data, each.layer.name, each.head);
       const lines = [
         `head ${each.head}${worth}`,

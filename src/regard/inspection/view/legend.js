@@ -59,7 +59,8 @@ export function signs({ layer, state }) {
 export function scaleOf({ changes, largest, matrix, state }, colours) {
   const of = `, ${OF[/** @type {string} */ (state.mode)] ?? "the same for all heads"}`;
   if (changes) return changeScale(largest, colours, "change of the weight", of);
-  const ends = { from: "weight 0", to: largest.toFixed(3), of };
+  const more = matrix.largest > largest && state.mode !== "picture" ? " and more" : "";
+  const ends = { from: "weight 0", to: largest.toFixed(3) + more, of };
   if (state.mode === "picture") return { ...ends, at: litColour };
   if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: colours.at };
   const heads = matrix.shown(state); // lines of one head have its colour, and those of several each their own

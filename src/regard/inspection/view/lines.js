@@ -1,5 +1,6 @@
 // Lines from queries, on the left, to keys, on the right: the stronger the weight, the stronger the line.
 
+import { clamp } from "./arithmetic.js";
 import { dashes, hue } from "./colours.js";
 import { button, node, oneTabStop, svg } from "./dom.js";
 import { around, cut } from "./labels.js";
@@ -50,7 +51,7 @@ export function lines(scene, actions, { colours, width }) {
       stroke: matrix.heads === 1 ? colours.line : hue(line.head, colours.dark),
       "stroke-dasharray": dashes(line.head),
       "stroke-width": 2,
-      "stroke-opacity": Math.max(0.05, line.weight / largest).toFixed(3),
+      "stroke-opacity": clamp(line.weight / largest, 0.05, 1).toFixed(3),
     });
     picture.append(element);
     return { ...line, element };

@@ -26,6 +26,21 @@ export class Matrix {
     /** @type {boolean | undefined} */
     this.whole = undefined;
     this.largest = slices.reduce((most, slice) => Math.max(most, greatest(slice)), 1e-9);
+    /** What the strongest colour stands for: a first step that can look at itself alone would leave others pale. */
+    this.scale = this.causal
+      ? slices.reduce((most, slice) => Math.max(most, greatest(slice.subarray(this.columns))), 1e-9)
+      : this.largest;
+  }
+
+  /** Whether the first step sees itself alone, and the second one these two. */
+  get causal() {
+    const [first, second] = [0, 1];
+    if (this.rows !== this.columns || this.rows < 2) return false;
+    return this.slices.every(
+      (slice) =>
+        this.row(slice, first).every((weight, key) => key <= first || !weight) &&
+        this.row(slice, second).every((weight, key) => key <= second || !weight),
+    );
   }
 
   /**

@@ -3,9 +3,10 @@
 
 import { css } from "./colours.js";
 import { button, node, svg } from "./dom.js";
-import { percent, signed } from "./labels.js";
+import { percent } from "./labels.js";
 import { evenly, panelsOf } from "./panels.js";
 import { patchesOf } from "./patches.js";
+import { inShort, worthOf } from "./worth.js";
 
 /** @import { Patches } from "./patches.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -58,8 +59,8 @@ function panel(scene, actions, head, side) {
   const figure = node("figure", { class: "seen" });
   const caption = node("figcaption");
   caption.append(node("b", {}, matrix.name(head)));
-  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
-  if (added !== undefined) caption.append(node("span", { class: "quiet" }, `off: loss ${signed(added)}`));
+  const worth = worthOf(data, layer.name, head, matrix.names);
+  if (worth) caption.append(node("span", { class: "quiet" }, `off: loss ${inShort(worth)}`));
   caption.append(...unpatched(scene, actions, head, patches));
   const picture = lit(scene, head, side);
   const said = `${matrix.name(head)}: what ${matrix.queries[state.query]} looks at in the picture`;

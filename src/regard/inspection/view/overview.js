@@ -2,18 +2,18 @@
 
 import { shade } from "./colours.js";
 import { check, node, oneTabStop } from "./dom.js";
-import { signed } from "./labels.js";
 import { pixels } from "./painting.js";
 import { halved } from "./pyramid.js";
 import { described, roleOf, roleSentence } from "./roles.js";
+import { inShort, worthOf } from "./worth.js";
 
 /** @import { Palette } from "./colours.js" */
-/** @import { LayerData } from "./data.js" */
+/** @import { LayerData, WorthData } from "./data.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const SIDE = 76; // of a head, pixels
 
-/** @typedef {{ layer: LayerData, head: number, added: number | undefined }} Small */
+/** @typedef {{ layer: LayerData, head: number, worth: WorthData | undefined }} Small */
 
 /**
  * @param {Scene} scene
@@ -37,7 +37,10 @@ export function overview(scene, actions, surface) {
     grid.append(row);
   }
   const said = [];
-  if (importance) said.push("Signed numbers: by how much the loss rises when the head is off.");
+  if (importance)
+    said.push(
+      "Signed numbers: by how much the loss rises when the head is off; in brackets where that may be nothing.",
+    );
   if (roles && Object.keys(roles).length)
     said.push(
       "Words: what the head does over many samples, and how purely (0: as even attention, 1: nothing else).",
@@ -64,7 +67,7 @@ export function galleryOf(scene) {
 function smallOf({ data, shown }, layer) {
   return shown(layer)
     .chosen(null)
-    .map((head) => ({ layer, head, added: data.importance?.[layer.name]?.[head] }));
+    .map((head) => ({ layer, head, worth: worthOf(data, layer.name, head) }));
 }
 
 /**
@@ -72,7 +75,7 @@ function smallOf({ data, shown }, layer) {
  * @param {Small} other
  */
 function byWorth(one, other) {
-  return (other.added ?? 0) - (one.added ?? 0);
+  return (other.worth?.added ?? 0) - (one.worth?.added ?? 0);
 }
 
 /**
@@ -84,11 +87,11 @@ function byWorth(one, other) {
  */
 function thumbnail(scene, each, named, actions, { colours }) {
   const { data } = scene;
-  const { layer, head, added } = each;
+  const { layer, head, worth } = each;
   const role = roleOf(data, layer.name, head);
-  const worth = added === undefined ? "" : ` ${signed(added)}`;
+  const short = worth ? ` ${inShort(worth)}` : "";
   const parts = [`${layer.title}, head ${head}`];
-  if (added !== undefined) parts.push(`without it loss${worth}`);
+  if (worth) parts.push(`without it loss${short}`);
   if (role) parts.push(roleSentence(role));
   const found = node("button", { type: "button", class: "thumb", title: parts.join(", ") });
   found.dataset.name = `thumb-${layer.name}-${head}`;
@@ -98,7 +101,7 @@ function thumbnail(scene, each, named, actions, { colours }) {
   canvas.setAttribute("aria-hidden", "true");
   canvas.style.imageRendering = "pixelated";
   if (!named) found.append(node("span", { class: "unseen" }, `${layer.title}, `));
-  found.append(canvas, node("span", {}, `head ${head}${worth}`));
+  found.append(canvas, node("span", {}, `head ${head}${short}`));
   if (named) found.append(node("span", { class: "quiet" }, layer.title));
   if (role) found.append(node("span", { class: role.role ? "role" : "role quiet" }, described(role)));
   found.addEventListener("click", () => {

@@ -89,9 +89,9 @@ export function sceneOf(data, map, layer, given, weights) {
   const scale = () =>
     patches
       ? [largestOnPatches(matrix, matrix.shown(state), Math.min(state.query, matrix.rows - 1), patches)]
-      : layersOnScale(data, map, layer, state).map((each) => shown(each).largest);
+      : layersOnScale(data, map, layer, state).map((each) => shown(each).scale);
   const beside = derived ? null : standing(besideOf(data, map, layer, state), matrix, shown);
-  const largest = changed ? changed.map((each) => greatest(each, true)) : flow ? [matrix.largest] : scale();
+  const largest = changed ? changed.map((each) => greatest(each, true)) : flow ? [matrix.scale] : scale();
   return {
     data,
     map,
@@ -103,7 +103,7 @@ export function sceneOf(data, map, layer, given, weights) {
     before: original,
     beside,
     changes: changed,
-    largest: Math.max(...largest, beside?.matrix.largest ?? 0, 1e-9),
+    largest: Math.max(...largest, beside?.matrix.scale ?? 0, 1e-9),
   };
 }
 

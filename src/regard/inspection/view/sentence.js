@@ -1,10 +1,11 @@
 // What one row of weights says, in a sentence that claims no more than the figures do.
 
 import { node } from "./dom.js";
-import { isolated, signed } from "./labels.js";
+import { isolated } from "./labels.js";
 import { roleOf, roleSentence } from "./roles.js";
 import { rowsOf, together } from "./rows.js";
 import { axesOf } from "./sides.js";
+import { worthOf, worthSentence } from "./worth.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
@@ -29,9 +30,8 @@ export function sentences(scene) {
   if (rows.length > 1) return [node("p", { class: "sentence" }, together(matrix, head, rows))];
   const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
   if (state.frame !== null) return found; // what follows is known of the trained model only
-  const added = matrix.names ? undefined : data.importance?.[layer.name]?.[head];
-  if (added !== undefined)
-    found[0].append(` Without it, the loss changes by ${signed(added)} (head importance).`);
+  const worth = worthOf(data, layer.name, head, matrix.names);
+  if (worth) found[0].append(` ${worthSentence(worth)}`);
   const role = matrix.names ? null : roleOf(data, layer.name, head);
   if (role) found.push(node("p", { class: "quiet" }, roleSentence(role)));
   const examined = matrix.names ? undefined : data.examined?.[layer.name]?.[head];
@@ -57,7 +57,7 @@ function squares(side) {
  */
 export function headOf({ data, layer, matrix, state }) {
   if (state.head !== null || state.key !== null) return state.head ?? state.focus;
-  const added = matrix.names ? undefined : data.importance?.[layer.name];
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.map((each) => each.added);
   const most = Math.max(...(added ?? [0]));
   const said = matrix.slices.map((slice, head) => {
     if (added && most > 0 && added[head] < SHARE * most) return -1;

@@ -11,14 +11,14 @@ import { latest } from "./view/latest.js";
 import { headOf } from "./view/sentence.js";
 
 /** @import { Asked, Written } from "./view/address.js" */
-/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData } from "./view/data.js" */
+/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./view/data.js" */
 /** @import { LongRow } from "./view/long.js" */
 /** @import { Which } from "./view/which.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./view/view.js" */
 
-/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, and how it was */
+/** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, why some others are not beside it, and how it was touched */
 
 /**
  * What is explored.
@@ -34,7 +34,7 @@ import { headOf } from "./view/sentence.js";
  * @property {boolean} snapshots whether it kept some of its training
  * @property {string} [accepts] what may be typed, for people; not where that is any text
  * @property {Record<string, string[]>} [examined] what an examination says of each head
- * @property {Record<string, number[]> | null} [importance] what it found each head to be worth
+ * @property {Record<string, WorthData[]> | null} [importance] what it found each head to be worth
  * @property {Record<string, RoleData[]>} [roles] what an examination found each head to do
  */
 
@@ -42,7 +42,7 @@ import { headOf } from "./view/sentence.js";
  * @typedef {object} State
  * @property {InterventionData[]} touched
  * @property {string} task
- * @property {Record<string, number[]>} [importance]
+ * @property {Record<string, WorthData[]>} [importance]
  * @property {Record<string, RoleData[]>} [roles]
  * @property {Partial<Record<string, AbortController>>} working what stops that which is being worked out
  * @property {Record<string, string[]>} [examined]
@@ -141,7 +141,8 @@ function draw(found) {
     interventions: touched,
     behind: found.touched !== undefined && found.touched !== touched,
   };
-  element("note").textContent = found.map.note && `Note: ${found.map.note}`; // here, beside what was typed
+  const notes = [found.map.note, ...(found.left_out ?? [])].filter(Boolean);
+  element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // here, beside what was typed
   document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
   if (view) view.update(data);
   else {
