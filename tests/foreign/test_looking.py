@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
+from regard.examination.importance import worth_by_layer
 from tests.foreign.conftest import TEXTS
 from tests.foreign.test_intervening import without_head
 
@@ -385,7 +386,7 @@ def test_the_explorer_asks_it_as_it_asks_runs(model_of: Build, tokenizer: Any) -
         assert not np.any(weights[0][0]) and np.any(weights[1][0])
         assert found["original"]["prediction"] == subject.attend(TEXTS[0]).prediction
         worth = client.get("/api/importance").json()
-        assert worth == subject.importance([TEXTS[0]]).by_layer()
+        assert worth == worth_by_layer(subject.importance([TEXTS[0]]))
         unknown = {"input": "the cat", "interventions": [{"layer": "model.9.self_attn"}]}
         assert "is unknown" in client.post("/api/attend", json=unknown).json()["error"]
         assert client.post("/api/attend", json={"input": ""}).status_code == 422

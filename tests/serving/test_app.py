@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import regard
+from regard.examination.importance import worth_by_layer
 from regard.inspection import AttentionMap
 from regard.inspection.bundle import VIEW, modules
 from tests.packed import unpack
@@ -88,7 +89,7 @@ def test_a_drawn_sample(client: Client) -> None:
 
 
 def test_importance(client: Client, trained: regard.AnswerRun) -> None:
-    assert client.request("GET", "/api/importance").json() == trained.importance().by_layer()
+    assert client.request("GET", "/api/importance").json() == worth_by_layer(trained.importance())
 
 
 def test_a_weight_is_explained(client: Client, trained: regard.AnswerRun) -> None:

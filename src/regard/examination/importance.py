@@ -41,10 +41,6 @@ class HeadImportance(Result):
             (value, layer, head) for layer, values in self.added.items() for head, value in enumerate(values)
         )
 
-    def by_layer(self) -> dict[str, list[WorthData]]:
-        """Return what each head is worth, as the page takes it."""
-        return {layer: worth_data(added, self.intervals.get(layer)) for layer, added in self.added.items()}
-
     def summary(self) -> str:
         """Name the most important head."""
         value, layer, head = self.ranked()[-1]
@@ -64,6 +60,11 @@ class HeadImportance(Result):
         if any(each is not None and _maybe_nothing(each) for some in self.intervals.values() for each in some):
             parts.append(Text(f"(in brackets: 0 is in the {interval_over(self.samples)})", style="dim"))
         return Group(*parts)
+
+
+def worth_by_layer(found: HeadImportance) -> dict[str, list[WorthData]]:
+    """Return what each head is worth, as the page takes it."""
+    return {layer: worth_data(added, found.intervals.get(layer)) for layer, added in found.added.items()}
 
 
 def worth_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:

@@ -40,8 +40,8 @@ def roles_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def importance_in(folder: Path) -> dict[str, list[WorthData]]:
-    """Return, for each layer, what `regard examine` found each head to be worth, as `HeadImportance.by_layer` has
-    it, or nothing."""
+    """Return, for each layer, what `regard examine` found each head to be worth, as `worth_by_layer` has it, or
+    nothing."""
     try:
         kept = _read(folder)["importance"]
         intervals = kept.get("intervals") or {}

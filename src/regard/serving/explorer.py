@@ -10,6 +10,7 @@ from torch import nn
 
 from regard.errors import InputError, unknown
 from regard.examination import explain, head_importance, head_roles, head_samples
+from regard.examination.importance import worth_by_layer
 from regard.inspection import Sees, Subject, Writes
 from regard.inspection.data import BesideData, RowData, WorthData
 from regard.inspection.maps import Map
@@ -167,7 +168,8 @@ class Explorer:
         over = None if weighed is self.subject else shown
         if over not in self._importance:
             try:
-                self._importance[over] = head_importance(weighed, told=self._tell("importance")).by_layer()
+                found = head_importance(weighed, told=self._tell("importance"))
+                self._importance[over] = worth_by_layer(found)
             finally:
                 self._progress.pop("importance", None)
         return self._importance[over]
