@@ -38,6 +38,21 @@ def test_models_that_measure_otherwise_are_not_compared(model_of: Callable[[str]
     one, other = (regard.look(model_of(name), tokenizer) for name in ("llama", "bert"))
     with pytest.raises(InputError, match="they cannot be compared"):
         one.beside(other, TEXTS)
+    guesses = regard.look(model_of("bert-mlm"), tokenizer)
+    said = "has a loss of the next tokens, .* a loss of the masked tokens: they cannot be compared"
+    with pytest.raises(InputError, match=said):
+        one.beside(guesses, TEXTS)
+
+
+def test_models_with_other_heads_say_so(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    import transformers
+
+    torch.manual_seed(0)
+    sizes: Any = {"vocab_size": 60, "n_positions": 80, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    other = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
+    found = regard.look(model_of("llama"), tokenizer).beside(regard.look(other, tokenizer), TEXTS)
+    assert not found.apart and "No layer of one has as many heads as one of the other" in str(found)
+    assert found.summary() in str(found)
 
 
 def test_two_folders_on_the_command_line(

@@ -1,11 +1,13 @@
 """Recording PyTorch's own layers, and any call of its fused kernel."""
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 
 from regard.attention import MultiHeadAttention
 from regard.errors import InputError
@@ -296,3 +298,29 @@ def test_a_pass_after_another_begins_anew_and_one_inside_goes_on() -> None:
         assert list(records) == ["layer", "layer#1", "layer#2"]
         model(torch.randn(4, 6), 1)
         assert list(records) == ["layer"] and records["layer"].weights.shape == (1, 3, 4, 4)
+
+
+class Flexible(nn.Module):
+    """Attention by a function that nobody sees."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        heads = states.unflatten(-1, (2, 4)).transpose(1, 2)
+        found: Any = flex_attention(heads, heads, heads)
+        merged: Tensor = found.transpose(1, 2).flatten(2)
+        return merged
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_is_told_also_beside_others() -> None:
+    model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), Flexible()).eval()
+    states = torch.randn(1, 4, 8)
+    with pytest.warns(UserWarning, match="1 attends by flex_attention, which is not seen: name where"):
+        with record(model) as records:
+            model(states)
+    assert list(records) == ["0.self_attn"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="flex_attention called without")
+        with record(model, layers=["0.self_attn"]):
+            model(states)

@@ -49,6 +49,12 @@ def model_loss(name: str, model: Any, tokenizer: Any) -> float:
     return total / count
 
 
+MEASURES = {
+    "llama": "loss of the next tokens",
+    "gptj": "loss of the next tokens",
+    "bart": "loss of the targets",
+    "bert-mlm": "loss of the masked tokens",
+}
 HEADS = {
     "llama": ("model.1.self_attn", "model.layers.1.self_attn.o_proj"),
     "gptj": ("transformer.h.0.attn", "transformer.h.0.attn.out_proj"),
@@ -63,7 +69,7 @@ def test_importance_is_the_models_own_loss_without_each_head(model_of: Build, to
     model, (layer, output) = model_of(name), HEADS[name]
     found = regard.look(model, tokenizer).importance(PAIRS if name == "bart" else TEXTS)
     base = model_loss(name, model, tokenizer)
-    assert found.loss == pytest.approx(base, abs=1e-5) and found.measure == "loss"
+    assert found.loss == pytest.approx(base, abs=1e-5) and found.measure == MEASURES[name]
     for head in (0, 3):
         with without_head(model, output, head):
             assert found.added[layer][head] == pytest.approx(model_loss(name, model, tokenizer) - base, abs=1e-5)
@@ -368,6 +374,13 @@ def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:
         subject.importance()
     with pytest.raises(InputError, match="reads texts: give look\\(\\) its tokenizer"):
         regard.look(model_of("llama"))
+    with pytest.raises(InputError, match="CLIPModel takes a text and a picture at once: from Python, give look"):
+        regard.look(model_of("clip"), tokenizer)
+    with pytest.raises(InputError, match="ViTModel does not take that: .*50"):
+        regard.look(model_of("vit")).attend(torch.zeros(1, 3, 50, 50))
+    for count in ("x", -1, 10**7):
+        with pytest.raises(InputError, match="generate"):
+            regard.look(model_of("llama"), tokenizer, generate=count)  # type: ignore[arg-type]
 
 
 def test_the_explorer_asks_it_as_it_asks_runs(model_of: Build, tokenizer: Any) -> None:

@@ -74,12 +74,17 @@ class Beside(Result):
                 ]
                 heads.add_row(layer, str(head), *cells, f"{value:.1%}", *roles)
         heads.box, heads.title = None, f"{self.summary()}, over {self.samples} inputs"
-        answers = Table(one, other, box=None, title="Answers that differ", title_justify="left")
+        answers = Table(one, other, box=None)
         for first, second in self.predictions:
             if first != second:
                 answers.add_row(str(first), str(second))
-        few = Text("What heads do is told over ten inputs or more.", style="dim")
-        return Group(heads, *([answers] if answers.rows else []), *([] if self.roles else [few]))
+        parts: list[RenderableType] = [heads] if self.apart else [Text(str(heads.title))]
+        if answers.rows:
+            parts += [Text("\nAnswers that differ", style="italic"), answers]
+        said = [] if self.roles else ["What heads do is told over ten inputs or more."]
+        if not self.apart:
+            said.append("No layer of one has as many heads as one of the other: heads are not compared.")
+        return Group(*parts, *(Text(each, style="dim") for each in said))
 
     def json(self) -> dict[str, Any]:
         """Return all figures as plain values; not the maps, which have files of their own."""

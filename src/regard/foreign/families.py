@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 from regard.foreign.asked import BETWEEN, Asked
+from regard.foreign.interface import is_peer
 from regard.foreign.texts import Texts
 
 IGNORED = -100
@@ -56,8 +57,14 @@ class Answer(NamedTuple):
 
 
 def called(model: nn.Module, given: dict[str, Any] | tuple[Any, ...]) -> Any:
-    """Call a model with what it was given."""
-    return model(**given) if isinstance(given, dict) else model(*given)
+    """Call a model with what it was given; raises `InputError` for what one of Hugging Face's refuses."""
+    try:
+        return model(**given) if isinstance(given, dict) else model(*given)
+    except ValueError as error:
+        if not is_peer(model):
+            raise
+        said = begun(" ".join(str(error).split()), 200)
+        raise InputError(f"{type(model).__name__} does not take that: {said}") from error
 
 
 class Family(ABC):
@@ -137,6 +144,7 @@ class Writer(Family):
 
     texts: Texts
     summary = "a decoder that goes on with a text"
+    measure = "loss of the next tokens"
     reads = "decoder"
 
     def feed(self, model: nn.Module, asked: Asked) -> Fed:
@@ -204,6 +212,7 @@ class Pairs(Family):
     texts: Texts
     accepts = f"a source, or a source and its target with {BETWEEN.strip()!r} between them"
     summary = "an encoder-decoder"
+    measure = "loss of the targets"
     reads = "cross"
 
     def own_answers(self, inputs: Sequence[Asked]) -> bool:
@@ -262,6 +271,7 @@ class Guesser(Family):
 
     texts: Texts
     summary = "an encoder that guesses masked tokens"
+    measure = "loss of the masked tokens"
     reads = "encoder"
 
     @property

@@ -96,6 +96,12 @@ def _family(
             f"{kind} takes {model.main_input_name}, neither texts nor pictures: from Python, give look() a"
             " function that makes them, instead of a tokenizer"
         )
+    writes = getattr(model, "can_generate", lambda: False)()
+    if {"pixel_values", "input_ids"} <= taken and not writes:
+        raise InputError(
+            f"{kind} takes a text and a picture at once: from Python, give look() a function that makes both,"
+            " instead of a tokenizer"
+        )
     if tokenizer is None and not pictures:
         raise InputError(f"{kind} reads texts: give look() its tokenizer")
     inputs: Texts | Pictures = pictures_of(model.config, folder) if pictures else Texts(tokenizer)
@@ -104,7 +110,6 @@ def _family(
     if "Classification" in kind:
         return Classifier(inputs)
     if isinstance(inputs, Texts):
-        writes = getattr(model, "can_generate", lambda: False)()
         if getattr(model.config, "is_encoder_decoder", False) and writes:
             return Pairs(inputs)
         if "MaskedLM" in kind:
@@ -140,7 +145,7 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
             name, config=config, use_safetensors=True, dtype="float32", **options
         )
         taken = parameters_of(model)
-        if tokenizer is None and "pixel_values" not in taken and "input_ids" in taken:
+        if tokenizer is None and "input_ids" in taken:
             _check_tokenizer(folder)
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
     except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError, SafetensorError) as error:

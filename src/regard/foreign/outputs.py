@@ -60,16 +60,16 @@ def _has_softmax(module: nn.Module) -> bool:
     if asks_interface(module) or "att" not in type(module).__name__.lower():
         return False
     kind: Any = type(module)
-    return any("softmax" in name.lower() for name in _names_in(kind))
+    return any("softmax" in name.lower() for name in names_in(kind))
 
 
 def _calls_kernel(module: nn.Module) -> bool:
     kind: Any = type(module)
-    return "scaled_dot_product_attention" in _names_in(kind)
+    return "scaled_dot_product_attention" in names_in(kind)
 
 
 @cache
-def _names_in(kind: Any) -> set[str]:
+def names_in(kind: Any) -> set[str]:
     """Return the names that the code of a class uses."""
     functions = (inspect.unwrap(each) for each in vars(kind).values() if inspect.isfunction(each))
     return {name for each in functions for name in each.__code__.co_names}

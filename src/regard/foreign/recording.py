@@ -26,7 +26,7 @@ from regard.foreign.interface import through_interface
 from regard.foreign.keeper import Keeper
 from regard.foreign.kernel import KernelCalls, may_call
 from regard.foreign.labels import Pieces, Read
-from regard.foreign.outputs import through_outputs
+from regard.foreign.outputs import names_in, through_outputs
 from regard.foreign.passes import Passes
 from regard.foreign.places import at_places
 
@@ -69,6 +69,8 @@ def record(
         check_layers(layers, passes, peers)
         yield Records(recorder)
     nothing_recorded(model, keeper, bool(recorder.parts))
+    if recorder.parts:
+        _flex_unseen(keeper, set(recorder.parts))
 
 
 @contextmanager
@@ -97,6 +99,22 @@ def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str
     for name in layers or ():
         if name.split("#")[0] not in known:
             raise unknown("layer", name, sorted(attending or known))
+
+
+def _flex_unseen(keeper: Keeper, recorded: Collection[str]) -> None:
+    """Warn of modules beside the recorded ones that attend by a function which cannot be seen."""
+    for name, module in keeper.passes.modules.items():
+        kind: Any = type(module)
+        if kind.__module__.startswith(("torch.", "transformers.", "regard.")) or "flex_attention" not in names_in(
+            kind
+        ):
+            continue
+        if keeper.wants(name) and not any(each.startswith(name) for each in recorded):
+            warnings.warn(
+                f"{name} attends by flex_attention, which is not seen: name where its weights pass, with at=, or"
+                " take scaled_dot_product_attention meanwhile",
+                stacklevel=4,
+            )
 
 
 def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: bool) -> None:
