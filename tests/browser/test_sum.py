@@ -72,7 +72,18 @@ def test_a_page_keeps_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: P
     found = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2)
     page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
     assert f"= {found.score:.4f}: the score." in page.inner_text(".sum")
-    assert page.locator(".sum h3").count() == 3 and page.locator("input[data-name=temperature]").count() == 0
+    assert page.locator(".sum h3").count() == 3
+    page.locator("input[data-name=temperature]").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    warm = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2, temperature=1.26)
+    page.wait_for_selector(f"text=the weight {warm.weight:.4f} on C (step 2)")
+    said = page.inner_text(".sum")
+    assert "only the model itself can say" in said and "normalised" not in said
+    context = page.locator(".sum dt:text-is('context: Σ of all keys') + dd").inner_text()
+    assert f"{warm.context[0]:.3f}" in context
+    page.click("button:text-is('temperature 1')")
+    page.wait_for_selector(f"text=the weight {found.weight:.4f} on C (step 2)")
     page.select_option("select[data-name=Kind]", label="cross (outputs to inputs)")
     found = learned.explain(INPUT, head=1, output=0)
     page.wait_for_selector(f"text=the weight {found.weight:.4f} on")

@@ -1,10 +1,12 @@
 """Comparisons that are stopped: their processes end, and what they have goes on."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,21 @@ def square_or_die(number: int) -> int:
     if number == 100:
         raise regard.InputError("100 is out of range")
     return number**2
+
+
+def test_a_signal_right_after_a_process_begins_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is known to the one that started it."""
+    start = SpawnProcess.start
+
+    def begin(process: SpawnProcess) -> None:
+        start(process)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(SpawnProcess, "start", begin)
+    with pytest.raises(KeyboardInterrupt):
+        list(in_processes(square_or_die, [1, 2]))
+    assert not multiprocessing.active_children()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def hold(folder: Path) -> None:

@@ -62,3 +62,13 @@ def test_a_tokenizer_of_tokenizers() -> None:
     tokenizer.decoder = decoders.ByteLevel()
     ids = tokenizer.encode("a b").ids
     assert Pieces(tokenizer).labels(ids) == ["▁a", "▁b"]
+
+
+def test_a_number_that_the_tokenizer_does_not_know_stands_for_itself() -> None:
+    class Small(Known):
+        def convert_ids_to_tokens(self, ids: list[int]) -> list[Any]:
+            return [self.tokens[each] if each < len(self.tokens) else None for each in ids]
+
+    assert Pieces(Small("ein kleiner Hund")).labels([0, 7]) == ["ein", "[7]"]
+    words = Tokenizer(models.WordLevel({"ein": 0}, unk_token="ein"))
+    assert Pieces(words).labels([0, 7]) == ["ein", "[7]"]

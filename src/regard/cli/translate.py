@@ -75,13 +75,13 @@ def run(argv: list[str]) -> None:
         if plot is not None:
             check_ending(plot)
         answers = run.search([text], **_search(flags))
-        if note := run.unseen_length(text):
-            say(f"training {note}: errors are to be expected")
-        _tell_unknown(run, text, "the text")
         _write(answers, flags)
         if plot is not None:
             drawn = run.attend(text, answer=answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
+        if note := run.unseen_length(text):
+            say(f"training {note}: errors are to be expected")
+        _tell_unknown(run, text, "the text")  # once the answer stands: what cannot be written is told alone
         return
     if flags.plot is not None:
         raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")

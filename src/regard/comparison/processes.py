@@ -22,6 +22,8 @@ import torch
 
 from regard.errors import MachineError
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What tells a process to end."""
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -87,10 +89,28 @@ def _begin(work: Callable[[Job], Result], job: Job, busy: dict[Connection, _Work
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(work, theirs))
-    process.start()
+    with _uninterrupted():
+        process.start()
+        busy[ours] = _Worker(process, ours, job)
     theirs.close()  # so that its end is seen here
     ours.send(job)
-    busy[ours] = _Worker(process, ours, job)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let signals come after the block: none may leave a process that nobody knows of yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in STOPPING}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler or signal.SIG_DFL)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _end(worker: _Worker[Any], busy: dict[Connection, _Worker[Any]]) -> None:
@@ -102,7 +122,9 @@ def _end(worker: _Worker[Any], busy: dict[Connection, _Worker[Any]]) -> None:
 
 def _work(work: Callable[[Job], Result], pipe: Connection) -> None:
     """Do one job after the other, in a process of its own, until there is none or it is told to stop."""
-    signal.signal(signal.SIGTERM, _leave)  # between two trainings too, nothing half done stays
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, _leave)  # between two trainings too, nothing half done stays
     threading.Thread(target=_follow, daemon=True).start()
     torch.set_num_threads(1)
     try:

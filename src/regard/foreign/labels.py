@@ -55,9 +55,12 @@ class Pieces:
         return labels
 
     def _tokens(self, ids: list[int]) -> list[str]:
+        """Return the token of each number, which a model with a larger vocabulary may have made up."""
         if hasattr(self.tokenizer, "convert_ids_to_tokens"):
-            return [str(token) for token in self.tokenizer.convert_ids_to_tokens(ids)]
-        return [str(self.tokenizer.id_to_token(each)) for each in ids]
+            tokens = self.tokenizer.convert_ids_to_tokens(ids)
+        else:
+            tokens = [self.tokenizer.id_to_token(each) for each in ids]
+        return [f"[{each}]" if token is None else str(token) for each, token in zip(ids, tokens, strict=True)]
 
     def _label(self, token: str, begins: bool) -> str:
         """Return a piece's label; `begins`: whether it begins a word unless its mark says otherwise."""

@@ -83,5 +83,5 @@ function shortened(text) {
 
 /** @param {number[] | string | null} answer */
 function spelled(answer) {
-  return Array.isArray(answer) ? answer.join(" ") : legible(answer ?? "unknown");
+  return Array.isArray(answer) ? answer.join(" ") : legible(answer ?? "unknown") || "(nothing)";
 }

@@ -53,7 +53,7 @@ export class Drawing {
     this.readout = new Readout(exact);
     this.long = row && new Long(row);
     this.keeps = keeps;
-    this.sum = explain && new Sum(explain, actions, !keeps);
+    this.sum = explain && new Sum(explain, actions);
     /** @type {Scene | null} */
     this.scene = null;
     /** @type {Map<string, Heatmap>} */

@@ -7,13 +7,14 @@ import { unpackNumbers } from "./packing.js";
 /** @import { Which } from "./which.js" */
 
 /**
- * What is known of a weight, with the model's own temperature.
+ * What is known of a weight; with another temperature than the model's own, up to the context, for what the model
+ * makes of that is not kept.
  *
  * @param {MapData} map with its sums
  * @param {Which} which
  * @returns {Promise<Explained>}
  */
-export async function keptSum(map, { layer: name, head, output, key }) {
+export async function keptSum(map, { layer: name, head, output, key, temperature }) {
   const layer = map.layers.find((each) => each.name === name);
   const sums = map.sums?.layers[name];
   if (!layer || !sums) throw new Error(`This page keeps no sums of ${name}.`);
@@ -21,6 +22,10 @@ export async function keptSum(map, { layer: name, head, output, key }) {
   const slice = async (data, ...at) => (data ? sliceOf(await unpackNumbers(data), data.shape, at) : null);
   /** @param {NumbersData} data @param {number[]} at */
   const row = async (data, ...at) => (await slice(data, ...at)) ?? [];
+  const own = temperature === 1;
+  const scores = await row(sums.scores, head, output);
+  const maySee = (await row(sums.may_see, head, output)).map((each) => each === 1);
+  const weights = own ? await row(sums.weights, head, output) : softmax(scores, maySee, temperature);
   const values = await Promise.all(layer.keys.map((_, each) => row(sums.values, head, each)));
   return {
     query_label: layer.queries[output],
@@ -30,18 +35,40 @@ export async function keptSum(map, { layer: name, head, output, key }) {
     head,
     steps: await stepsOf(sums, row, { head, output, key }),
     scale: sums.scale,
-    scores: await row(sums.scores, head, output),
-    may_see: (await row(sums.may_see, head, output)).map((each) => each === 1),
-    temperature: 1,
-    weights: await row(sums.weights, head, output),
+    scores,
+    may_see: maySee,
+    temperature,
+    weights,
     values,
-    context: await row(sums.context, head, output),
+    context: own ? await row(sums.context, head, output) : weighed(values, weights),
     added: await row(sums.added, output),
-    own_part: await slice(sums.own_part, head, output),
-    before_norm: await slice(sums.before_norm, output),
-    after_norm: await slice(sums.after_norm, output),
-    answered: layer.kind === "encoder" ? null : (map.sums?.answers[output] ?? null),
+    own_part: own ? await slice(sums.own_part, head, output) : null,
+    before_norm: own ? await slice(sums.before_norm, output) : null,
+    after_norm: own ? await slice(sums.after_norm, output) : null,
+    answered: own && layer.kind !== "encoder" ? (map.sums?.answers[output] ?? null) : null,
   };
+}
+
+/**
+ * @param {number[]} scores
+ * @param {boolean[]} maySee
+ * @param {number} temperature
+ */
+export function softmax(scores, maySee, temperature) {
+  const most = Math.max(...scores.filter((_, key) => maySee[key]));
+  const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - most) / temperature) : 0));
+  const total = grown.reduce((sum, each) => sum + each, 0);
+  return grown.map((each) => (total ? each / total : 0)); // where nothing may be seen, nothing is
+}
+
+/**
+ * The sum of some vectors, each times its weight.
+ *
+ * @param {number[][]} values
+ * @param {number[]} weights
+ */
+function weighed(values, weights) {
+  return values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0));
 }
 
 /**

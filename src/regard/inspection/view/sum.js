@@ -20,9 +20,8 @@ export class Sum {
   /**
    * @param {Explain} explain
    * @param {Actions} actions
-   * @param {boolean} heats whether it can be told for other temperatures than the model's own
    */
-  constructor(explain, actions, heats) {
+  constructor(explain, actions) {
     this.actions = actions;
     this.title = new Part();
     this.score = new Part();
@@ -45,7 +44,7 @@ export class Sum {
     this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
     const columns = node("div", { class: "columns" });
     const [left, right] = [node("div"), node("div")];
-    left.append(this.score.element, ...(heats ? [this.heating()] : []), this.row.element); // what is dragged stays
+    left.append(this.score.element, this.heating(), this.row.element); // what is dragged stays
     right.append(this.context.element, this.answer.element);
     columns.append(left, right);
     this.element.append(this.title.element, columns);
@@ -122,10 +121,12 @@ export class Sum {
  *
  * @param {Explained} found
  */
-function warmed({ temperature }) {
+function warmed({ temperature, own_part, answered }) {
   if (temperature === 1) return [];
   const said = `As it would be with a softmax temperature of ${temperature} in this head; all else on this page is the model as it is.`;
-  return [node("p", { role: "status" }, said)];
+  const kept =
+    own_part || answered ? "" : " What becomes of that context, only the model itself can say: see regard show.";
+  return [node("p", { role: "status" }, said + kept)];
 }
 
 /** @param {Explained} found */

@@ -25,7 +25,7 @@ import { Weights } from "./weights.js";
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
  * @property {Explain} [explain] asks how a weight comes about; without it that cannot be shown
- * @property {boolean} [keeps] whether it is told of what the data keeps: not of every map, nor of every temperature
+ * @property {boolean} [keeps] whether it is told of what the data keeps: not of every map
  * @property {AskRow} [row] asks for one row of a long input; without it only squares of it can be seen
  * @property {Partial<State>} [state] what is chosen at first
  * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
@@ -46,6 +46,8 @@ export class View {
     this.state = { ...START, ...options.state };
     /** @type {InterventionData[]} */
     this.interventions = [];
+    /** Whether nobody has chosen a query yet: a step that sees itself alone says nothing, the last one the most. */
+    this.opening = options.state?.query === undefined;
     this.weights = new Weights();
     this.ticket = 0;
     this.onPaper = false;
@@ -109,7 +111,8 @@ export class View {
   async choose(change) {
     this.state = { ...this.state, ...change };
     this.ticket += 1;
-    const { data, map, state, weights, ticket } = this;
+    const { data, map, weights, ticket } = this;
+    let { state } = this;
     const layer = layerOf(map, state.layer);
     if (!layer) {
       this.scene = null;
@@ -118,7 +121,10 @@ export class View {
     await weights.prepare(layersNeeded(data, map, layer, state));
     if (ticket !== this.ticket) return;
     const small = ["picture", "overview"].includes(modeOf(map, layer, state.mode));
-    const fitting = fitted(state, weights.of(layer, false), weights.of(layer, state.words), small);
+    const whole = weights.of(layer, false);
+    if (this.opening && whole.causal) state = { ...state, query: whole.rows - 1 };
+    this.opening = false;
+    const fitting = fitted(state, whole, weights.of(layer, state.words), small);
     this.state = { ...fitting, layer: layer.name };
     this.scene = sceneOf(data, map, layer, this.state, weights);
     this.draw();
