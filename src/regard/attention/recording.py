@@ -10,12 +10,12 @@ model's signature never changes. `regard.record` is this, and also knows layers 
 `regard.foreign`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from torch import nn
 
-from regard.attention.observing import layers_of, observing, with_recorder
+from regard.attention.observing import AttentionLayer, layers_of, observing, with_recorder
 from regard.attention.records import Recorder, Records, short_name
 from regard.errors import InputError, unknown
 
@@ -48,7 +48,7 @@ def record(
     for name in layers or ():
         if name not in (*found, *map(short_name, found)):
             raise unknown("layer", name, map(short_name, found))
-    with recording_layers(model, recorder, layers):
+    with recording_layers(found, recorder, layers):
         yield Records(recorder)
 
 
@@ -67,12 +67,14 @@ def recorder_of(
 
 
 @contextmanager
-def recording_layers(model: nn.Module, recorder: Recorder, layers: Collection[str] | None) -> Iterator[None]:
-    """Hand what Regard's own layers of a model do in the block over to a recorder."""
+def recording_layers(
+    found: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
+) -> Iterator[None]:
+    """Hand what those of a model's own layers do in the block that are asked for over to a recorder."""
     with observing(
         {
             layer: with_recorder(layer.observer, recorder, name)
-            for name, layer in layers_of(model).items()
+            for name, layer in found.items()
             if layers is None or name in layers or short_name(name) in layers
         }
     ):

@@ -80,9 +80,14 @@ def through_interface(model: nn.Module, keeper: Keeper) -> Iterator[set[str]]:
 def _configs(modules: Iterable[nn.Module]) -> list[Any]:
     """Return the configs of all models of Hugging Face's in which a layer asks the interface."""
     found: dict[int, Any] = {}
+    walked: set[int] = set()
     for peer in filter(is_peer, modules):
-        if any(map(asks_interface, peer.modules())):
-            for module in peer.modules():
+        if id(peer) in walked:  # as a part of another one
+            continue
+        parts = list(peer.modules())
+        walked.update(map(id, parts))
+        if any(map(asks_interface, parts)):
+            for module in parts:
                 config = getattr(module, "config", None)
                 if hasattr(config, CONFIGS_KEY):
                     found[id(config)] = config

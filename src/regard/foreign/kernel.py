@@ -30,13 +30,12 @@ from regard.foreign.softmaxes import SOFTMAXES, touched_softmax
 FORWARD = inspect.signature(F.multi_head_attention_forward)
 
 
-def may_call(model: nn.Module) -> bool:
-    """Say whether anything in a model may call PyTorch's attention, as far as its code shows.
+def may_call(kinds: Collection[Any]) -> bool:
+    """Say whether modules of some classes may call PyTorch's attention, as far as their code shows.
 
     Seeing every call of PyTorch's costs time: Regard's own models, and those of Hugging Face's whose files name
     none of those functions, and have none of PyTorch's layers, are spared.
     """
-    kinds: set[Any] = {type(module) for module in model.modules()}
     return any(map(_may_call, kinds))
 
 

@@ -6,7 +6,7 @@ gives any weight counts as masked.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -34,10 +34,9 @@ def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     """Record in the block what models of Hugging Face's work out by hand."""
     asker = Asker(keeper)
     hooks: list[Any] = []
-    for peer in filter(is_peer, keeper.passes.modules.values()):
-        if _works_by_hand(peer):
-            hooks.append(peer.register_forward_pre_hook(asker.begin, with_kwargs=True))
-            hooks.append(peer.register_forward_hook(asker.end, always_call=True))
+    for peer in by_hand(keeper.passes.modules.values()):
+        hooks.append(peer.register_forward_pre_hook(asker.begin, with_kwargs=True))
+        hooks.append(peer.register_forward_hook(asker.end, always_call=True))
     if hooks:
         hooks += asker.bands.hooks(model)
         keeper.passes.listeners.append(asker.note)
@@ -46,6 +45,11 @@ def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def by_hand(modules: Iterable[nn.Module]) -> list[Any]:
+    """Return the models of Hugging Face's among some modules that work attention out by hand."""
+    return [peer for peer in filter(is_peer, modules) if _works_by_hand(peer)]
 
 
 def _works_by_hand(peer: nn.Module) -> bool:

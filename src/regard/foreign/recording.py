@@ -17,16 +17,17 @@ from typing import Any
 
 from torch import nn
 
-from regard.attention import Records, layers_of, short_name
+from regard.attention import Records, short_name
+from regard.attention.observing import AttentionLayer
 from regard.attention.recording import recorder_of, recording_layers
 from regard.errors import unknown
 from regard.foreign.caches import following_caches
 from regard.foreign.generation import following_generation
-from regard.foreign.interface import through_interface
+from regard.foreign.interface import asks_interface, through_interface
 from regard.foreign.keeper import Keeper
 from regard.foreign.kernel import KernelCalls, may_call
 from regard.foreign.labels import Pieces, Read
-from regard.foreign.outputs import names_in, through_outputs
+from regard.foreign.outputs import by_hand, names_in, through_outputs
 from regard.foreign.passes import Passes
 from regard.foreign.places import at_places
 
@@ -65,7 +66,8 @@ def record(
     read = Read(None if tokenizer is None else Pieces(tokenizer))
     recorder.tokens = None if tokenizer is None else read.of
     keeper = Keeper(recorder, passes, layers, read)
-    with watching(model, keeper, at=at) as peers, recording_layers(model, recorder, layers):
+    own = own_layers(passes)
+    with watching(model, keeper, at=at) as peers, recording_layers(own, recorder, layers):
         check_layers(layers, passes, peers)
         yield Records(recorder)
     nothing_recorded(model, keeper, bool(recorder.parts))
@@ -76,9 +78,11 @@ def record(
 @contextmanager
 def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iterator[set[str]]:
     """Let a keeper see all attention of a model but that of Regard's layers; yields layers known to attend."""
-    own = set(layers_of(model))
+    own, modules = set(own_layers(keeper.passes)), keeper.passes.modules.values()
+    calls = keeper.touches or may_call({type(module) for module in modules})
+    alone = at is None and not calls and not by_hand(modules)
     with ExitStack() as stack:
-        stack.enter_context(keeper.passes.watching())
+        stack.enter_context(keeper.passes.watching(filter(asks_interface, modules) if alone else None))
         peers = stack.enter_context(through_interface(model, keeper))
         if not keeper.touches:
             stack.enter_context(following_generation(model, keeper))
@@ -87,9 +91,14 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
         stack.enter_context(following_caches(model, keeper))
         if at is not None:
             stack.enter_context(at_places(model, at, keeper))
-        if keeper.touches or may_call(model):
+        if calls:
             stack.enter_context(KernelCalls(keeper, own))
         yield own | peers
+
+
+def own_layers(passes: Passes) -> dict[str, AttentionLayer]:
+    """Return the attention layers of a model that are Regard's, by their dotted names."""
+    return {name: each for name, each in passes.modules.items() if isinstance(each, AttentionLayer)}
 
 
 def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:
