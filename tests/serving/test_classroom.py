@@ -53,4 +53,6 @@ def test_a_lesson_is_trained_and_explored(client: TestClient) -> None:
         time.sleep(0.2)
     assert state["step"] == state["steps"] == 2000 and "usual, ten seeds" in state["words"][0], state
     assert client.get("/explore/counting/").status_code == 200
-    assert client.get("/explore/counting/api/run").json()["task"] == "counting"
+    about = client.get("/explore/counting/api/run").json()
+    title, address = about["back"]
+    assert about["task"] == "counting" and title.startswith("Lesson: ") and address == "../../counting.html"

@@ -142,7 +142,8 @@ class _Exploring:
         run = run_of(self.lesson, self.home)
         trained = (run.folder / "model.safetensors").stat().st_mtime_ns
         if self.made is None or self.made[0] != trained:
-            self.made = trained, make_app(Explorer(run), hosts=None)
+            back = (f"Lesson: {self.lesson.title}", f"../../{self.lesson.name}.html")
+            self.made = trained, make_app(Explorer(run, back=back), hosts=None)
         return self.made[1]
 
 

@@ -21,9 +21,17 @@ from regard.serving.questions import Attend, Change, Explain, Picture, Play, Row
 class Explorer:
     """A subject that answers questions, one at a time."""
 
-    def __init__(self, subject: Subject[Any], beside: Sequence[Subject[Any]] = ()) -> None:
+    def __init__(
+        self,
+        subject: Subject[Any],
+        beside: Sequence[Subject[Any]] = (),
+        *,
+        back: tuple[str, str] | None = None,
+    ) -> None:
         self.subject = subject
         self.beside = beside
+        self.back = back
+        """The page that led here: its title, and its address from this one; None where none did."""
         self._importance: dict[str | None, dict[str, list[WorthData]]] = {}
         """By the input that it is over; None for unseen ones."""
         self._shown: list[str] = []
@@ -41,7 +49,7 @@ class Explorer:
         """
         model = self.subject.model
         shared = {id(each): each for each in itertools.chain(model.parameters(), model.buffers())}
-        found = Explorer(copy.deepcopy(self.subject, shared), self.beside)
+        found = Explorer(copy.deepcopy(self.subject, shared), self.beside, back=self.back)
         found._importance, found._shown = self._importance, self._shown
         found._roles, found._progress, found._long = self._roles, self._progress, self._long
 
@@ -56,7 +64,7 @@ class Explorer:
 
     def about(self) -> dict[str, Any]:
         """Return what the page says of the subject."""
-        return {**self.subject.about(), "writes": isinstance(self.subject, Writes)}
+        return {**self.subject.about(), "writes": isinstance(self.subject, Writes), "back": self.back}
 
     def attend(self, asked: Attend) -> dict[str, Any]:
         """Answer an input; the answer is a map, and with interventions also the `original`.

@@ -67,7 +67,8 @@ export function strips(vectors, colours) {
       .slice(0, MOST_NUMBERS)
       .map((each) => each.toFixed(3))
       .join("  ");
-    const more = values.length > MOST_NUMBERS ? `  … ${values.length}\u00a0in\u00a0all, ±\u00a0${most.toFixed(3)}` : "";
+    const more =
+      values.length > MOST_NUMBERS ? `  … ${values.length}\u00a0in\u00a0all, ±\u00a0${most.toFixed(3)}` : "";
     value.append(strip(name, values, most, colours), node("span", { class: "number quiet" }, numbers + more));
     list.append(node("dt", {}, name), value);
   }

@@ -33,6 +33,7 @@ import { headOf } from "./view/sentence.js";
  * @property {boolean} [pictures] whether its inputs are pictures
  * @property {boolean} snapshots whether it kept some of its training
  * @property {string} [accepts] what may be typed, for people; not where that is any text
+ * @property {[string, string] | null} [back] title and address of the page that led here
  * @property {Record<string, string[]>} [examined] what an examination says of each head
  * @property {Record<string, WorthData[]> | null} [importance] what it found each head to be worth
  * @property {Record<string, RoleData[]>} [roles] what an examination found each head to do
@@ -236,6 +237,9 @@ async function introduce() {
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
     element("about").textContent = `${about.summary}; ${steps}`;
+    const back = /** @type {HTMLAnchorElement} */ (element("back"));
+    back.hidden = !about.back;
+    [back.textContent, back.href] = about.back ?? ["", ""];
     element("draw").hidden = !about.draws;
     element("file").hidden = !about.pictures;
     input.readOnly = about.pictures ?? false;
