@@ -90,7 +90,7 @@ test("what a head is worth, and how sure that is", () => {
   const data = { importance: { cross: [{ added: 0.5, low: -0.1, high: 1 }] } };
   const worth = worthOf(data, "cross", 0);
   assert.equal(inShort(worth), "(+0.500)");
-  assert.match(worthSentence(worth), /by \+0\.500 \(head importance, 95 % interval −0\.100 to \+1\.000\)/);
+  assert.match(worthSentence(worth), /by \+0\.500 \(head importance, 95% interval −0\.100 to \+1\.000\)/);
   assert.equal(inShort({ added: 0.5, low: 0.1, high: 1 }), "+0.500");
   assert.equal(inShort({ added: 0.5, low: null, high: null }), "+0.500");
   assert.equal(worthOf(data, "cross", 1), undefined);

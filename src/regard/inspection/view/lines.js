@@ -18,7 +18,7 @@ const HARDLY = 0.01; // of the largest weight: weaker lines would hardly be seen
 const STEP = 19; // from token to token, pixels
 const TOP = 24; // where the first token stands
 const WIDEST = 150; // of a label, pixels
-const ACROSS = 420; // between queries and keys, pixels
+const ACROSS = 720; // between queries and keys, pixels, where there is room
 const APART = 6;
 const ALL = { least: 0, top: 0 };
 

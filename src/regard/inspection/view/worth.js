@@ -23,6 +23,6 @@ export function inShort({ added, low, high }) {
 
 /** With how sure that is. @param {WorthData} found */
 export function worthSentence({ added, low, high }) {
-  const sure = low === null || high === null ? "" : `, 95 % interval ${signed(low)} to ${signed(high)}`;
+  const sure = low === null || high === null ? "" : `, 95% interval ${signed(low)} to ${signed(high)}`;
   return `Without it, the loss changes by ${signed(added)} (head importance${sure}).`;
 }
