@@ -7,7 +7,7 @@ from regard.examination.explained import Answered, Explanation
 from regard.examination.explanation import explain
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
-from regard.examination.kept import importance_in, roles_in, sentences_in
+from regard.examination.kept import examined_in
 from regard.examination.probing import Probe, probe
 from regard.examination.pruned import Pruned
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
@@ -34,16 +34,14 @@ __all__ = [
     "alignment",
     "error_rate",
     "examine",
+    "examined_in",
     "explain",
     "head_importance",
     "head_roles",
     "head_samples",
-    "importance_in",
     "mass_on",
     "probe",
     "relevance_share",
-    "roles_in",
-    "sentences_in",
     "take_out",
     "with_sums",
 ]

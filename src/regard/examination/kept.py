@@ -1,7 +1,10 @@
-"""What an examination has found, as it was saved beside the model: for whoever shows the run later."""
+"""What an examination has found, as it was saved beside the model: for whoever shows the run later.
+
+It is only there to be shown: where something of it cannot be read, that is left out.
+"""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.errors import InputError
 from regard.examination.estimates import Estimate
@@ -10,50 +13,60 @@ from regard.inspection.data import WorthData
 from regard.reading import DamageError, parse_json, read_bytes
 
 MODEL = "model.safetensors"
+UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
+"""What comes of a shape that is not the expected one."""
 
 
-def sentences_in(folder: Path) -> dict[str, list[str]]:
-    """Return, for each layer, what `regard examine` said of each head; nothing where the run was not examined, or
-    its model is newer than that."""
+class Examined(NamedTuple):
+    """What is known of the heads of each layer; each part may be empty."""
+
+    sentences: dict[str, list[str]]
+    """What `regard examine` said."""
+    worth: dict[str, list[WorthData]]
+    """What they are worth, as `worth_by_layer` has it."""
+    roles: dict[str, list[dict[str, Any]]]
+    """What they do, as `HeadRoles.by_layer` has it."""
+
+
+def examined_in(folder: Path) -> Examined:
+    """Return what was found of a run; nothing where it was not examined, or its model is newer than that."""
     kept = _read(folder)
+    return Examined(_sentences(kept), _worth(kept), _roles(kept))
+
+
+def _sentences(kept: Any) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     try:
         for head, said in zip(kept["heads"], kept["words"], strict=False):
             found.setdefault(head["layer"], []).append(str(said))
-    except (KeyError, TypeError, AttributeError):
-        return {}  # it is only there to be shown
+    except UNREADABLE:
+        return {}
     return found
 
 
-def roles_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return, for each layer, what `regard examine` found each head to do, as `HeadRoles.by_layer` has it, or
-    nothing."""
-    kept = _read(folder)
+def _worth(kept: Any) -> dict[str, list[WorthData]]:
+    found = {}
+    names = ("mean", "low", "high")
+    try:
+        intervals = kept["importance"].get("intervals") or {}
+        for layer, added in kept["importance"]["added"].items():
+            some = intervals.get(layer) or ()
+            known = [each and Estimate(**{name: float(each[name]) for name in names}) for each in some]
+            found[str(layer)] = worth_data([float(each) for each in added], known)
+    except UNREADABLE:
+        return {}
+    return found
+
+
+def _roles(kept: Any) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     try:
         for each in kept["roles"]["heads"]:
             told = {"role": each["role"], "strength": each["strength"], "untrained": each["untrained"]}
             found.setdefault(each["layer"], []).append(told)
-    except (KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return {}
     return found
-
-
-def importance_in(folder: Path) -> dict[str, list[WorthData]]:
-    """Return, for each layer, what `regard examine` found each head to be worth, as `worth_by_layer` has it, or
-    nothing."""
-    try:
-        kept = _read(folder)["importance"]
-        intervals = kept.get("intervals") or {}
-        return {str(layer): _worth(added, intervals.get(layer, [])) for layer, added in kept["added"].items()}
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return {}
-
-
-def _worth(added: Any, intervals: Any) -> list[WorthData]:
-    names = ("mean", "low", "high")
-    known = [each and Estimate(**{name: float(each[name]) for name in names}) for each in intervals]
-    return worth_data([float(each) for each in added], known)
 
 
 def _read(folder: Path) -> Any:

@@ -29,13 +29,11 @@ from regard.examination import (
     HeadRoles,
     HeadSamples,
     examine,
+    examined_in,
     explain,
     head_importance,
     head_roles,
     head_samples,
-    importance_in,
-    roles_in,
-    sentences_in,
     with_sums,
 )
 from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
@@ -165,6 +163,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def about(self) -> dict[str, Any]:
         """Return what a page says of the run."""
+        kept = examined_in(self.folder)
         return {
             "task": self.task.name,
             "summary": self.task.summary,
@@ -173,9 +172,9 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "draws": self.draws,
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,
-            "examined": sentences_in(self.folder),
-            "importance": importance_in(self.folder) or None,
-            "roles": roles_in(self.folder),
+            "examined": kept.sentences,
+            "importance": kept.worth or None,
+            "roles": kept.roles,
         }
 
     @property
