@@ -17,7 +17,7 @@ UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 """What comes of a shape that is not the expected one."""
 
 
-class OfHeads(NamedTuple):
+class Examined(NamedTuple):
     """What is known of the heads of each layer; each part may be empty."""
 
     sentences: dict[str, list[str]]
@@ -28,10 +28,10 @@ class OfHeads(NamedTuple):
     """What they do, as `HeadRoles.by_layer` has it."""
 
 
-def examined_in(folder: Path) -> OfHeads:
+def examined_in(folder: Path) -> Examined:
     """Return what was found of a run; nothing where it was not examined, or its model is newer than that."""
     kept = _read(folder)
-    return OfHeads(_sentences(kept), _worth(kept), _roles(kept))
+    return Examined(_sentences(kept), _worth(kept), _roles(kept))
 
 
 def _sentences(kept: Any) -> dict[str, list[str]]:

@@ -17,14 +17,14 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 
-class Told:
+class Relay:
     """A hook that tells somebody. A copy of it tells nobody."""
 
     def __init__(self, tell: Callable[..., None] | None = None) -> None:
         self.tell = tell
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return Told, ()
+        return Relay, ()
 
     def __call__(self, *given: Any) -> None:
         """Tell what was given."""
@@ -82,8 +82,8 @@ class Passes:
         else:
             hooks = []
             for module in map(self.modules.__getitem__, self._around(some)):
-                hooks.append(module.register_forward_pre_hook(Told(self._begin)))
-                hooks.append(module.register_forward_hook(Told(self._end), always_call=True))
+                hooks.append(module.register_forward_pre_hook(Relay(self._begin)))
+                hooks.append(module.register_forward_hook(Relay(self._end), always_call=True))
         try:
             yield
         finally:
