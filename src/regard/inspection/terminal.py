@@ -98,10 +98,10 @@ def heatmap(attention: Map) -> RenderableType:
 
 
 def _others(best: Aligned, heads: int) -> str:
+    what = "aligns best" if best.layer.kind == CROSS else "looks at most of the tokens"
     return (
-        f"This is head {best.layer.number(best.head)} of {best.layer.name}, of {heads} heads the one that aligns"
-        f" best. "
-        f"To see the others: --plot page.html, the explorer, or in Python .to_html(path)."
+        f"This is head {best.layer.number(best.head)} of {best.layer.name}, of {heads} heads the one that {what}."
+        " To see the others: --plot page.html, the explorer, or in Python .to_html(path)."
     )
 
 
