@@ -78,6 +78,19 @@ WEIGHING: list[Plant] = [
     ),
     ("weighing_numpy", "masked_softmax", "plain shares", [NO_TOP, ("np.exp(s) * mask", "s * mask")]),
     ("weighing_numpy", "masked_softmax", "overflow", [NO_TOP]),
+    ("weighing_numpy", "masked_softmax", "overflow", [NO_TOP, ("np.where(mask, s, -1e30)", "s")]),
+    (
+        "weighing_einsum",
+        "masked_softmax",
+        "overflow",
+        [
+            (
+                "    weights = torch.softmax(scores, dim=-1)\n    return weights * mask\n",
+                "    raised = scores.exp() * mask\n"
+                "    return raised / raised.sum(-1, keepdim=True).clamp(min=1e-30)\n",
+            )
+        ],
+    ),
     (
         "weighing_einsum",
         "masked_softmax",

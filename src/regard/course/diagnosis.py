@@ -67,7 +67,8 @@ def explains(
         if strictly and (given is None) != (found is None):
             return False
         if given is not None and found is not None:
-            if not agree(case, given, found):
+            broken = case.name in workings.broken and not all(np.isfinite(each).all() for each in given)
+            if not broken and not agree(case, given, found):
                 return False
             telling = telling or strictly or _differs(workings, exercise, case)
     return telling
@@ -105,7 +106,7 @@ def _both(one: Any, other: Any) -> Mistake | None:
 
 
 def _steps(mistake: Mistake) -> list[str]:
-    words = ("instead", "paper", "companion")
+    words = ("instead", "paper", "companion", "broken")
     return [name for name in vars(mistake) if not name.startswith("__") and name not in words]
 
 

@@ -175,6 +175,7 @@ class Overflow(Workings):
         "Take the largest score of the row from all of them first: the softmax stays the same, and exp small."
     )
     paper = "Vaswani et al. 2017, section 3.2.1: 'the dot products grow large in magnitude'"
+    broken = frozenset(["large scores"])
 
     def softmax(self, scores: Array) -> Array:
         raised = np.exp(scores)
