@@ -176,8 +176,8 @@ class Workings(Searching):
     companion = False
     """Whether this only shows through another mistake, in exercises where it makes no difference by itself."""
     broken: frozenset[str] = frozenset()
-    """Inputs to which any answer is this mistake's that holds what is no number: which ones are none depends on the
-    order of the steps, and on the bits of a number."""
+    """Inputs to which any answer is this mistake's that holds what is no number: which ones are none depends on
+    the order of the steps, and on the bits of a number."""
 
     def log_shares(self, logits: Array) -> Array:
         """Return log-probabilities."""
