@@ -1,26 +1,32 @@
-"""Memory and time of recording a long input: a decoder-only model of 12 layers and 12 heads, 8,192 tokens.
+"""Memory and time of a long input: a decoder-only model of 12 layers and 12 heads, 8,192 tokens.
 
     python benchmarks/long_inputs.py [--tokens 8192]
 
-Each way runs in a process of its own, whose peak memory is measured.
+`forward`: a plain pass. `record_long`: recorded, and a row of weights worked out again. `page`: `regard.look` and
+`attend` as the explorer asks, one token written, and the page of it. Each runs in a process of its own, of which
+the peak memory is measured.
 """
 
 import argparse
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
+from typing import Any
 
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import regard
 from regard.foreign import record_long
 
-WAYS = ("forward", "record_long")
+WAYS = ("forward", "record_long", "page")
 
 
 def measure(way: str, tokens: int) -> None:
-    """Run once, and print seconds and peak memory in MiB."""
+    """Run once."""
     import transformers
 
     torch.manual_seed(0)
@@ -32,6 +38,9 @@ def measure(way: str, tokens: int) -> None:
         num_attention_heads=12,
         max_position_embeddings=tokens,
     )
+    if way == "page":
+        page(transformers.LlamaForCausalLM(config).eval(), tokens)
+        return
     model = transformers.LlamaModel(config).eval()
     given = torch.randint(0, 1000, (1, tokens))
     start = time.perf_counter()
@@ -44,6 +53,26 @@ def measure(way: str, tokens: int) -> None:
             one = records["layers.6.self_attn"]
             row = one.rows([tokens - 1])
             torch.testing.assert_close(one.values[:, :, -1:], row.topk(16).values, atol=1e-6, rtol=0)
+    told(start)
+
+
+def page(model: Any, tokens: int) -> None:
+    """Look at a text of so many tokens, the one that is written among them, and write the page."""
+    words = {f"w{number}": number for number in range(1000)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    text = " ".join(f"w{number}" for number in torch.randint(0, 1000, (tokens - 1,)).tolist())
+    start = time.perf_counter()
+    found = regard.look(model, tokenizer).attend(text)
+    layer = found.layers["model.6.self_attn"]
+    assert layer.rows is not None and abs(layer.rows.of(tokens - 2).sum(-1) - 1).max() < 1e-3
+    with tempfile.TemporaryDirectory() as folder:
+        found.save(Path(folder) / "page.html")
+    told(start)
+
+
+def told(start: float) -> None:
+    """Print seconds and peak memory in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{time.perf_counter() - start:.1f} {peak:.0f}")
 
