@@ -202,7 +202,8 @@ def _dragging(browser: Browser) -> None:
         run = regard.train("signal2", steps=20, savepath=folder, progress=False)
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(make_app(Explorer(run)), log_level="error", lifespan="off"))
-        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
         while not server.started:
             time.sleep(0.02)
         page = browser.new_page(viewport={"width": 1200, "height": 900})
@@ -214,6 +215,7 @@ def _dragging(browser: Browser) -> None:
             f"{answers:.0f} answers a second"
         )
         server.should_exit = True
+        thread.join(10)
 
 
 def _redraws(page: Page) -> tuple[float, float, float]:

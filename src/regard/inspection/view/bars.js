@@ -5,7 +5,7 @@ import { node, svg } from "./dom.js";
 
 /** @import { Palette } from "./colours.js" */
 
-const MOST_NUMBERS = 6; // of a vector that are written
+const MOST_NUMBERS = 5; // of a vector that are written
 const STRIP = { width: 300, height: 30 }; // of a vector, pixels
 const BAR = 120; // the longest bar, pixels
 
