@@ -38,10 +38,10 @@ def measure(way: str, tokens: int) -> None:
         num_attention_heads=12,
         max_position_embeddings=tokens,
     )
+    model = transformers.LlamaForCausalLM(config).eval()
     if way == "page":
-        page(transformers.LlamaForCausalLM(config).eval(), tokens)
+        page(model, tokens)
         return
-    model = transformers.LlamaModel(config).eval()
     given = torch.randint(0, 1000, (1, tokens))
     start = time.perf_counter()
     with torch.no_grad():
@@ -50,7 +50,7 @@ def measure(way: str, tokens: int) -> None:
         else:
             with record_long(model) as records:
                 model(given, use_cache=False)
-            one = records["layers.6.self_attn"]
+            one = records["model.6.self_attn"]
             row = one.rows([tokens - 1])
             torch.testing.assert_close(one.values[:, :, -1:], row.topk(16).values, atol=1e-6, rtol=0)
     told(start)

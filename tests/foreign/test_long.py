@@ -44,7 +44,7 @@ def test_of_pytorchs_kernel(generator: torch.Generator) -> None:
     model, states = Own(), torch.randn(2, 3, 70, 4, generator=generator)
     with record(model) as whole:
         plain = model(states)
-    with record_long(model, largest=5) as long:
+    with record_long(model, largest=5, side=16) as long:
         assert torch.equal(model(states), plain)
     compare(long, whole)
     with pytest.raises(InputError, match="side 24 is no multiple of 16: choose 16, 32, 64"):
@@ -52,7 +52,7 @@ def test_of_pytorchs_kernel(generator: torch.Generator) -> None:
     with pytest.raises(InputError, match="rows 70 is out of range: choose from 0 to 69"):
         long[""].rows([70])
     with pytest.raises(InputError, match="largest 0 is out of range"):
-        with record_long(model, largest=0):
+        with record_long(model, largest=0, side=16):
             pass
 
 
@@ -64,7 +64,7 @@ def test_of_hugging_face(small: Any, name: str) -> None:
     with torch.no_grad():
         with record(model) as whole:
             plain = model(**given)[0]
-        with record_long(model, largest=5) as long:
+        with record_long(model, largest=5, side=16) as long:
             found = model(**given)[0]
     torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
     compare(long, whole)
@@ -86,7 +86,7 @@ def test_no_more_than_a_block_of_rows_is_worked_out_at_once(small: Any, monkeypa
     monkeypatch.setattr(keeper, "BLOCK", 8)
     model = small.build(small.known["llama"])
     given = {"input_ids": torch.arange(70).view(1, 70) % 57 + 3}
-    with torch.no_grad(), record_long(model):
+    with torch.no_grad(), record_long(model, side=16):
         model(**given)
     assert asked == [32, 32, 6] * 2
     asked.clear()

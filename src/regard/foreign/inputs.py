@@ -45,10 +45,25 @@ class Inputs:
     """What one call of the interface was given."""
 
     def __init__(
-        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, options: Any
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        options: Any,
+        *,
+        skipped: bool,
     ) -> None:
-        if mask is None and options.get("is_causal") and query.shape[2] > 1:
-            mask = _causal(query, key)
+        """`skipped`: whether a mask that only forbids the future was not made."""
+        causal = options.get("is_causal")
+        if causal is None:  # as transformers takes it for its fused kernel
+            causal = skipped and getattr(module, "is_causal", True)
+        if mask is None and causal and query.shape[2] > 1:
+            if skipped and query.shape[2] == key.shape[2] and not _biased(options):
+                self.__dict__["only_causal"] = True  # which rows are made of
+            else:
+                mask = _causal(query, key)
         self.module, self.query, self.key, self.value, self.mask = module, query, key, value, mask
         self.options = options
 
@@ -75,8 +90,7 @@ class Inputs:
 
     def forget_mask(self) -> None:
         """Do not keep a mask that can be made again row by row."""
-        biased = any(isinstance(each, Tensor) and each.dim() == 4 for each in self.options.values())
-        if self.mask is not None and self.mask.dtype != torch.bool and not biased and self.only_causal:
+        if self.mask is not None and not _biased(self.options) and self.only_causal:
             self.mask = None
 
     def some_see_nothing(self) -> bool:
@@ -90,11 +104,10 @@ class Inputs:
 
         mask = self.mask
         options = self.options if mask is not None else self.options | {"is_causal": False}
-        if mask is not None and mask.dtype != torch.bool:
-            if self.only_causal:  # the kernel is quicker without the matrix
-                mask, options = None, self.options | {"is_causal": True}
-            else:
-                mask = mask.masked_fill(~allowed_by(mask)[..., : self.key.shape[2]], float("-inf"))
+        if self.only_causal:  # the kernel is quicker without the matrix
+            mask, options = None, self.options | {"is_causal": True}
+        elif mask is not None and mask.dtype != torch.bool:
+            mask = mask.masked_fill(~allowed_by(mask)[..., : self.key.shape[2]], float("-inf"))
         kernel: Any = AttentionInterface._global_mapping["sdpa"]
         found: Output = kernel(self.module, self.query, self.key, self.value, mask, **options)
         return found
@@ -168,6 +181,11 @@ class Inputs:
         return self_attention(self.allowed, self.query.shape[2])
 
 
+def _biased(options: Any) -> bool:
+    """Say whether something else is added to the scores, for every query and key."""
+    return any(isinstance(each, Tensor) and each.dim() == 4 for each in options.values())
+
+
 def _slides(module: nn.Module, cache: Any) -> bool:
     """Say whether a layer's cache forgets what lies before its window."""
     layers = getattr(getattr(cache, "self_attention_cache", cache), "layers", ())
@@ -195,7 +213,7 @@ def _only_causal(mask: Tensor) -> bool:
     steps = torch.arange(mask.shape[-1], device=mask.device)
     for rows in steps.split(PART):
         part, past = mask[..., rows, :], steps <= rows[:, None]
-        if not ((allowed_by(part) == past).all() and ((part == 0) == past).all()):
+        if not (allowed_by(part) == past).all() or not (part.dtype == torch.bool or ((part == 0) == past).all()):
             return False
     return True
 

@@ -62,7 +62,8 @@ def through_interface(model: nn.Module, keeper: Keeper) -> Iterator[set[str]]:
     _register()
     configs = _configs(keeper.passes.modules.values())
     _switch(configs)
-    recording = _Recording(keeper, {id(module): name for name, module in layers.items()})
+    fused = all(_switched[id(config)].before == "sdpa" for config in configs)
+    recording = _Recording(keeper, {id(module): name for name, module in layers.items()}, fused=fused)
     hooks = [
         module.register_forward_pre_hook(ReadsFrom(recording), with_kwargs=True) for module in layers.values()
     ]
@@ -113,12 +114,27 @@ def _switch_back(configs: Sequence[Any]) -> None:
 
 
 def _register() -> None:
-    """Tell transformers of our function; what masks it gets are those of the eager one."""
+    """Tell transformers of our function, and of what masks it gets."""
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import eager_mask
 
     AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, eager_mask)
+    AttentionMaskInterface.register(NAME, _mask)
+
+
+def _mask(*given: Any, **options: Any) -> Tensor | None:
+    """Return the masks of the eager function; of models that had the fused kernel, where not all weights are
+    wanted at once, those of that one: a quarter as large, and none where only the future is forbidden."""
+    from transformers.masking_utils import eager_mask, sdpa_mask
+
+    found: Tensor | None
+    found = sdpa_mask(*given, **options) if _spares_masks() else eager_mask(*given, **options)
+    return found
+
+
+def _spares_masks() -> bool:
+    """Say whether masks are those of the fused kernel."""
+    here = _here()
+    return bool(here) and all(recording.fused and recording.keeper.by_rows for recording in here)
 
 
 def _here() -> "list[_Recording]":
@@ -132,8 +148,10 @@ def _here() -> "list[_Recording]":
 class _Recording:
     """One recording of one model."""
 
-    def __init__(self, keeper: Keeper, names: dict[int, str]) -> None:
+    def __init__(self, keeper: Keeper, names: dict[int, str], *, fused: bool) -> None:
         self.keeper, self.names = keeper, names
+        self.fused = fused
+        """Whether all its models had the fused kernel before."""
         self.crossing: set[int] = set()
         """The layers that read from another sequence."""
 
@@ -168,7 +186,8 @@ def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> Output:
     """Attend as the model's own eager function does, and hand its weights over to whoever asked for them."""
-    inputs = Inputs(module, query, key, value, attention_mask, options)
+    skipped = attention_mask is None and _spares_masks()
+    inputs = Inputs(module, query, key, value, attention_mask, options, skipped=skipped)
     asked = []
     for recording in _here():
         layer = recording.names.get(id(module))

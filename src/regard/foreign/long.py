@@ -141,7 +141,7 @@ class LongRecords(Mapping[str, LongRecord]):
 
 @contextmanager
 def record_long(
-    model: nn.Module, *, largest: int = 16, side: int = SQUARE, layers: Collection[str] | None = None
+    model: nn.Module, *, largest: int = 16, side: int = 2 * SQUARE, layers: Collection[str] | None = None
 ) -> Iterator[LongRecords]:
     """Record a model over an input so long that all its weights have no place: yields `LongRecord` by layer name.
 
