@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "show how a weight came about, number by number",
     "prune": "take out the heads that matter least",
     "translate": "answer texts with a trained model, one a line",
+    "align": "say which words of a translation come from which",
     "score": "give the log-probability of pairs",
     "compare": "train variants over several seeds, and compare them",
     "learn": "open the course, or write it as a site or notebooks",

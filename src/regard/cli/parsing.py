@@ -136,7 +136,7 @@ def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
     is_value = False
     for index, word in enumerate(argv):
         name = word.removeprefix("--").replace("-", "_")
-        if not is_value and not word.startswith("-"):
+        if not is_value and (word == "-" or not word.startswith("-")):
             return word, [*argv[:index], *argv[index + 1 :]]
         switch = "=" in word or {name, name.removeprefix("no_")} & booleans
         is_value = not is_value and word.startswith("--") and not switch

@@ -1,6 +1,8 @@
 """Examination: what attention means. Shares on what is relevant, importance of heads, probing, alignment."""
 
+from regard.examination.agreement import Agreement
 from regard.examination.alignment import Alignment, alignment, error_rate
+from regard.examination.choosing import AligningHeads, AlignmentChoice, By, choose_heads, combined
 from regard.examination.estimates import Estimate
 from regard.examination.examination import Examination, examine
 from regard.examination.explained import Answered, Explanation
@@ -8,6 +10,7 @@ from regard.examination.explanation import explain
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
 from regard.examination.kept import examined_in
+from regard.examination.linking import Cut, Head, all_weights, cut_into, links_of, reading_heads, word_weights
 from regard.examination.probing import Probe, probe
 from regard.examination.pruned import Pruned
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
@@ -16,11 +19,17 @@ from regard.examination.samples import HeadSample, HeadSamples, head_samples
 from regard.examination.sums import with_sums
 
 __all__ = [
+    "Agreement",
+    "AligningHeads",
     "Alignment",
+    "AlignmentChoice",
     "Answered",
+    "By",
+    "Cut",
     "Estimate",
     "Examination",
     "Explanation",
+    "Head",
     "HeadFindings",
     "HeadImportance",
     "HeadRole",
@@ -32,6 +41,10 @@ __all__ = [
     "RelevanceShare",
     "Taken",
     "alignment",
+    "all_weights",
+    "choose_heads",
+    "combined",
+    "cut_into",
     "error_rate",
     "examine",
     "examined_in",
@@ -39,9 +52,12 @@ __all__ = [
     "head_importance",
     "head_roles",
     "head_samples",
+    "links_of",
     "mass_on",
     "probe",
+    "reading_heads",
     "relevance_share",
     "take_out",
     "with_sums",
+    "word_weights",
 ]

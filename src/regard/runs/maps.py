@@ -1,11 +1,13 @@
 """From a model's answer to an attention map."""
 
+import numpy as np
 import torch
 
 from regard.attention import record, short_name
 from regard.examination.relevance import pad_keys
 from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
 from regard.models import AnswerModel, Seq2Seq
+from regard.runs.aligning import LinkedPair
 from regard.tasks import SequenceTask, Task, links
 from regard.text import BOS, EOS, PairBatch, collate, read_source
 from regard.text.vocabulary import whole
@@ -86,6 +88,25 @@ def map_of_pair(
         },
         outputs=outputs,
         probabilities=likely[range(len(written)), written].tolist(),
+    )
+
+
+def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
+    """Return what the words of a target attend to, in one layer: the source's words, and its end."""
+    weights = np.concatenate([found.weights, found.nothing[:, None]], axis=1)
+    linked = np.zeros(weights.shape, dtype=bool)
+    for source, target in found.links:
+        linked[target, source] = True
+    targets, sources = [_visible(word) for word in found.target], [_visible(word) for word in found.source]
+    labels: Labels = {CROSS: (targets, [*sources, "</s>"])}
+    return AttentionMap(
+        task=task,
+        input=" ".join(found.source),
+        prediction=" ".join(found.target),
+        truth=None,
+        layers={CROSS: layer_map(CROSS, weights[None], labels, linked)},
+        outputs=targets,
+        probabilities=[],
     )
 
 

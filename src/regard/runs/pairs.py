@@ -15,10 +15,13 @@ from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
 from regard.streams import generator_of
 from regard.tasks import Pair, PairTask
+from regard.text.links import Links
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 CHUNK = 500
 """Samples that are tested at once."""
+DRAWN = 5000
+"""Pairs that are drawn for others to learn from, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -109,6 +112,17 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         del purpose
         return self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
 
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[Links]]:
+        """Return drawn pairs that training has not seen, with their links: sure ones of what was made from one
+        symbol alone, and possible ones of what was made from several."""
+        pairs = self.unseen(samples, 0)
+        return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        """Return pairs that are drawn like those of training."""
+        drawn = self.task.pairs(min(most, DRAWN), generator_of(0, "align"))
+        return [(pair.source, pair.target) for pair in drawn]
+
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
         """Return the alignment error rate of each layer."""
         found = alignment(self.model, self.task, [list(inputs)])
@@ -126,3 +140,8 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             uniform=last.uniform,
             alignment_error=last.error_rate,
         )
+
+
+def _links(pair: Pair) -> Links:
+    found = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
+    return Links.of([each[0] for each in found if len(each) == 1], [link for each in found for link in each])

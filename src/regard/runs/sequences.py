@@ -12,17 +12,24 @@ from torch import Tensor
 from regard.decoding import Candidate, Search, SearchTree, search_tree, translate
 from regard.errors import InputError, begun, check_range
 from regard.evaluation import Scored, score_pairs
+from regard.examination import AlignmentChoice, By
 from regard.inspection import AttentionMap, Playback, Trial
 from regard.models import Seq2Seq
-from regard.runs.maps import map_of_pair
+from regard.runs.aligning import Aligner, LinkedPair, both_ways, choose
+from regard.runs.maps import map_of_links, map_of_pair
 from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.tasks import SequenceTask, links
 from regard.text import PairBatch, collate
+from regard.text.links import Link, Links, Symmetrising
+from regard.text.places import Unit
+from regard.text.silver import silver_links
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 SHOWN = 20
 """Characters of a text that an error shows, at most."""
+SILVER = 200_000
+"""Pairs of its training text from which eflomal learns besides, at most."""
 MOST_UNKNOWN = 20
 """Unknown symbols that a note names, at most."""
 
@@ -127,6 +134,88 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
 
+    @property
+    def aligner(self) -> Aligner:
+        """What aligns its pairs."""
+        return Aligner(self.model, self.task, self.folder, self.step)
+
+    def align(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        by: By | None = None,
+        unit: Unit | None = None,
+        reverse: "SequenceRun | None" = None,
+        symmetrise: Symmetrising = "grow-diag-final",
+    ) -> list[LinkedPair]:
+        """Return which words of each target come from which words of its source.
+
+        The decoder is fed the target; each of its words is linked to the source word that the heads which were
+        chosen (`choose_alignment`) give most weight, or to none where that is the end of the source. `by`: a
+        single head, a set of them, or all; None: what was best, and all heads where nobody has chosen. `unit`: words
+        between blanks, these with punctuation apart (parts), or pieces of the vocabulary; None: words, or
+        characters of a task of characters. `reverse`: a run of the other direction, with whose links they are
+        made one as `symmetrise` says. Raises `InputError` where a text is too long, or there is no attention.
+        """
+        pairs = list(pairs)
+        self._check_pairs(pairs)
+        found = self.aligner.align(pairs, by, unit)
+        if reverse is None:
+            return found
+        backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
+        return both_ways(found, backward, symmetrise)
+
+    def choose_alignment(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        known: Sequence[Links],
+        *,
+        against: str = "known links",
+        reverse: "SequenceRun | None" = None,
+        others: dict[str, Sequence[frozenset[Link]]] | None = None,
+        unit: Unit | None = None,
+        seed: int = 0,
+    ) -> AlignmentChoice:
+        """Choose the heads to align by, on every other pair, and return how well they do on the rest.
+
+        The choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the links are,
+        for people; `others`: links of the same pairs that something else has found, to be reported besides.
+        Raises `InputError` where pairs are too few, links lead past their words, or there is no attention.
+        """
+        self._check_pairs(pairs)
+        if len(pairs) != len(known):
+            raise InputError(f"{len(known)} pairs have links, {len(pairs)} are given: give as many")
+        return choose(
+            self.aligner,
+            pairs,
+            known,
+            against=against,
+            reverse=None if reverse is None else reverse.aligner,
+            others=others,
+            unit=unit,
+            seed=seed,
+        )
+
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[Links]]:
+        """Return at most so many unseen pairs, with the links that the task knows, or without any."""
+        pairs = [(each[0], each[1]) for each in self.unseen(samples, 0, purpose="align")]
+        return pairs, []
+
+    def silver_links(self, pairs: Sequence[tuple[str, str]]) -> list[frozenset[Link]]:
+        """Return the links that eflomal finds in pairs, of their words between blanks.
+
+        It learns from what this run was trained on as well. Raises `InputError` without the extra `align`.
+        """
+        return silver_links(pairs, self.trained_on(SILVER))
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        """Return pairs that it was trained on, or such ones as it was trained on, at most so many."""
+        raise NotImplementedError
+
+    def map_of_links(self, found: LinkedPair) -> AttentionMap:
+        """Return what the heads that align attend to, as one layer of words, ready to be drawn."""
+        return map_of_links(self.task.name, found)
+
     def attend(
         self,
         input: str | None = None,
@@ -221,9 +310,17 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             if (reason := self.too_long(text)) is not None:
                 raise InputError(f"text {index}, {begun(text, SHOWN)}, {reason}")
 
-    def too_long(self, text: str) -> str | None:
-        """Say in what way a text is too long; None for one that is not."""
+    def _check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self._check([source for source, _ in pairs])
+        for index, (_, text) in enumerate(pairs):
+            if (reason := self.too_long(text, target=True)) is not None:
+                raise InputError(f"target {index}, {begun(text, SHOWN)}, {reason}")
+
+    def too_long(self, text: str, *, target: bool = False) -> str | None:
+        """Say in what way a source, or a target that is given, is too long; None for one that is not."""
         vocabulary, most = self.task.source_vocabulary, self.task.longest_source
+        if target:
+            vocabulary, most = self.task.target_vocabulary, self.task.longest_target
         # No vocabulary has more symbols than a text has characters, but for the blank before its first word.
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -100,6 +101,10 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             raise InputError(f"run {str(self.folder)!r} has no text but that of its training: train with --valid")
         pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
         return pairs[:samples]
+
+    def trained_on(self, most: int) -> list[tuple[str, str]]:
+        """Return the first pairs of its training text."""
+        return list(islice(self.task.config.training_text(), most))
 
     @property
     def draws(self) -> bool:

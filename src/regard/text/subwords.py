@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from regard.errors import InputError, RegardError
 from regard.reading import DamageError, parse_json, shaped
+from regard.text.places import Place
 from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
 
 BLANK = "▁"
@@ -101,6 +102,10 @@ class Subwords:
         return [
             text[begin:end].strip() if index == UNKNOWN else self.symbols[index] for index, (begin, end) in each
         ]
+
+    def places(self, text: str) -> list[Place]:
+        """Return where each piece stands in a text; one that is only the blank before a word, where that is."""
+        return list(self._tokenizer.encode(whole(text)).offsets)
 
     def unknown(self, text: str) -> list[str]:
         """Return what the vocabulary does not know of a text: each piece once, sorted."""

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
+from regard.text.places import Place, places_of
+
 PAD, BOS, EOS, UNKNOWN = range(4)
 """Past the end; begin of sequence; end of sequence; a symbol that is not in the vocabulary."""
 SPECIAL = ("", "<s>", "</s>", "�")
@@ -36,6 +38,9 @@ class Vocabulary(Protocol):
 
     def pieces(self, text: str) -> list[str]:
         """Return what each index of `encode(text)` stands for, unknown ones too."""
+
+    def places(self, text: str) -> list[Place]:
+        """Return where each piece of `pieces(text)` stands in the text."""
 
     def unknown(self, text: str) -> list[str]:
         """Return what the vocabulary does not know of a text: each piece once, sorted."""
@@ -70,6 +75,10 @@ class Characters:
         """Return the symbols of a text."""
         return list(text)
 
+    def places(self, text: str) -> list[Place]:
+        """Return where each symbol stands in a text."""
+        return [(index, index + 1) for index in range(len(text))]
+
     def unknown(self, text: str) -> list[str]:
         """Return the symbols of a text that the vocabulary does not know: each once, sorted."""
         return sorted(set(self.pieces(text)) - self._indices.keys())
@@ -94,3 +103,7 @@ class Words(Characters):
     def pieces(self, text: str) -> list[str]:
         """Return the words of a text."""
         return text.split()
+
+    def places(self, text: str) -> list[Place]:
+        """Return where each word stands in a text."""
+        return places_of(text, "words")

@@ -1,0 +1,228 @@
+"""Aligning with a run: which words of a target come from which words of its source, by heads chosen once.
+
+The choice is kept in the run's folder, in alignment.json, and used wherever links are asked for. Where nobody has
+chosen, all heads are averaged.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from regard.errors import InputError
+from regard.examination import (
+    AligningHeads,
+    AlignmentChoice,
+    By,
+    Cut,
+    Head,
+    all_weights,
+    choose_heads,
+    combined,
+    cut_into,
+    links_of,
+    reading_heads,
+    word_weights,
+)
+from regard.files import write_json
+from regard.models import Seq2Seq
+from regard.reading import is_file, read_json
+from regard.result import Result, plain
+from regard.tasks import SequenceTask
+from regard.text.links import Link, Links, Symmetrising, moses, symmetrise
+from regard.text.places import Unit
+
+FILE = "alignment.json"
+FORMAT = "regard-alignment/1"
+MEND = "delete it, and choose heads again"
+SYMMETRISED: tuple[Symmetrising, ...] = ("intersection", "union", "grow-diag-final")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LinkedPair(Result):
+    """A pair of source and target, and which words of the target come from which of the source."""
+
+    source: list[str]
+    """Its words."""
+    target: list[str]
+    links: list[Link]
+    """Source and target word of each link, from 0, by source word."""
+    weights: np.ndarray
+    """(Wt, Ws) float32, what each target word attends to in the source."""
+    nothing: np.ndarray
+    """(Wt,), what it attends to at the end of the source, which is no word."""
+
+    @property
+    def moses(self) -> str:
+        """The links as `0-0 1-2`."""
+        return moses(self.links)
+
+    def __str__(self) -> str:
+        return self.moses
+
+
+class _Heads(msgspec.Struct, forbid_unknown_fields=True):
+    heads: Annotated[list[tuple[str, int]], msgspec.Meta(min_length=1)]
+    shifted: bool
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What alignment.json holds."""
+
+    format: Literal["regard-alignment/1"]
+    step: int
+    """Of the model whose heads these are."""
+    best: By
+    ways: dict[By, _Heads]
+    writing: _Heads
+    report: dict[str, Any]
+    """How well they did, for people and programs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptHeads:
+    """The choice that is kept with a run."""
+
+    best: By
+    ways: dict[By, AligningHeads]
+    writing: AligningHeads
+    """The best head of those that are asked at the step that writes a word."""
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """A model that aligns, with the vocabularies of its task, and the folder in which its heads are kept."""
+
+    model: Seq2Seq
+    task: SequenceTask
+    folder: Path
+    step: int
+
+    @property
+    def unit(self) -> Unit:
+        """What is aligned where nobody says so: words, or characters of a task of characters."""
+        return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
+
+    def kept(self) -> KeptHeads | None:
+        """Return the heads that were chosen; None where nobody has, or the model has gone on since.
+
+        Raises `InputError` where the file is damaged.
+        """
+        path = self.folder / FILE
+        if not is_file(path):
+            return None
+        found = read_json(path, _Kept, MEND)
+        known = set(reading_heads(self.model))
+        ways = {way: _heads(each) for way, each in found.ways.items()}
+        writing = _heads(found.writing)
+        named = {head for each in (*ways.values(), writing) for head in each.heads}
+        if found.step != self.step or not named <= known or found.best not in ways:
+            return None
+        return KeptHeads(best=found.best, ways=ways, writing=writing)
+
+    def heads(self, by: By | None = None) -> AligningHeads:
+        """Return the heads to align by: the best ones that are kept, or those of another way, or all."""
+        kept = self.kept()
+        if kept is not None and (by or kept.best) in kept.ways:
+            return kept.ways[by or kept.best]
+        if by in ("head", "set"):
+            raise InputError(
+                f"run {str(self.folder)!r} has no heads chosen to align by: choose some with `regard align RUN "
+                f"SOURCE TARGET --links LINKS`, or leave out --by {by}"
+            )
+        return AligningHeads(heads=tuple(reading_heads(self.model)), shifted=False)
+
+    def align(
+        self, pairs: Sequence[tuple[str, str]], by: By | None = None, unit: Unit | None = None
+    ) -> list[LinkedPair]:
+        """Return the links of pairs of source and target; see `SequenceRun.align`."""
+        chosen, unit = self.heads(by), unit or self.unit
+        source, target = self.task.source_vocabulary, self.task.target_vocabulary
+        cuts = [(cut_into(one, source, unit), cut_into(other, target, unit)) for one, other in pairs]
+        order = sorted(range(len(cuts)), key=lambda place: len(cuts[place][1].indices))
+        found: list[LinkedPair | None] = [None] * len(cuts)
+        weights = word_weights(self.model, [cuts[place] for place in order], chosen.heads)
+        for place, each in zip(order, weights, strict=True):
+            found[place] = _linked(*cuts[place], each[int(chosen.shifted)].mean(0))
+        return [each for each in found if each is not None]
+
+    def keep(self, choice: AlignmentChoice) -> None:
+        """Keep a choice in the run's folder."""
+        report = {name: plain(each) for name, each in choice.json().items() if name in ("against", "found")}
+        kept = {
+            "format": FORMAT,
+            "step": self.step,
+            "best": choice.best,
+            "ways": {way: plain(each) for way, each in choice.ways.items()},
+            "writing": plain(choice.writing),
+            "report": report,
+        }
+        write_json(self.folder / FILE, kept)
+
+
+def _heads(kept: _Heads) -> AligningHeads:
+    return AligningHeads(heads=tuple(kept.heads), shifted=kept.shifted)
+
+
+def _linked(source: Cut, target: Cut, weights: np.ndarray) -> LinkedPair:
+    return LinkedPair(
+        source=source.words,
+        target=target.words,
+        links=sorted(links_of(weights)),
+        weights=weights[:, :-1],
+        nothing=weights[:, -1],
+    )
+
+
+def both_ways(
+    forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], how: Symmetrising
+) -> list[LinkedPair]:
+    """Return pairs with the links of both directions made one; `backward`: those of the turned pairs."""
+    found = []
+    for one, other in zip(forward, backward, strict=True):
+        turned = frozenset((source, target) for target, source in other.links)
+        links = symmetrise(frozenset(one.links), turned, how)
+        found.append(dataclasses.replace(one, links=sorted(links)))
+    return found
+
+
+def choose(
+    aligner: Aligner,
+    pairs: Sequence[tuple[str, str]],
+    known: Sequence[Links],
+    *,
+    against: str,
+    reverse: Aligner | None = None,
+    others: dict[str, Sequence[frozenset[Link]]] | None = None,
+    unit: Unit | None = None,
+    seed: int = 0,
+) -> AlignmentChoice:
+    """Choose the heads that a run aligns by, keep them, and return how well they do; see
+    `SequenceRun.choose_alignment`."""
+    unit, turned = unit or aligner.unit, [(target, source) for source, target in pairs]
+    if reverse is not None:
+        choose(reverse, turned, [each.turned() for each in known], against=against, unit=unit, seed=seed)
+    vocabularies = (aligner.task.source_vocabulary, aligner.task.target_vocabulary)
+    cuts, weights = all_weights(aligner.model, pairs, vocabularies, unit)
+    for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
+        links.check(len(source.places), len(target.places), f"pair {number}")
+    heads: list[Head] = reading_heads(aligner.model)
+
+    def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
+        told = {name: [links[each] for each in numbers] for name, links in (others or {}).items()}
+        if reverse is None:
+            return told
+        forward = [_linked(*cuts[each], combined(weights[each], heads, chosen)) for each in numbers]
+        backward = reverse.align([turned[each] for each in numbers], unit=unit)
+        for how in SYMMETRISED:
+            joined = both_ways(forward, backward, how)
+            told[f"with the other direction, {how}"] = [frozenset(each.links) for each in joined]
+        return told
+
+    choice = choose_heads(weights, heads, known, against=against, beside=beside, seed=seed)
+    aligner.keep(choice)
+    return choice
