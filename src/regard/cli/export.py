@@ -1,4 +1,4 @@
-"""`regard export RUN --to ctranslate2`: hand a trained model to another program."""
+"""`regard export RUN --to ctranslate2 | huggingface`: hand a trained model to another program."""
 
 import sys
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from regard.runs import SAVEPATH, load_translator
 PROG = "regard export"
 DESCRIPTION = (
     "Hand a trained Transformer to another program: to CTranslate2, which serves translations in C++ (needs the "
-    "extra export). A hundred sentences go through both programs: certificate.json says by how much they differ, "
+    "extra export), or to Hugging Face, as a Marian model (needs the extra hub). A hundred sentences go through both programs: certificate.json says by how much they differ, "
     "and where that is more than 1e-4, nothing is written. RUN: a task's name, or a run's folder."
 )
 
@@ -28,6 +28,8 @@ class ExportFlags:
     text: Path | None = None
     """File of sentences, one a line, to compare both programs on, in UTF-8. None: a hundred of the run's text
     for validation or test."""
+    license: str | None = None
+    """Licence of the model, for its card: an identifier of the Hugging Face Hub such as cc-by-4.0 (huggingface)."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     trust_code: bool = False
@@ -38,7 +40,8 @@ def run(argv: list[str]) -> None:
     """Export as `argv` asks, and say where the model is."""
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
-    folder = export(run, flags.output, to=flags.to, texts=None if flags.text is None else _read(flags.text))
+    texts = None if flags.text is None else _read(flags.text)
+    folder = export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{read_certificate(folder).summary()}\n")
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.errors import InputError, unknown
+from regard.exchange.card import model_card
 from regard.exchange.certificate import NAME, SENTENCES, Opened, certify
 from regard.exchange.ctranslate2 import InCTranslate2, write_ctranslate2
 from regard.exchange.exportable import Exportable
-from regard.files import holding, new_folder, write_json
+from regard.exchange.huggingface import InHuggingFace, write_huggingface
+from regard.files import holding, new_folder, write_file, write_json
 
 
 class Converter(NamedTuple):
@@ -18,10 +20,15 @@ class Converter(NamedTuple):
     """Write it into a folder that is there."""
     open: Callable[[Exportable, Path], Opened]
     """Open what was written, in the other program."""
+    card: bool = False
+    """Whether a model card belongs to it, and so a licence."""
 
 
-Program = Literal["ctranslate2"]
-PROGRAMS: dict[str, Converter] = {"ctranslate2": Converter(write_ctranslate2, InCTranslate2)}
+Program = Literal["ctranslate2", "huggingface"]
+PROGRAMS: dict[str, Converter] = {
+    "ctranslate2": Converter(write_ctranslate2, InCTranslate2),
+    "huggingface": Converter(write_huggingface, InHuggingFace, card=True),
+}
 
 
 def export(
@@ -30,12 +37,14 @@ def export(
     *,
     to: Program = "ctranslate2",
     texts: Sequence[str] | None = None,
+    license: str | None = None,
     progress: bool = True,
 ) -> Path:
     """Write a run's model for another program into a new folder with its `certificate.json`, and return it.
 
     `folder` None: one named for the program, in the run's. `texts`: sentences that both programs are compared on;
-    None: a hundred of the run's unseen ones. Raises `InputError`, with nothing written, where the program cannot
+    None: a hundred of the run's unseen ones. `license`: under which others may use the model, for its card (an identifier such as cc-by-4.0),
+    which huggingface needs. Raises `InputError`, with nothing written, where the program cannot
     run such a model, or computes anything else than the run, the folder exists, or the program's extra is not
     installed; `MachineError` where the disk refuses.
     """
@@ -44,8 +53,12 @@ def export(
     place = run.folder / to if folder is None else Path(folder)
     if place.exists():
         raise InputError(f"{str(place)!r} exists: choose another --output")
+    if PROGRAMS[to].card and not license:
+        raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
     with holding(place), new_folder(place) as building:
         PROGRAMS[to].write(run, building)
+        if PROGRAMS[to].card and license:
+            write_file(building / "README.md", model_card(run, license).encode())
         sentences = _unseen(run) if texts is None else list(texts)
         if not sentences:
             raise InputError("there is no sentence to compare both programs on: give some with --text")

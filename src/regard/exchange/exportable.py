@@ -23,6 +23,10 @@ class Exportable(Protocol):
         """What decided it."""
 
     @property
+    def step(self) -> int:
+        """Training steps behind it."""
+
+    @property
     def task(self) -> SequenceTask:
         """Its task, which has the vocabularies."""
 
