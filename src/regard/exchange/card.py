@@ -1,4 +1,4 @@
-"""The model card of a run: what people on a hub read first (Mitchell et al. 2019, Model Cards for Model Reporting).
+"""The model card of a run: what people on a hub read first (Mitchell et al. 2019).
 
 What the run does not know is not written: languages where none were named, figures where none were measured.
 """
@@ -28,19 +28,24 @@ def model_card(run: Exportable, license: str) -> str:
     header = {"license": license, "library_name": "transformers", "pipeline_tag": "translation"}
     if task.languages:
         header["language"] = list(task.languages)
-    lines = ["---", *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()), "---"]
+    lines = [
+        "---",
+        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()),
+        "---",
+    ]
     parts = {"training": task.train, "validation": task.valid, "test": task.test}
     data = [f"- {name}: {', '.join(Path(each).name for each in files)}" for name, files in parts.items() if files]
     if task.hub is not None:
         data = [f"- training: data set {task.hub}, columns {' and '.join(task.languages)}"]
     case = "in lower case" if task.lowercase else "with its case"
+    parameters = sum(each.numel() for each in run.model.parameters())
     return "\n".join(
         [
             *lines,
-            f"# A Transformer for translation, {sum(each.numel() for each in run.model.parameters()):,} parameters",
+            f"# A Transformer for translation, {parameters:,} parameters",
             "",
-            f"Trained with Regard for {run.step:,} steps, on text {case}, cut into {len(run.task.source_vocabulary):,}"
-            f" {task.tokenizer} tokens. `certificate.json` says that this folder computes what the run does.",
+            f"Trained with Regard for {run.step:,} steps, on text {case}, cut by a vocabulary of "
+            f"{len(run.task.source_vocabulary):,} tokens ({task.tokenizer}). `certificate.json` says that this folder computes what the run does.",
             "",
             "## Data",
             "",
@@ -69,5 +74,5 @@ def _quality(run: Exportable) -> str:
     last = next((each for each in measured if each["step"] == run.step), measured[-1])
     return (
         f"BLEU {last['bleu']:.1f} on the validation text at step {last['step']:,}, by greedy search "
-        f"({signatures['bleu_lowercase' if lowercase else 'bleu']}). A test set was not measured: `regard test` does."
+        f"({signatures['bleu_lowercase' if lowercase else 'bleu']}). No test set was measured: `regard test` does."
     )

@@ -1,7 +1,7 @@
 """The certificate of a conversion: the same sentences through both programs, and by how much they differ.
 
-Both are fed the translation that greedy search finds here (teacher forcing), so that every step is compared on the
-same prefix: logits where a program gives them, else the log-probabilities of the tokens; and the weights of every
+Both are fed the translation that greedy search finds here (teacher forcing), so that every step is compared on
+the same prefix: logits where a program gives them, else the log-probabilities of the tokens; and the weights of every
 head, (B, H, Tq, Tk) each. Then both translate by themselves, greedily and with a beam. What a program cannot give
 is None, and `missing` says why.
 """
@@ -114,10 +114,11 @@ class Certificate(Result):
         figures = [f"{name} within {found:.1g}" for name, found in by_name if found is not None]
         return ", ".join(
             [
-                f"{self.sentences} sentences in both programs: log-probabilities within {self.log_probabilities:.1g}",
+                f"{self.sentences} sentences in both programs: "
+                f"log-probabilities within {self.log_probabilities:.1g}",
                 *figures,
-                f"the same translation of {self.same_greedy:.0%} by greedy search, of {self.same_beam:.0%} with a "
-                f"beam of {self.beam}",
+                f"the same translation of {self.same_greedy:.0%} by greedy search, of {self.same_beam:.0%} with "
+                f"a beam of {self.beam}",
             ]
         )
 

@@ -43,10 +43,10 @@ def export(
     """Write a run's model for another program into a new folder with its `certificate.json`, and return it.
 
     `folder` None: one named for the program, in the run's. `texts`: sentences that both programs are compared on;
-    None: a hundred of the run's unseen ones. `license`: under which others may use the model, for its card (an identifier such as cc-by-4.0),
-    which huggingface needs. Raises `InputError`, with nothing written, where the program cannot
-    run such a model, or computes anything else than the run, the folder exists, or the program's extra is not
-    installed; `MachineError` where the disk refuses.
+    None: a hundred of the run's unseen ones. `license`: under which others may use the model, for its card (an
+    identifier such as cc-by-4.0), which huggingface needs. Raises `InputError`, with nothing written, where the
+    program cannot run such a model, or computes anything else than the run, the folder exists, or the program's
+    extra is not installed; `MachineError` where the disk refuses.
     """
     if to not in PROGRAMS:
         raise unknown("program", to, PROGRAMS)

@@ -34,8 +34,8 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     """Write a run's Transformer and tokenizer into a folder that is there, for `AutoModelForSeq2SeqLM` and
     `AutoTokenizer`.
 
-    Raises `InputError` where the run has no Transformer that Marian's architecture holds, or where the extra `hub`
-    is not installed; `MachineError` where the disk refuses.
+    Raises `InputError` where the run has no Transformer that Marian's architecture holds, or where the extra
+    `hub` is not installed; `MachineError` where the disk refuses.
     """
     try:
         from transformers import GenerationConfig, MarianConfig, MarianMTModel
@@ -83,14 +83,18 @@ def parameters(model: Transformer, config: TransformerConfig) -> dict[str, Tenso
     """Return a Transformer's parameters by the names, and in the order of the width, of `MarianMTModel`."""
     order = torch.cat([torch.arange(0, config.hidden, 2), torch.arange(1, config.hidden, 2)])
     embedding = model.target_embedding.weight.detach()[:, order]
-    found = {f"model.{name}.weight": embedding for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")}
+    found = {
+        f"model.{name}.weight": embedding for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+    }
     found |= {"lm_head.weight": embedding, "final_logits_bias": torch.zeros(1, len(embedding))}
 
     def put(name: str, layer: nn.Linear, *, reads: bool = True, writes: bool = False) -> None:
         weight = layer.weight.detach()
         bias = torch.zeros(len(weight)) if layer.bias is None else layer.bias.detach()
         weight = weight[:, order] if reads else weight
-        found[f"{name}.weight"], found[f"{name}.bias"] = (weight[order], bias[order]) if writes else (weight, bias)
+        found[f"{name}.weight"], found[f"{name}.bias"] = (
+            (weight[order], bias[order]) if writes else (weight, bias)
+        )
 
     def attend(name: str, layer: MultiHeadAttention, norm: nn.LayerNorm) -> None:
         put(f"{name}.q_proj", layer.query)
@@ -184,7 +188,12 @@ class InHuggingFace:
         mask = (source != PAD).long()
         options = {"num_beams": beam, **({"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {})}
         found = self._model.generate(
-            input_ids=source, attention_mask=mask, max_new_tokens=most, max_length=None, do_sample=False, **options
+            input_ids=source,
+            attention_mask=mask,
+            max_new_tokens=most,
+            max_length=None,
+            do_sample=False,
+            **options,
         )
         rows = [row[1:] for row in found.tolist()]
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]

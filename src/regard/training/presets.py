@@ -37,8 +37,8 @@ PRESETS: dict[str, Defaults] = {
         "dropout": 0.3,
     },
 }
-"""base and big are the paper's (Vaswani et al. 2017, table 3); marian is tiny as `regard export --to huggingface` takes
-it."""
+"""base and big are the paper's (Vaswani et al. 2017, table 3); marian is tiny as `regard export --to
+huggingface` takes it."""
 
 
 def sized(task: type[AnyTask], kind: str) -> bool:
