@@ -25,7 +25,7 @@ tokenizer.batch_decode(found, skip_special_tokens=True)
 def model_card(run: Exportable, license: str) -> str:
     """Return a run's card in Markdown, with the header that the Hugging Face Hub reads."""
     task: Any = run.config.task
-    header = {"license": license, "library_name": "transformers", "pipeline_tag": "translation"}
+    header: dict[str, Any] = {"license": license, "library_name": "transformers", "pipeline_tag": "translation"}
     if task.languages:
         header["language"] = list(task.languages)
     lines = [
@@ -45,7 +45,8 @@ def model_card(run: Exportable, license: str) -> str:
             f"# A Transformer for translation, {parameters:,} parameters",
             "",
             f"Trained with Regard for {run.step:,} steps, on text {case}, cut by a vocabulary of "
-            f"{len(run.task.source_vocabulary):,} tokens ({task.tokenizer}). `certificate.json` says that this folder computes what the run does.",
+            f"{len(run.task.source_vocabulary):,} tokens ({task.tokenizer}). "
+            "`certificate.json` says that this folder computes what the run does.",
             "",
             "## Data",
             "",
@@ -74,5 +75,5 @@ def _quality(run: Exportable) -> str:
     last = next((each for each in measured if each["step"] == run.step), measured[-1])
     return (
         f"BLEU {last['bleu']:.1f} on the validation text at step {last['step']:,}, by greedy search "
-        f"({signatures['bleu_lowercase' if lowercase else 'bleu']}). No test set was measured: `regard test` does."
+        f"({signatures['bleu_lowercase' if lowercase else 'bleu']}). No test set was measured."
     )

@@ -1,8 +1,8 @@
 """The certificate of a conversion: the same sentences through both programs, and by how much they differ.
 
 Both are fed the translation that greedy search finds here (teacher forcing), so that every step is compared on
-the same prefix: logits where a program gives them, else the log-probabilities of the tokens; and the weights of every
-head, (B, H, Tq, Tk) each. Then both translate by themselves, greedily and with a beam. What a program cannot give
+the same prefix: logits where a program gives them, else the log-probabilities of the tokens; and the weights of
+every head, (B, H, Tq, Tk) each. Then both translate by themselves, greedily and with a beam. What a program cannot give
 is None, and `missing` says why.
 """
 
@@ -51,9 +51,13 @@ class Forced(NamedTuple):
 class Opened(Protocol):
     """A converted model in the program that it is for, as the vocabularies here number its tokens."""
 
-    program: str
-    missing: Mapping[str, str]
-    """What of a certificate the program cannot give, and why."""
+    @property
+    def program(self) -> str:
+        """Its package's name."""
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """What of a certificate the program cannot give, and why."""
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return what the program's own tokenizer makes of texts, without the end of sequence."""
@@ -104,8 +108,8 @@ class Certificate(Result):
             found = getattr(self, name)
             if found is not None and not found <= self.limit:  # NaN too
                 raise InputError(
-                    f"{name.replace('_', '-')} differ by {found:.2g} in {self.program}, at most {self.limit:g} is "
-                    f"taken for the same model: nothing was written; look for another version of {self.program}"
+                    f"{name.replace('_', '-')} differ by {found:.2g} in {self.program}, at most {self.limit:g} "
+                    f"is taken for the same model: nothing was written; look for another version of {self.program}"
                 )
 
     def summary(self) -> str:

@@ -44,7 +44,8 @@ def transformer_of(run: Exportable, program: str) -> tuple[Transformer, Transfor
 
     Raises `InputError` where it is another model, its vocabularies are not learned ones, or heads were pruned.
     """
-    model, config = run.model, run.config.model
+    model: Any = run.model
+    config: Any = run.config.model
     source, target = run.task.source_vocabulary, run.task.target_vocabulary
     ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
     if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):

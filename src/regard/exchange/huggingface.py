@@ -51,7 +51,12 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         raise InputError(f"hidden {config.hidden} is odd: Marian's positions are halves; choose an even one")
     if not run.task.shared:
         raise InputError("joint is off: a tokenizer of Hugging Face holds one vocabulary; train with --joint")
-    special = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "decoder_start_token_id": BOS}
+    special: dict[str, Any] = {
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+    }
     marian = MarianConfig(
         vocab_size=len(source),
         max_position_embeddings=max(run.task.longest_source, run.task.longest_target) + 1,
@@ -68,11 +73,12 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         forced_eos_token_id=None,
         **special,
     )
-    theirs = MarianMTModel(marian)
+    theirs: Any = MarianMTModel(marian)
     missing = theirs.load_state_dict(parameters(model, config), strict=False).missing_keys
     assert all("embed_positions" in name for name in missing), missing  # those are computed
     theirs.tie_weights()
-    theirs.generation_config = GenerationConfig(
+    generation: Any = GenerationConfig  # which has no types
+    theirs.generation_config = generation(
         max_length=run.task.longest_target, num_beams=1, suppress_tokens=[PAD, BOS, UNKNOWN], **special
     )
     theirs.save_pretrained(folder)
