@@ -2,8 +2,8 @@
 
 Both are fed the translation that greedy search finds here (teacher forcing), so that every step is compared on
 the same prefix: logits where a program gives them, else the log-probabilities of the tokens; and the weights of
-every head, (B, H, Tq, Tk) each. Then both translate by themselves, greedily and with a beam. What a program cannot give
-is None, and `missing` says why.
+every head, (B, H, Tq, Tk) each. Then both translate by themselves, greedily and with a beam. What a program
+cannot give is None, and `missing` says why.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ class Certificate(Result):
             if found is not None and not found <= self.limit:  # NaN too
                 raise InputError(
                     f"{name.replace('_', '-')} differ by {found:.2g} in {self.program}, at most {self.limit:g} "
-                    f"is taken for the same model: nothing was written; look for another version of {self.program}"
+                    f"is taken for the same model: nothing was written; try another version of it"
                 )
 
     def summary(self) -> str:
