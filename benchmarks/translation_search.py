@@ -44,11 +44,11 @@ def ctranslate2(setting: Setting) -> Search:
     import ctranslate2 as peer
     import tokenizers
 
-    from regard.exchange.ctranslate2 import export_ctranslate2
+    from regard.exchange import export
 
     exported = setting.folder / "exported"
     if not exported.exists():
-        export_ctranslate2(load_run(setting.model), exported)
+        export(load_run(setting.model), exported)
     tokenizer = tokenizers.Tokenizer.from_file(str(exported / "source.json"))
     translator = peer.Translator(
         str(exported), compute_type="float32", inter_threads=setting.threads, intra_threads=1

@@ -91,9 +91,9 @@ def test_what_cannot_be_pruned(trained: regard.AnswerRun, german: regard.Transla
         prune(single, 1, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     with pytest.raises(regard.InputError, match="is pruned: CTranslate2"):
-        from regard.exchange.ctranslate2 import export_ctranslate2
+        from regard.exchange import export
 
-        export_ctranslate2(prune(german, 1, tmp_path / "g").run, tmp_path / "e")  # type: ignore[arg-type]
+        export(prune(german, 1, tmp_path / "g").run, tmp_path / "e")  # type: ignore[arg-type]
 
 
 def test_a_pruned_run_cannot_be_resumed(trained: regard.AnswerRun, tmp_path: Path) -> None:

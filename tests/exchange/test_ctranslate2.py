@@ -9,7 +9,7 @@ import tokenizers
 
 import regard
 from regard.errors import InputError
-from regard.exchange.ctranslate2 import export_ctranslate2
+from regard.exchange import export, read_certificate
 from tests.conftest import TINY
 from tests.german import sentences, write
 
@@ -33,7 +33,14 @@ def check_same(run: regard.TranslationRun, folder: Path) -> None:
 
 
 def test_the_same_translations(german: regard.TranslationRun, tmp_path: Path) -> None:
-    check_same(german, export_ctranslate2(german, tmp_path / "exported"))
+    folder = export(german, tmp_path / "exported", progress=False)
+    check_same(german, folder)
+    certificate = read_certificate(folder)
+    assert certificate.sentences == 24 and certificate.same_greedy == 1
+    assert certificate.same_beam > 0.9  # the two do not stop by the same rule
+    assert 0 < certificate.log_probabilities < 1e-4 and certificate.logits is certificate.weights is None
+    assert certificate.missing.keys() == {"logits", "weights"}
+    assert certificate.hashes.keys() >= {"run/model.safetensors", "model.bin", "source.json"}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,7 @@ def test_other_transformers(tmp_path: Path, flags: dict[str, Any]) -> None:
         "translation", **write(tmp_path), **{**TINY, **flags}, steps=150, savepath=tmp_path, progress=False
     )
     assert isinstance(run, regard.TranslationRun)
-    check_same(run, export_ctranslate2(run, tmp_path / "exported"))
+    check_same(run, export(run, tmp_path / "exported"))
 
 
 def test_the_command_and_what_it_refuses(
@@ -69,4 +76,4 @@ def test_concatenated_positions_are_refused(tmp_path: Path) -> None:
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.TranslationRun)
     with pytest.raises(InputError, match="not positions concatenated with score scaled_dot"):
-        export_ctranslate2(run, tmp_path / "exported")
+        export(run, tmp_path / "exported")

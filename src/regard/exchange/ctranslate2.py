@@ -9,48 +9,42 @@ vocabularies as well, as files of the `tokenizers` library:
     "".join(found.hypotheses[0]).replace("▁", " ").strip()
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from regard.attention import STANDARD, MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
 from regard.errors import InputError
-from regard.exchange.exportable import Exportable
-from regard.files import holding, new_folder, write_file
+from regard.exchange.certificate import Forced
+from regard.exchange.exportable import Exportable, transformer_of
+from regard.files import write_file
 from regard.models import Transformer, TransformerConfig
-from regard.text.subwords import RESERVED, Subwords
+from regard.text import BOS, EOS, PAD, PairBatch, Vocabulary
+from regard.text.subwords import RESERVED
 
 
-def export_ctranslate2(run: Exportable, folder: str | Path) -> Path:
-    """Write a run's Transformer for CTranslate2 into a new folder, and return it.
+def write_ctranslate2(run: Exportable, folder: Path) -> None:
+    """Write a run's Transformer for CTranslate2 into a folder that is there.
 
-    Raises `InputError` where the run has no Transformer that CTranslate2 can run, where the folder exists, or
-    where the extra `export` is not installed; `MachineError` where the disk refuses.
+    Raises `InputError` where the run has no Transformer that CTranslate2 can run, or where the extra `export` is
+    not installed; `MachineError` where the disk refuses.
     """
     try:
         from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     except ImportError:
         raise InputError("exporting to CTranslate2 needs it installed: pip install 'regard[export]'") from None
-    model: Any = run.model
-    config: Any = run.config.model
-    folder = Path(folder)
-    source, target = (getattr(run.task, f"{side}_vocabulary", None) for side in ("source", "target"))
-    ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
-    if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):
-        raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: CTranslate2 cannot run it")
+    model, config, source, target = transformer_of(run, "CTranslate2")
     known = config.positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
     if not known or config.score != "scaled_dot":
         raise InputError(
             f"CTranslate2 knows positions sinusoidal, learned and rotary, score scaled_dot and layer {STANDARD}; "
             f"not positions {config.positions} with score {config.score} and layer {config.layer}"
         )
-    if run.config.kept_heads:
-        raise InputError(f"run {str(run.folder)!r} is pruned: CTranslate2 wants as many heads in every layer")
-    if folder.exists():
-        raise InputError(f"{str(folder)!r} exists: choose another --output")
     head_width = config.hidden // config.heads
     kind = {"pre_norm": config.pre_norm, "rotary_dim": head_width if config.positions == "rotary" else None}
     spec = TransformerSpec(
@@ -59,15 +53,69 @@ def export_ctranslate2(run: Exportable, folder: str | Path) -> Path:
     )
     steps = max(run.task.longest_source, run.task.longest_target) + 1
     _fill(spec, model, config, steps)
-    spec.register_source_vocabulary([*RESERVED, *source.symbols[len(RESERVED) :]])
-    spec.register_target_vocabulary([*RESERVED, *target.symbols[len(RESERVED) :]])
+    spec.register_source_vocabulary(_names(source))
+    spec.register_target_vocabulary(_names(target))
     spec.config.add_source_eos = True
     spec.validate()
-    with holding(folder), new_folder(folder) as building:
-        spec.save(str(building))
-        for name, vocabulary in (("source", source), ("target", target)):
-            write_file(building / f"{name}.json", vocabulary.to_json().encode())
-    return folder
+    spec.save(str(folder))
+    for name, vocabulary in (("source", source), ("target", target)):
+        write_file(folder / f"{name}.json", vocabulary.to_json().encode())
+
+
+class InCTranslate2:
+    """A folder that `write_ctranslate2` wrote, opened in CTranslate2, on a CPU in float32."""
+
+    program = "ctranslate2"
+    missing = {
+        "logits": "CTranslate2 gives the log-probabilities of given tokens only",
+        "weights": "CTranslate2 gives the mean over some heads of one layer only",
+    }
+
+    def __init__(self, run: Exportable, folder: Path) -> None:
+        import ctranslate2
+        import tokenizers
+
+        self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
+        self._source, self._target = (
+            _names(vocabulary) for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
+        )
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the indices of texts, without the end of sequence."""
+        return [each.ids for each in self._tokenizer.encode_batch(list(texts))]
+
+    def force(self, batch: PairBatch) -> Forced:
+        """Feed a batch's targets."""
+        targets = _tokens(self._target, batch.target)
+        scored = self._translator.score_batch(_tokens(self._source, batch.source), targets)
+        found = torch.zeros(batch.target.shape)
+        for row, each in enumerate(scored):
+            found[row, : len(each.log_probs)] = torch.tensor(each.log_probs)
+        return Forced(found)
+
+    def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
+        """Answer sources (B, Ts) with at most `most` tokens."""
+        found = self._translator.translate_batch(
+            _tokens(self._source, source),
+            beam_size=beam,
+            length_penalty=1e-9,  # at 0 it stops as soon as one answer ends
+            max_decoding_length=most,
+            disable_unk=True,
+            suppress_sequences=[[RESERVED[PAD]], [RESERVED[BOS]]],
+        )
+        indices = {name: index for index, name in enumerate(self._target)}
+        return [[indices[token] for token in each.hypotheses[0]] for each in found]
+
+
+def _names(vocabulary: Vocabulary) -> list[str]:
+    """Return the tokens of a vocabulary as CTranslate2 is told of them."""
+    return [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
+
+
+def _tokens(names: list[str], sentences: Tensor) -> list[list[str]]:
+    """Return sentences (B, T) as tokens, without the end of sequence."""
+    return [[names[index] for index in row if index not in (PAD, EOS)] for row in sentences.tolist()]
 
 
 def _fill(spec: Any, model: Transformer, config: TransformerConfig, steps: int) -> None:

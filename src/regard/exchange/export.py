@@ -1,24 +1,75 @@
 """Handing a trained model to another program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from regard.errors import unknown
-from regard.exchange.ctranslate2 import export_ctranslate2
+from regard.errors import InputError, unknown
+from regard.exchange.card import model_card
+from regard.exchange.certificate import NAME, SENTENCES, Opened, certify
+from regard.exchange.ctranslate2 import InCTranslate2, write_ctranslate2
 from regard.exchange.exportable import Exportable
-
-Program = Literal["ctranslate2"]
-PROGRAMS: dict[str, Callable[[Exportable, Path], Path]] = {"ctranslate2": export_ctranslate2}
-"""What writes a run for each program."""
+from regard.exchange.huggingface import InHuggingFace, write_huggingface
+from regard.files import holding, new_folder, write_file, write_json
 
 
-def export(run: Exportable, folder: str | Path | None = None, *, to: Program = "ctranslate2") -> Path:
-    """Write a run's model for another program into a new folder, and return it.
+class Converter(NamedTuple):
+    """How a run becomes a model of another program."""
 
-    `folder` None: one named for the program, in the run's. Raises `InputError` where the program cannot run such
-    a model, the folder exists, or the program's extra is not installed; `MachineError` where the disk refuses.
+    write: Callable[[Exportable, Path], None]
+    """Write it into a folder that is there."""
+    open: Callable[[Exportable, Path], Opened]
+    """Open what was written, in the other program."""
+    card: bool = False
+    """Whether a model card belongs to it, and so a licence."""
+
+
+Program = Literal["ctranslate2", "huggingface"]
+PROGRAMS: dict[str, Converter] = {
+    "ctranslate2": Converter(write_ctranslate2, InCTranslate2),
+    "huggingface": Converter(write_huggingface, InHuggingFace, card=True),
+}
+
+
+def export(
+    run: Exportable,
+    folder: str | Path | None = None,
+    *,
+    to: Program = "ctranslate2",
+    texts: Sequence[str] | None = None,
+    license: str | None = None,
+    progress: bool = True,
+) -> Path:
+    """Write a run's model for another program into a new folder with its `certificate.json`, and return it.
+
+    `folder` None: one named for the program, in the run's. `texts`: sentences that both programs are compared on;
+    None: a hundred of the run's unseen ones. `license`: under which others may use the model, for its card (an
+    identifier such as cc-by-4.0), which huggingface needs. Raises `InputError`, with nothing written, where the
+    program cannot run such a model, or computes anything else than the run, the folder exists, or the program's
+    extra is not installed; `MachineError` where the disk refuses.
     """
     if to not in PROGRAMS:
         raise unknown("program", to, PROGRAMS)
-    return PROGRAMS[to](run, run.folder / to if folder is None else Path(folder))
+    place = run.folder / to if folder is None else Path(folder)
+    if place.exists():
+        raise InputError(f"{str(place)!r} exists: choose another --output")
+    if PROGRAMS[to].card and not license:
+        raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
+    with holding(place), new_folder(place) as building:
+        PROGRAMS[to].write(run, building)
+        if PROGRAMS[to].card and license:
+            write_file(building / "README.md", model_card(run, license).encode())
+        sentences = _unseen(run) if texts is None else list(texts)
+        if not sentences:
+            raise InputError("there is no sentence to compare both programs on: give some with --text")
+        certificate = certify(run, PROGRAMS[to].open(run, building), sentences, building, progress=progress)
+        certificate.check()
+        write_json(building / NAME, certificate.json())
+    return place
+
+
+def _unseen(run: Exportable) -> list[str]:
+    try:
+        return [pair[0] for pair in run.unseen(SENTENCES, 0)]
+    except InputError as error:
+        raise InputError(f"{error}, or give sentences to compare both programs on with --text") from error

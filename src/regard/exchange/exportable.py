@@ -1,10 +1,13 @@
 """What can be handed to another program: runs from sequence to sequence are such."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from regard.models import Seq2Seq
+from regard.errors import InputError
+from regard.models import Seq2Seq, Transformer, TransformerConfig
 from regard.tasks import SequenceTask
+from regard.text.subwords import Subwords
 from regard.training import RunConfig
 
 
@@ -20,9 +23,33 @@ class Exportable(Protocol):
         """What decided it."""
 
     @property
+    def step(self) -> int:
+        """Training steps behind it."""
+
+    @property
     def task(self) -> SequenceTask:
         """Its task, which has the vocabularies."""
 
     @property
     def model(self) -> Seq2Seq:
         """The model itself."""
+
+    def unseen(self, samples: int, seed: int) -> Sequence[Any]:
+        """Return pairs of source and target that training has not seen; raises `InputError` where there are
+        none."""
+
+
+def transformer_of(run: Exportable, program: str) -> tuple[Transformer, TransformerConfig, Subwords, Subwords]:
+    """Return a run's Transformer, how it is built, and its vocabularies of source and target.
+
+    Raises `InputError` where it is another model, its vocabularies are not learned ones, or heads were pruned.
+    """
+    model: Any = run.model
+    config: Any = run.config.model
+    source, target = run.task.source_vocabulary, run.task.target_vocabulary
+    ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
+    if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):
+        raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: {program} cannot run it")
+    if run.config.kept_heads:
+        raise InputError(f"run {str(run.folder)!r} is pruned: {program} wants as many heads in every layer")
+    return model, config, source, target

@@ -27,3 +27,5 @@ class Defaults(TypedDict, total=False):
     pooling: str
     score: str
     context: str
+    positions: str
+    pre_norm: bool

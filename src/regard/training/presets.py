@@ -7,6 +7,16 @@ from regard.tasks.defaults import Defaults
 USUAL = "tiny"
 PRESETS: dict[str, Defaults] = {
     "tiny": {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4},
+    "marian": {
+        "hidden": 128,
+        "heads": 4,
+        "inner": 256,
+        "enc_layers": 4,
+        "dec_layers": 4,
+        "lr": 0.001,
+        "positions": "sinusoidal",
+        "pre_norm": False,
+    },
     "small": {"hidden": 256, "heads": 4, "inner": 1024, "enc_layers": 4, "dec_layers": 4, "lr": 0.002},
     "base": {
         "hidden": 512,
@@ -27,7 +37,8 @@ PRESETS: dict[str, Defaults] = {
         "dropout": 0.3,
     },
 }
-"""base and big are the paper's (Vaswani et al. 2017, table 3)."""
+"""base and big are the paper's (Vaswani et al. 2017, table 3); marian is tiny as `regard export --to
+huggingface` takes it."""
 
 
 def sized(task: type[AnyTask], kind: str) -> bool:
