@@ -4,6 +4,7 @@ from regard.files.folders import new_folder
 from regard.files.locking import holding
 from regard.files.state import state_folder
 from regard.files.temporary import remove_quietly, tidy
+from regard.files.together import check_new, writing_files
 from regard.files.writing import (
     cannot_write,
     check_folder,
@@ -18,6 +19,7 @@ __all__ = [
     "cannot_write",
     "check_folder",
     "check_name",
+    "check_new",
     "check_writable",
     "holding",
     "new_folder",
@@ -27,4 +29,5 @@ __all__ = [
     "write_file",
     "write_json",
     "write_new",
+    "writing_files",
 ]
