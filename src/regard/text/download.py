@@ -59,7 +59,9 @@ def download(url: str, path: Path, *, checksum: str | None = None, progress: boo
     # requests' errors are OSErrors, a wrong checksum is a ValueError, links that go round a RuntimeError.
     except (OSError, ValueError, RuntimeError) as error:
         raise _cannot_fetch(url, error, part) from error
-    remove_quietly(_note_of(part))
+    finally:
+        if not part.exists():
+            remove_quietly(_note_of(part))
 
 
 def size_of(url: str) -> int | None:
