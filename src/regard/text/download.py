@@ -1,7 +1,7 @@
 """One file from the network: checked, whole or not there, and gone on with where a connection broke.
 
-    .NAME.part         what has come so far
-    .NAME.part.json    where from, and the server's mark of what it is: only what has the same mark is gone on with
+.NAME.part         what has come so far
+.NAME.part.json    where from, and the server's mark of what it is: only what has the same mark is gone on with
 """
 
 import shutil
