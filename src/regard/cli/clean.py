@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, check_share
 from regard.text.rules import Rules
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 PROG = "regard clean"
 USAGE = f"{PROG} SOURCE TARGET"
 DESCRIPTION = (
-    "Write the pairs of a corpus that may be translations of each other into a new folder, and those that are not, "
-    "each with its line and the reason, into dropped.tsv there. The corpus is a source and a target file with a "
+    "Write the pairs of a corpus that may be translations of each other into a new folder, and those that are "
+    "not, each with its line and the reason, into dropped.tsv there. The corpus is a source and a target file with a "
     "line for each sentence, or one file of tab-separated pairs; plain or .gz."
 )
 
@@ -49,7 +49,7 @@ def run(argv: list[str]) -> None:
         raise InputError(f"no text: name a source and a target file first, as in `{PROG} train.de train.en`")
     from regard.text.cleaning import clean
 
-    check_range("min_score", flags.min_score, 0, 1)
+    check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
     found = clean(files, flags.savepath, flags.rules, scoring=_scoring(flags), min_score=flags.min_score)
     sys.stdout.write(f"{found}\n")

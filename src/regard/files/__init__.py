@@ -4,7 +4,7 @@ from regard.files.folders import new_folder
 from regard.files.locking import holding
 from regard.files.state import state_folder
 from regard.files.temporary import remove_quietly, tidy
-from regard.files.together import check_new, writing_files
+from regard.files.together import writing_files
 from regard.files.writing import (
     cannot_write,
     check_folder,
@@ -19,7 +19,6 @@ __all__ = [
     "cannot_write",
     "check_folder",
     "check_name",
-    "check_new",
     "check_writable",
     "holding",
     "new_folder",

@@ -6,23 +6,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.errors import InputError
 from regard.files import temporary
 from regard.files.temporary import remove_quietly
-from regard.files.writing import cannot_write, check_name, check_writable, sync_folder
-
-
-def check_new(paths: Sequence[Path]) -> None:
-    """Raise `InputError` where one of the files is there already, is named twice, or could not be written."""
-    seen = set()
-    for path in paths:
-        check_name(path)
-        if os.path.lexists(path):
-            raise InputError(f"file {str(path)!r} is there already: choose another name, it is not overwritten")
-        check_writable(path)
-        if (place := os.path.realpath(path)) in seen:
-            raise InputError(f"file {str(path)!r} is to be written twice: choose another name for one of them")
-        seen.add(place)
+from regard.files.writing import cannot_write, sync_folder
 
 
 @contextmanager
@@ -43,7 +29,7 @@ def writing_files(paths: Sequence[Path]) -> Iterator[list[BinaryIO]]:
                 buildings.append(temporary.beside(path))
                 files.append(stack.enter_context(buildings[-1].open("wb")))
             yield files
-            for path, file in zip(paths, files, strict=True):
+            for file in files:
                 file.flush()
                 os.fsync(file.fileno())
         for path, building in zip(paths, buildings, strict=True):

@@ -28,14 +28,9 @@ def dual_scores(
     turned = [(target, source) for source, target in pairs]
     ways = [(forward, list(pairs))] + ([] if backward is None else [(backward, turned)])
     fits = [all(run.too_long(each[at][0]) is None for run, each in ways) for at in range(len(pairs))]
-    entropies = [
-        [
-            -each.per_token
-            for each in run.score(
-                [pair for pair, fit in zip(given, fits, strict=True) if fit], batchsize=batchsize
-            )
-        ]
-        for run, given in ways
-    ]
+    entropies = []
+    for run, given in ways:
+        fitting = [pair for pair, fit in zip(given, fits, strict=True) if fit]
+        entropies.append([-each.per_token for each in run.score(fitting, batchsize=batchsize)])
     found = (dual_score(each[0], each[-1]) for each in zip(*entropies, strict=True))  # alone: twice the same
     return [next(found) if fit else None for fit in fits]

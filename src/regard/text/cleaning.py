@@ -75,7 +75,7 @@ class _Watched(ParallelText):
 
     def leave_out(self, reason: str, where: str) -> None:
         super().leave_out(reason, where)
-        cells = self.lines if len(self.lines) == 2 else ((self.lines[0] or b"").split(b"\t") + [b""])[:2]
+        cells = self.lines if len(self.lines) == 2 else [*(self.lines[0] or b"").split(b"\t"), b""][:2]
         source, target = ((cell or b"").decode(errors="replace") for cell in cells)
         self.unread.append(_Pair(self.number, self.lines, (source, target), NAMES[reason]))
 

@@ -64,7 +64,7 @@ def fetch(
     url: str | None = None,
     progress: bool = True,
 ) -> list[Path]:
-    """Return the files of a data set under `savepath`, sources before targets; what is not there whole is fetched.
+    """Return the files of a data set under `savepath`, sources before targets; fetch what is not there whole.
 
     `name`: multi30k; tatoeba; or opus/NAME, any corpus of OPUS. `languages`: codes of source and target; multi30k
     is in de and en unless others are asked for. `url`: another folder on the network with the same files; for

@@ -1,7 +1,7 @@
 """One file from the network: checked, whole or not there, and gone on with where a connection broke.
 
 .NAME.part         what has come so far
-.NAME.part.json    where from, and the server's mark of what it is: only what has the same mark is gone on with
+.NAME.part.json    where from, and the server's mark of what it is: only what keeps its mark is gone on with
 """
 
 import shutil
@@ -86,8 +86,8 @@ def check_room(folder: Path, size: int, what: str) -> None:
     free = shutil.disk_usage(next(each for each in (whole, *whole.parents) if each.is_dir())).free
     if size > free:
         raise MachineError(
-            f"{what} {decimal(size)}, and there are {decimal(free)} free at {str(folder)!r}: make room, or choose "
-            f"another folder"
+            f"{what} {decimal(size)}, and there are {decimal(free)} free at {str(folder)!r}: make room, or "
+            f"choose another folder"
         )
 
 
@@ -111,7 +111,8 @@ def _complete(url: str, part: Path, on_bytes: Callable[..., None]) -> None:
     broken = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
     for again in range(1, TRIES + 1):
         try:
-            return _go_on(url, part, on_bytes)
+            _go_on(url, part, on_bytes)
+            return
         except broken:
             if again == TRIES:
                 raise
@@ -130,7 +131,8 @@ def _go_on(url: str, part: Path, on_bytes: Callable[..., None]) -> None:
             if answer.headers.get("Content-Range") == f"bytes */{have}":
                 return  # it is whole already
             remove_quietly(_note_of(part))
-            return _go_on(url, part, on_bytes)
+            _go_on(url, part, on_bytes)
+            return
         answer.raise_for_status()
         goes_on = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") and have > 0
         if not goes_on:

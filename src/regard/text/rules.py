@@ -37,7 +37,8 @@ class Rules:
 
     def __post_init__(self) -> None:
         check_range("most_characters", self.most_characters, 1, 10**6)
-        check_range("most_ratio", self.most_ratio, 1, 10**6)
+        if not self.most_ratio >= 1:
+            raise InputError(f"most_ratio {self.most_ratio} is out of range: choose 1 or more")
         if len(self.scripts) not in (0, 2):
             raise InputError(f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or none")
         for name in self.scripts:
