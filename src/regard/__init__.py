@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from regard.serving import show
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
-    from regard.text.download import fetch
+    from regard.text.datasets import fetch
     from regard.training import RunConfig, make_config
 
 _HOMES = {
@@ -121,7 +121,7 @@ _HOMES = {
     "examine": "regard.examination",
     "explain": "regard.examination",
     "export": "regard.exchange",
-    "fetch": "regard.text.download",
+    "fetch": "regard.text.datasets",
     "head_importance": "regard.examination",
     "intervene": "regard.foreign",
     "keep_memory": "regard.memory",

@@ -46,8 +46,9 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 
 
 @contextmanager
-def reading_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """Show the reading of `size` bytes; yields what to call with the bytes read so far."""
+def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable[..., None]]:
+    """Show the reading of `size` bytes; yields what to call with the bytes read so far, and, where `size` is not
+    known before, then with all there are."""
     console = Console(stderr=True)
     with_bar = show and (console.is_terminal or console.is_jupyter)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
@@ -55,7 +56,7 @@ def reading_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int],
         task = progress.add_task(name, total=size)
         if show and not with_bar:
             sys.stderr.write(f"{name}\n")
-        yield lambda done: progress.update(task, completed=done)
+        yield lambda done, size=size: progress.update(task, completed=done, total=size)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import tyro
 
 from regard.cli import COMMANDS, main
 from regard.tasks import TASKS, find_task
-from regard.text.download import DATA_SETS
+from regard.text.datasets import DATA_SETS
 from regard.training.kinds import kinds_for
 
 VARIED = ("--vary", "lr=0.1,0.2")

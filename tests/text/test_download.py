@@ -1,82 +1,123 @@
-"""Fetching data sets, from a server on this machine."""
+"""One file from a server on this machine: whole or not there, and gone on with."""
 
+import errno
 import hashlib
-import threading
-from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.text.serving import Serving, serving
 
-from regard.errors import InputError, MachineError
-from regard.text import download
-from regard.text.download import DataSet, fetch
+from regard.errors import MachineError
+from regard.text import download as module
+from regard.text.download import check_room, download, size_of
 
-FILES = {"train.de.gz": b"eins", "train.en.gz": b"one", "val.de.gz": b"zwei", "val.en.gz": b"two"}
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
-        pass
+CONTENT = bytes(range(256)) * 4000
+"""More than is read at once."""
+CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+BROKEN_OFF = 600_000
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a folder with a small data set, and no other host to fetch from."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    for name, content in FILES.items():
-        (folder / name).write_bytes(content)
-    checksums = {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
-    serving = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
-    address = f"http://127.0.0.1:{serving.server_port}"
-    monkeypatch.setitem(download.DATA_SETS, "multi30k", DataSet(address, checksums))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    thread = threading.Thread(target=serving.serve_forever)
-    thread.start()
-    yield address
-    serving.shutdown()
-    thread.join()
-    serving.server_close()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    with serving(monkeypatch) as served:
+        served.files["/text.gz"] = CONTENT
+        monkeypatch.setattr(module, "WAIT", 0.0)
+        yield served
 
 
-def test_files_come_whole_and_once(server: str, tmp_path: Path) -> None:
-    found = fetch("multi30k", tmp_path / "data")
-    assert {each.name: each.read_bytes() for each in found} == FILES
-    assert {each.parent for each in found} == {tmp_path / "data" / "multi30k"}
-    stamps = [each.stat().st_mtime_ns for each in found]
-    assert [each.stat().st_mtime_ns for each in fetch("multi30k", tmp_path / "data")] == stamps
-    found[0].write_bytes(b"damaged")
-    assert fetch("multi30k", tmp_path / "data")[0].read_bytes() == b"eins"
+def test_a_connection_that_breaks_is_taken_up_where_it_broke(server: Serving, tmp_path: Path) -> None:
+    server.breaks = [BROKEN_OFF, 100_000]
+    download(f"{server.address}/text.gz", tmp_path / "text.gz", checksum=CHECKSUM)
+    assert (tmp_path / "text.gz").read_bytes() == CONTENT
+    begins = [int(each.removeprefix("bytes=").removesuffix("-")) for each in server.ranges[1:] if each]
+    assert len(begins) == 2 and 0 < begins[0] <= BROKEN_OFF and begins[0] <= begins[1] <= BROKEN_OFF + 100_000
+    assert [path.name for path in tmp_path.iterdir()] == ["text.gz"]
 
 
-def test_what_is_not_as_it_should_be_is_refused(server: str, tmp_path: Path) -> None:
-    (tmp_path / "served" / "val.de.gz").write_bytes(b"changed")
-    with pytest.raises(MachineError, match=r"cannot fetch http.*/val.de.gz"):
-        fetch("multi30k", tmp_path / "data")
-    assert not (tmp_path / "data" / "multi30k" / "val.de.gz").exists()
-    with pytest.raises(MachineError, match=r"cannot fetch http.*/elsewhere/train.de.gz: 404"):
-        fetch("multi30k", tmp_path / "other", url=f"{server}/elsewhere/")
-    with pytest.raises(MachineError, match="cannot fetch http://127.0.0.1:1/train.de.gz"):
-        fetch("multi30k", tmp_path / "other", url="http://127.0.0.1:1")
-    with pytest.raises(InputError, match="data set 'multi40k' is unknown: choose multi30k"):
-        fetch("multi40k", tmp_path)
+def test_what_was_given_up_is_gone_on_with(server: Serving, tmp_path: Path) -> None:
+    server.breaks = [BROKEN_OFF] + [0] * (module.TRIES - 1)
+    with pytest.raises(MachineError, match=r"kB are kept, the same command goes on from there$") as caught:
+        download(f"{server.address}/text.gz", tmp_path / "text.gz")
+    assert "\n" not in str(caught.value) and not (tmp_path / "text.gz").exists()
+    server.ranges.clear()
+    download(f"{server.address}/text.gz", tmp_path / "text.gz", checksum=CHECKSUM)
+    assert server.ranges[0] not in (None, "bytes=0-") and len(server.ranges) == 1
 
 
-def test_the_command(server: str, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
-    status, out, _ = command("data", "multi30k", "--savepath", tmp_path / "data", "--url", server)
-    folder = tmp_path / "data" / "multi30k"
-    assert status == 0 and f"--train {folder}/train.de.gz {folder}/train.en.gz --valid {folder}/val.de.gz" in out
-    status, _, err = command("data", "multi30k", "--savepath", tmp_path / "x", "--url", "http://127.0.0.1:1")
-    assert status == 1 and "cannot fetch" in err and err.count("\n") == 1
+def test_what_has_changed_meanwhile_is_fetched_anew(server: Serving, tmp_path: Path) -> None:
+    server.breaks = [BROKEN_OFF] + [0] * (module.TRIES - 1)
+    with pytest.raises(MachineError):
+        download(f"{server.address}/text.gz", tmp_path / "text.gz")
+    server.tag, server.files["/text.gz"] = '"two"', CONTENT[::-1]
+    download(f"{server.address}/text.gz", tmp_path / "text.gz")
+    assert (tmp_path / "text.gz").read_bytes() == CONTENT[::-1]
 
 
-def test_the_real_files_are_those_that_were_checked() -> None:
-    """Where the data set is at hand, its checksums are the ones that are asked for."""
-    folder = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
-    if not folder.is_dir():
-        pytest.skip("needs Multi30k beside the repository")
-    for name, checksum in download.DATA_SETS["multi30k"].files.items():
-        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == checksum
+def test_a_part_that_was_whole_already(server: Serving, tmp_path: Path) -> None:
+    server.breaks = [BROKEN_OFF] + [0] * (module.TRIES - 1)
+    with pytest.raises(MachineError):
+        download(f"{server.address}/text.gz", tmp_path / "text.gz")
+    (tmp_path / ".text.gz.part").write_bytes(CONTENT)
+    download(f"{server.address}/text.gz", tmp_path / "text.gz", checksum=CHECKSUM)
+    assert (tmp_path / "text.gz").read_bytes() == CONTENT
+
+
+def test_a_wrong_checksum_leaves_no_file(server: Serving, tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match="hash") as caught:
+        download(f"{server.address}/text.gz", tmp_path / "text.gz", checksum=f"sha256:{'0' * 64}")
+    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
+
+
+def test_what_is_not_there_is_told_before(server: Serving, tmp_path: Path) -> None:
+    assert size_of(f"{server.address}/text.gz") == len(CONTENT)
+    with pytest.raises(MachineError, match=r"cannot fetch http.*/none: 404"):
+        size_of(f"{server.address}/none")
+    with pytest.raises(MachineError, match=r"cannot fetch http.*/none: 404"):
+        download(f"{server.address}/none", tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_without_room_is_told_before(
+    server: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(MachineError, match=r"text.gz brings 1.0 MB, and there are 1.0 kB free at .*: make room"):
+        download(f"{server.address}/text.gz", tmp_path / "text.gz")
+    with pytest.raises(MachineError, match="make room"):
+        check_room(tmp_path / "not" / "there", 1001, "it takes")
+    check_room(tmp_path / "not" / "there", 1000, "it takes")
+
+
+def test_a_disk_that_fills_up_is_told_in_a_line(
+    server: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    class Full:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def __enter__(self) -> "Full":
+            return self
+
+        def __exit__(self, *args: object) -> None:
+            self.file.close()
+
+        def seek(self, place: int) -> None:
+            self.file.seek(place)
+
+        def write(self, chunk: bytes) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def full(path: Path, mode: str = "r", *args: Any, **flags: Any) -> Any:
+        file = opened(path, mode, *args, **flags)
+        return Full(file) if path.name == ".text.gz.part" and mode in ("wb", "r+b") else file
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(MachineError, match="No space left on device") as caught:
+        download(f"{server.address}/text.gz", tmp_path / "text.gz")
+    assert "\n" not in str(caught.value) and not (tmp_path / "text.gz").exists()

@@ -31,6 +31,7 @@ COMMANDS = {
     "check": "check your own code: attention, layers, a Transformer, searches",
     "tasks": "list the tasks, each with an example",
     "data": "fetch a data set",
+    "clean": "leave out of a corpus what is no translation",
     "export": "hand a trained model to another program",
     "draw": "draw a trained model: parts, shapes, attention",
     "positions": "draw positions: waves and similarity",

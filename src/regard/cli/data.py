@@ -1,24 +1,34 @@
 """`regard data NAME`: fetch a data set."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import first_word, parse, wants_help
-from regard.text.download import DATA_SETS, fetch
+from regard.text.datasets import NAMES, fetch
 
 PROG = "regard data"
-DESCRIPTION = f"Fetch a data set, and check that it came whole. NAME: {', '.join(DATA_SETS)}."
+DESCRIPTION = (
+    "Fetch a data set, and check that it came whole. How much there is to fetch is told before, what is there "
+    f"whole is not fetched again, and what was interrupted goes on. NAME: {', '.join(NAMES)}, where opus/NAME is any "
+    "corpus of https://opus.nlpl.eu, such as opus/Books."
+)
+PARTS = {"train": "train", "valid": "val", "test": "test"}
+"""What a training calls the parts of a data set, and how the names of their files begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFlags:
     """All flags of the command."""
 
+    languages: tuple[str, ...] = ()
+    """Codes of source and target, such as: de en. None: de en for multi30k, which has fr and cs too."""
     savepath: Path = Path("data")
     """Folder of data sets; this one goes into a folder of its name there."""
     url: str | None = None
-    """Where to fetch from instead: the address of a folder with the same files."""
+    """Where to fetch from instead: the address of a folder with the same files, or for OPUS of a server that
+    answers as its interface does."""
 
 
 def run(argv: list[str]) -> None:
@@ -27,13 +37,12 @@ def run(argv: list[str]) -> None:
         parse(DataFlags(), argv, prog=f"{PROG} NAME", description=DESCRIPTION)
     name, argv = first_word(argv, what="data set", prog=PROG, example="multi30k")
     flags = parse(DataFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
-    files = fetch(name, flags.savepath, url=flags.url)
-    texts = {part: " ".join(str(file) for file in files if file.name.startswith(part)) for part in PARTS}
-    sys.stdout.write(
-        f"Fetched {len(files)} files. Train on them with\n"
-        f"regard train translation --train {texts['train']} --valid {texts['val']} --test {texts['test']}\n"
-    )
-
-
-PARTS = ("train", "val", "test")
-"""How the names of a data set's files begin."""
+    files = fetch(name, flags.savepath, languages=flags.languages, url=flags.url)
+    texts = {
+        part: [str(file) for file in files if file.name.startswith(begins)] for part, begins in PARTS.items()
+    }
+    if not any(texts.values()):  # one text, without parts
+        texts = {"train": list(map(str, files))}
+    words = [word for part, names in texts.items() for word in (f"--{part}", *names)]
+    sys.stdout.write(f"The {len(files)} files are there. Train on them with\n")
+    sys.stdout.write(f"regard train translation {shlex.join(words)}\n")

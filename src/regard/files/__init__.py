@@ -4,6 +4,7 @@ from regard.files.folders import new_folder
 from regard.files.locking import holding
 from regard.files.state import state_folder
 from regard.files.temporary import remove_quietly, tidy
+from regard.files.together import writing_files
 from regard.files.writing import (
     cannot_write,
     check_folder,
@@ -27,4 +28,5 @@ __all__ = [
     "write_file",
     "write_json",
     "write_new",
+    "writing_files",
 ]

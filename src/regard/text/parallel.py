@@ -93,6 +93,9 @@ class ParallelText(Text):
             )
         self.paths = [Path(path) for path in paths]
         self.bytes = sum(map(_size, self.paths))
+        self.number = 0
+        self.lines: tuple[bytes | None, ...] = ()
+        """What was read last, as it is in the files, and where: from 1."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self.counts = Counts()
@@ -102,6 +105,7 @@ class ParallelText(Text):
                 raws = [stack.enter_context(path.open("rb")) for path in self.paths]
                 files = [_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
                 for number, lines in enumerate(zip_longest(*files), start=1):
+                    self.number, self.lines = number, lines
                     pair = self._read(lines, number)
                     if pair is not None:
                         self.counts.pairs += 1
