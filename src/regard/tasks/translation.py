@@ -28,7 +28,10 @@ class TranslationConfig:
 
     train: tuple[str, ...] = ()
     """Text to train on: a source and a target file with a line for each sentence, or one file of tab-separated
-    pairs; plain or .gz."""
+    pairs; plain or .gz. With weights: one such text after the other, all in the same form."""
+    weights: tuple[float, ...] = ()
+    """Train on several texts, and draw pairs from each in proportion to its weight, such as: --train a.tsv b.tsv
+    --weights 1 4. A small one is gone through more often."""
     valid: tuple[str, ...] = ()
     """Text to choose the best model by, in the same form. None: the last model is kept."""
     test: tuple[str, ...] = ()
@@ -57,13 +60,36 @@ class TranslationConfig:
         check_range("vocab_size", self.vocab_size, 5, 10**7)
         check_range("max_len", self.max_len, 1, 100_000)
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
-            if len(paths) > 2:
-                raise InputError(f"{name} has {len(paths)} files: give a source and a target, or one of pairs")
+            if len(paths) > 2 and not (name == "train" and self.weights):
+                several = "; for several texts, --weights" if name == "train" else ""
+                raise InputError(
+                    f"{name} has {len(paths)} files: give a source and a target, or one of pairs{several}"
+                )
             object.__setattr__(self, name, tuple(str(Path(path).absolute()) for path in paths))
         if self.hub is not None and self.train:
             raise InputError("train and hub are given: leave out one of them")
         if self.hub is not None and len(self.languages) != 2:
             raise InputError("hub needs --languages, the columns of source and target, such as --languages de en")
+
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        if not self.weights:
+            return
+        if len(self.train) not in (len(self.weights), 2 * len(self.weights)):
+            raise InputError(
+                f"train has {len(self.train)} files for {len(self.weights)} weights: give for each weight one file "
+                f"of pairs, or a source and a target"
+            )
+        for weight in self.weights:
+            if not 1e-6 <= weight <= 1e6:
+                raise InputError(f"weight {weight:g} is out of range: choose from 0.000001 to 1,000,000")
+
+    @property
+    def corpora(self) -> list[tuple[str, ...]]:
+        """The files of each text to train on; one text unless there are weights."""
+        files = len(self.train) // (len(self.weights) or 1)
+        return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
     def text(self, part: Part) -> "Text | None":
         """Return the text to train, validate or test on; None where there is none.
@@ -75,19 +101,20 @@ class TranslationConfig:
             from regard.text.hub import HubText  # brings a large library
 
             return HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)
-        from regard.text.parallel import ParallelText
+        from regard.text.parallel import ParallelText, Together
 
-        paths = {"train": self.train, "valid": self.valid, "test": self.test}[part]
-        return ParallelText(paths, strict=strict) if paths else None
+        texts = {"train": self.corpora, "valid": [self.valid], "test": [self.test]}[part]
+        found = [ParallelText(paths, strict=strict) for paths in texts if paths]
+        return Together(found) if len(found) > 1 else next(iter(found), None)
 
-    def training_text(self) -> "Text":
-        """Return the text to train on; raises `InputError` where there is none."""
+    def training_texts(self) -> "list[Text]":
+        """Return the texts to train on, one for each weight; raises `InputError` where there is none."""
         text = self.text("train")
         if text is None:
             raise InputError(
                 "translation needs text to train on: give --train SOURCE TARGET, or --train PAIRS.tsv"
             )
-        return text
+        return list(text.parts)
 
 
 class Translation(SequenceTask):
@@ -122,7 +149,8 @@ class Translation(SequenceTask):
         cutting = Cutting(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
-        return cls(config, *learn_vocabularies(config.training_text(), cutting, folder, progress=progress))
+        text = together(config.training_texts())
+        return cls(config, *learn_vocabularies(text, cutting, folder, progress=progress))
 
     @classmethod
     def restore(cls, config: TranslationConfig, files: Mapping[str, str]) -> Self:

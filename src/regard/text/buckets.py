@@ -17,12 +17,8 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.text.batch import PairBatch
 from regard.text.corpus import Corpus
+from regard.text.mixture import Mixture
 from regard.text.vocabulary import PAD
-
-CHUNK = 500
-"""Pairs that are read together."""
-POOL = 100
-"""Chunks in a pool."""
 
 
 class Place(NamedTuple):
@@ -40,13 +36,13 @@ Recut = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 @dataclass
 class Buckets:
-    """The batches of a corpus; `tokens` in each at most, of source or target, whichever has more, and `most`
+    """The batches of a corpus, or of a mixture; `tokens` in each at most, of source or target, whichever has more, and `most`
     pairs, where that is not 0.
 
     Raises `InputError` where the longest sentence alone has more.
     """
 
-    corpus: Corpus
+    corpus: Corpus | Mixture
     tokens: int
     seed: int
     place: Place = BEGIN
@@ -63,15 +59,6 @@ class Buckets:
         self._pool: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
         self._drawn: tuple[int, int] | None = None
 
-    @property
-    def pools(self) -> int:
-        """How many pools make an epoch."""
-        return -(-self._chunks // POOL)
-
-    @property
-    def _chunks(self) -> int:
-        return -(-len(self.corpus) // CHUNK)
-
     def draw(self, step: int = 0) -> PairBatch:
         """Return the next batch, and move on; at which training step does not matter."""
         del step
@@ -87,19 +74,12 @@ class Buckets:
         if batch + 1 < len(self._pool):
             self.place = Place(epoch, pool, batch + 1)
         else:
-            self.place = Place(epoch, pool + 1, 0) if pool + 1 < self.pools else Place(epoch + 1, 0, 0)
+            self.place = Place(epoch, pool + 1, 0) if pool + 1 < self.corpus.pools else Place(epoch + 1, 0, 0)
         return PairBatch(pad(source), pad(target))
 
     def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
-        order = np.random.default_rng((self.seed, epoch)).permutation(self._chunks)
         random = np.random.default_rng((self.seed, epoch, pool))
-        sources: list[np.ndarray] = []
-        targets: list[np.ndarray] = []
-        for chunk in order[pool * POOL : (pool + 1) * POOL].tolist():
-            begin = chunk * CHUNK
-            source, target = self.corpus.read(begin, min(begin + CHUNK, len(self.corpus)))
-            sources += source
-            targets += target
+        sources, targets = self.corpus.read_pool(self.seed, epoch, pool)
         if self.recut is not None:
             cut_source, cut_target = self.recut
             sources = [cut_source(sentence, random) for sentence in sources]

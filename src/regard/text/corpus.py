@@ -30,6 +30,10 @@ from regard.text.vocabulary import EOS
 FORMAT = "regard-corpus/2"
 BLOCK = 10_000
 """Pairs that are encoded at once, in parallel."""
+CHUNK = 500
+"""Pairs that are read together in training."""
+POOL = 100
+"""Chunks in a pool."""
 CHECKED = 500
 """Pairs that have a checksum together."""
 SIDES = ("source.bin", "target.bin")
@@ -39,6 +43,8 @@ LARGEST = 1 << 16
 """Bytes of corpus.json, at most."""
 MEND = "delete its folder to prepare it anew"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Pairs = tuple[list[np.ndarray], list[np.ndarray]]
+"""Sources and targets, each as indices with its end of sequence."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,7 +81,27 @@ class Corpus:
     def __len__(self) -> int:
         return self.pairs
 
-    def read(self, begin: int, end: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    @property
+    def pools(self) -> int:
+        """How many pools make an epoch."""
+        return -(-self._chunks // POOL)
+
+    @property
+    def _chunks(self) -> int:
+        return -(-len(self) // CHUNK)
+
+    def read_pool(self, seed: int, epoch: int, pool: int) -> Pairs:
+        """Return sources and targets of a pool: some chunks, in the random order of their epoch."""
+        order = np.random.default_rng((seed, epoch)).permutation(self._chunks)
+        sources: list[np.ndarray] = []
+        targets: list[np.ndarray] = []
+        for chunk in order[pool * POOL : (pool + 1) * POOL].tolist():
+            source, target = self.read(chunk * CHUNK, min((chunk + 1) * CHUNK, len(self)))
+            sources += source
+            targets += target
+        return sources, targets
+
+    def read(self, begin: int, end: int) -> Pairs:
         """Return sources and targets of the pairs from `begin` to before `end`, with their ends of sequence.
 
         Raises `InputError` where they are not those that were prepared.

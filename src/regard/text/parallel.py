@@ -149,6 +149,28 @@ class ParallelText(Text):
         return (text.removeprefix("\ufeff") if number == 1 else text).strip()
 
 
+class Together(Text):
+    """The pairs of several texts, one after the other."""
+
+    def __init__(self, texts: Sequence[Text]) -> None:
+        super().__init__()
+        self.texts = texts
+        self.bytes = sum(each.bytes for each in texts)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.counts, before = Counts(), 0
+        for text in self.texts:
+            text.on_bytes = lambda done, before=before: self.on_bytes(before + done)  # type: ignore[misc]
+            for pair in text:
+                self.counts.pairs += 1
+                yield pair
+            before += text.bytes
+
+    def identity(self) -> list[Any]:
+        """Return those of all texts."""
+        return [each.identity() for each in self.texts]
+
+
 def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
     """Yield the lines of a file without their ends."""
     file = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw

@@ -1,0 +1,78 @@
+"""Several corpora as one, each drawn from in proportion to its weight, over and over.
+
+A mixture has no end: of the pairs that are served up to the end of any pool, each corpus has its share, to within
+one pair. A corpus is served in epochs of its own, its chunks in another random order each time; so a small one with
+a large weight comes round sooner. Where each corpus stands follows from the number of the pool alone, so that a
+place in a mixture is a place in one corpus (see `buckets`), and can be taken up in the same way.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from regard.text import corpus as one
+from regard.text.corpus import Corpus, Pairs
+
+LEAST = 5
+"""Chunks in a pool at least, however small a corpus, so that batches can be of like length."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Corpora, and how much of what is served comes from each."""
+
+    corpora: tuple[Corpus, ...]
+    weights: tuple[float, ...]
+    """Above 0, one for each corpus; only their ratios matter."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sentence."""
+        return max(each.longest for each in self.corpora)
+
+    @property
+    def pools(self) -> int:
+        """A mixture is one epoch without an end."""
+        return 1 << 62
+
+    @property
+    def shares(self) -> list[Fraction]:
+        """Of the pairs that are served, by corpus."""
+        exact = [Fraction(weight) for weight in self.weights]
+        return [weight / sum(exact) for weight in exact]
+
+    @property
+    def pool_size(self) -> int:
+        """Pairs in a pool: so few that no corpus comes round twice in one, if that is not below the least."""
+        rounds = [int(len(each) / share) for each, share in zip(self.corpora, self.shares, strict=True)]
+        return max(LEAST * one.CHUNK, min(one.POOL * one.CHUNK, *rounds))
+
+    def read_pool(self, seed: int, epoch: int, pool: int) -> Pairs:
+        """Return sources and targets of a pool, counted from 0; `epoch` is 0 always."""
+        del epoch
+        sources: list[np.ndarray] = []
+        targets: list[np.ndarray] = []
+        for index, share in enumerate(self.shares):
+            begin, end = (int(number * self.pool_size * share) for number in (pool, pool + 1))
+            for source, target in self._served(index, seed, begin, end):
+                sources += source
+                targets += target
+        return sources, targets
+
+    def _served(self, index: int, seed: int, begin: int, end: int) -> Iterator[Pairs]:
+        """Yield what is served of a corpus from place `begin` to before `end`, counted over all its epochs."""
+        corpus = self.corpora[index]
+        chunks = -(-len(corpus) // one.CHUNK)
+        sizes = np.full(chunks, one.CHUNK)
+        sizes[-1] = len(corpus) - (chunks - 1) * one.CHUNK
+        while begin < end:
+            epoch, place = divmod(begin, len(corpus))
+            order = np.random.default_rng((seed, epoch, index, 1)).permutation(chunks)
+            ends = sizes[order].cumsum()
+            which = int(np.searchsorted(ends, place, side="right"))
+            first = int(order[which]) * one.CHUNK + place - int(ends[which] - sizes[order[which]])
+            count = min(end - begin, int(ends[which]) - place)
+            yield corpus.read(first, first + count)
+            begin += count
