@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.text.serving import Serving, serving
 
 from regard.errors import InputError, MachineError
 from regard.text import datasets
 from regard.text.datasets import DATA_SETS, DataSet, fetch
+from tests.text.serving import Serving, serving
 
 LANGUAGES = {"de": b"eins", "en": b"one", "fr": b"un", "cs": b"jedna"}
 FILES = {

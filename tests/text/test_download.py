@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.text.serving import Serving, serving
 
 from regard.errors import MachineError
 from regard.text import download as module
 from regard.text.download import check_room, download, size_of
+from tests.text.serving import Serving, serving
 
 CONTENT = bytes(range(256)) * 4000
 """More than is read at once."""

@@ -24,12 +24,12 @@ from regard.text.places import Unit
 
 PROG = "regard align"
 DESCRIPTION = (
-    "Say which words of each target come from which words of its source, a line for each pair: by the heads that "
-    "were chosen for that, or by all. RUN: a task's name, or a run's folder. SOURCE and TARGET: files of a sentence "
-    "a line, or - for standard input. Without TARGET the lines of SOURCE are pairs with a tab between them, or "
-    "sentences that are translated first. With --links or --silver, heads are chosen: on every other pair, and how "
-    "well they do is reported on the rest; the choice is kept with the run. Without SOURCE, the pairs are the run's "
-    "own validation text, or drawn with the links that the task knows."
+    "Say which words of each target come from which words of its source, a line for each pair: by the heads "
+    "that were chosen for that, or by all. RUN: a task's name, or a run's folder. SOURCE and TARGET: files of a "
+    "sentence a line, or - for standard input. Without TARGET the lines of SOURCE are pairs with a tab between "
+    "them, or sentences that are translated first. With --links or --silver, heads are chosen: on one half "
+    "of the pairs, and how well they do is reported on the other; the choice is kept with the run. Without "
+    "SOURCE, the pairs are the run's own validation text, or drawn with the links that the task knows."
 )
 REPORTED = "Kept in {}: `regard align`, `regard translate --align` and the explorer use it from now on\n"
 
@@ -42,20 +42,20 @@ class AlignFlags:
     """Choose the heads by these links of the pairs: a file in Moses' format (0-0 1-2, 1?2 for a possible one) or
     NAACL's (sentence, source and target word from 1, S or P)."""
     silver: bool = False
-    """Choose the heads by the links that eflomal finds (extra align), which learns from the run's training text as
-    well. With --links: report eflomal's beside."""
+    """Choose the heads by the links that eflomal finds (extra align), which learns from the run's training text
+    as well. With --links: report eflomal's beside."""
     samples: int = 500
     """Pairs that heads are chosen by and reported on, at most: the first ones."""
     by: By | None = None
-    """Which of the chosen heads to align by: the best head, the best set of heads, or all heads. None: what had the
-    lowest error rate."""
+    """Which of the chosen heads to align by: the best head, the best set of heads, or all heads. None: what had
+    the lowest error rate."""
     unit: Unit | None = None
     """What is aligned: words between blanks, these with punctuation apart (parts), or the vocabulary's pieces.
     None: words; for tasks of characters, characters."""
     reverse: str | None = None
     """Run of the other direction, with whose links these are made one."""
-    symmetrise: Symmetrising = "grow-diag-final"
-    """How, with --reverse."""
+    symmetrise: Symmetrising = "product"
+    """How, with --reverse: from both directions' weights, multiplied; or from the links of each."""
     format: Literal["moses", "json"] = "moses"
     """moses: 0-0 1-2, source and target word from 0. json: an object a line, with words, links and weights."""
     plot: Path | None = None
@@ -138,8 +138,8 @@ def _given(source: str, target: str | None) -> list[tuple[str, str]]:
 
 
 def _lines(files: Sequence[BinaryIO]) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the lines of one file, or of two side by side, with their number; raises `InputError` where one of two
-    ends before the other."""
+    """Yield the lines of one file, or of two side by side, with their number; raises `InputError` where one of
+    two ends before the other."""
     if len(files) == 1:
         for chunk in numbered_chunks(files[0]):
             yield from ((number, [line]) for number, line in chunk)

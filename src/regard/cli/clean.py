@@ -17,8 +17,8 @@ PROG = "regard clean"
 USAGE = f"{PROG} SOURCE TARGET"
 DESCRIPTION = (
     "Write the pairs of a corpus that may be translations of each other into a new folder, and those that are "
-    "not, each with its line and the reason, into dropped.tsv there. The corpus is a source and a target file with a "
-    "line for each sentence, or one file of tab-separated pairs; plain or .gz."
+    "not, each with its line and the reason, into dropped.tsv there. The corpus is a source and a target file "
+    "with a line for each sentence, or one file of tab-separated pairs; plain or .gz."
 )
 
 
@@ -66,5 +66,5 @@ def _scoring(flags: CleanFlags) -> "Scoring | None":
 
     paths = [Path(each) for each in flags.runs]
     loaded = [load_translator(each.name, savepath=each.parent, trust_code=flags.trust_code) for each in paths]
-    forward, backward = (*loaded, None)[:2]
-    return partial(dual_scores, forward=forward, backward=backward, batchsize=flags.batchsize)
+    backward = loaded[1] if len(loaded) > 1 else None
+    return partial(dual_scores, forward=loaded[0], backward=backward, batchsize=flags.batchsize)

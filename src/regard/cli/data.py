@@ -11,8 +11,8 @@ from regard.text.datasets import NAMES, fetch
 PROG = "regard data"
 DESCRIPTION = (
     "Fetch a data set, and check that it came whole. How much there is to fetch is told before, what is there "
-    f"whole is not fetched again, and what was interrupted goes on. NAME: {', '.join(NAMES)}, where opus/NAME is any "
-    "corpus of https://opus.nlpl.eu, such as opus/Books."
+    f"whole is not fetched again, and what was interrupted goes on. NAME: {', '.join(NAMES)}, where opus/NAME is "
+    "any corpus of https://opus.nlpl.eu, such as opus/Books."
 )
 PARTS = {"train": "train", "valid": "val", "test": "test"}
 """What a training calls the parts of a data set, and how the names of their files begin."""

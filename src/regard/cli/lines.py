@@ -1,13 +1,16 @@
 """Lines from a file or from standard input, whatever bytes they hold."""
 
+import gzip
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from regard.cli.words import say
+from regard.errors import InputError
 from regard.reading import cannot_read
 
 LINES = 512
@@ -16,7 +19,7 @@ LINES = 512
 
 @contextmanager
 def open_lines(path: Path | None) -> Iterator[BinaryIO]:
-    """Open a file, or standard input for None; raises `InputError` where it cannot be read."""
+    """Open a file, plain or .gz, or standard input for None; raises `InputError` where it cannot be read."""
     if path is None:
         yield sys.stdin.buffer
         return
@@ -25,7 +28,14 @@ def open_lines(path: Path | None) -> Iterator[BinaryIO]:
     except (OSError, ValueError) as error:
         raise cannot_read(path, error) from error
     with file:
-        yield file
+        if path.suffix != ".gz":
+            yield file
+            return
+        try:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast(BinaryIO, unpacked)
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            raise InputError(f"{str(path)!r} is no whole gzip file: give another, or unpack it first") from None
 
 
 def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:

@@ -35,8 +35,8 @@ def tally(found: frozenset[Link], known: Links) -> tuple[int, int, int, int]:
 
 
 def error_rate_of(counts: np.ndarray) -> np.ndarray:
-    """Return the error rate of counts (..., 4) as `tally` has them, summed over sentences; 1 where there is nothing
-    to be found, and nothing was."""
+    """Return the error rate of counts (..., 4) as `tally` has them, summed over sentences; 1 where there is
+    nothing to be found, and nothing was."""
     found, sure, hits, possible = np.moveaxis(counts, -1, 0)
     total = found + sure
     rate: np.ndarray = 1 - np.divide(hits + possible, total, out=np.zeros(total.shape), where=total > 0)

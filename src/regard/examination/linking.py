@@ -61,10 +61,10 @@ def word_weights(
 ) -> Iterator[np.ndarray]:
     """Yield for each pair of source and target what its target words attend to: (2, C, Wt, Ws + 1) float32.
 
-    First the rows of the steps that write a word's pieces, then those of the steps that are fed them. A word gives
-    the mean of what its pieces give, and is given the sum of what they are given; the last column is the end of
-    the source. `heads`: which, None for all of the layers that read the source. Raises `InputError` for a model
-    without such layers.
+    First the rows of the steps that write a word's pieces, then those of the steps that are fed them. A word
+    gives the mean of what its pieces give, and is given the sum of what they are given; the last column is the
+    end of the source. `heads`: which, None for all of the layers that read the source. Raises `InputError` for a
+    model without such layers.
     """
     chosen = reading_heads(model) if heads is None else list(heads)
     if not chosen:
@@ -89,7 +89,7 @@ def word_weights(
 def reading_heads(model: Seq2Seq) -> list[Head]:
     """Return all heads of the layers that read the source."""
     modules = dict(model.named_modules())
-    return [(name, head) for name in model.cross_layers for head in range(int(modules[name].heads))]  # type: ignore[arg-type]
+    return [(name, head) for name in model.cross_layers for head in range(int(modules[name].heads))]
 
 
 def _of_words(weights: np.ndarray, source: Cut, target: Cut) -> np.ndarray:
@@ -106,8 +106,8 @@ def _of_words(weights: np.ndarray, source: Cut, target: Cut) -> np.ndarray:
 
 
 def links_of(weights: np.ndarray) -> frozenset[Link]:
-    """Return the links of target words that attend so, (Wt, Ws + 1): each to the source word of its largest weight,
-    or to none, where that is the end of the source."""
+    """Return the links of target words that attend so, (Wt, Ws + 1): each to the source word of its largest
+    weight, or to none, where that is the end of the source."""
     if not weights.size:
         return frozenset()
     best, nothing = weights.argmax(1), weights.shape[1] - 1

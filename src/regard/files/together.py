@@ -12,7 +12,7 @@ from regard.files.writing import cannot_write, sync_folder
 
 
 @contextmanager
-def writing_files(paths: Sequence[Path]) -> Iterator[list[BinaryIO]]:
+def writing_files(paths: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
     """Write files bit by bit: yields them open, to be filled in the block. They take their places when it ends,
     one after the other; where it fails, none does.
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -33,13 +33,13 @@ from regard.models import Seq2Seq
 from regard.reading import is_file, read_json
 from regard.result import Result, plain
 from regard.tasks import SequenceTask
-from regard.text.links import Link, Links, Symmetrising, moses, symmetrise
+from regard.text.links import Link, Links, Symmetrising, links_of_product, moses, symmetrise
 from regard.text.places import Unit
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
 MEND = "delete it, and choose heads again"
-SYMMETRISED: tuple[Symmetrising, ...] = ("intersection", "union", "grow-diag-final")
+SYMMETRISED: tuple[Symmetrising, ...] = get_args(Symmetrising)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -184,8 +184,11 @@ def both_ways(
     """Return pairs with the links of both directions made one; `backward`: those of the turned pairs."""
     found = []
     for one, other in zip(forward, backward, strict=True):
-        turned = frozenset((source, target) for target, source in other.links)
-        links = symmetrise(frozenset(one.links), turned, how)
+        if how == "product":
+            links = links_of_product(one.weights, other.weights)
+        else:
+            turned = frozenset((source, target) for target, source in other.links)
+            links = symmetrise(frozenset(one.links), turned, how)
         found.append(dataclasses.replace(one, links=sorted(links)))
     return found
 
@@ -213,14 +216,15 @@ def choose(
     heads: list[Head] = reading_heads(aligner.model)
 
     def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-        told = {name: [links[each] for each in numbers] for name, links in (others or {}).items()}
+        told: dict[str, Sequence[frozenset[Link]]] = {}
+        told.update({name: [links[each] for each in numbers] for name, links in (others or {}).items()})
         if reverse is None:
             return told
         forward = [_linked(*cuts[each], combined(weights[each], heads, chosen)) for each in numbers]
         backward = reverse.align([turned[each] for each in numbers], unit=unit)
         for how in SYMMETRISED:
             joined = both_ways(forward, backward, how)
-            told[f"with the other direction, {how}"] = [frozenset(each.links) for each in joined]
+            told[f"both: {how}"] = [frozenset(each.links) for each in joined]
         return told
 
     choice = choose_heads(weights, heads, known, against=against, beside=beside, seed=seed)

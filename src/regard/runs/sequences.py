@@ -146,14 +146,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         by: By | None = None,
         unit: Unit | None = None,
         reverse: "SequenceRun | None" = None,
-        symmetrise: Symmetrising = "grow-diag-final",
+        symmetrise: Symmetrising = "product",
     ) -> list[LinkedPair]:
         """Return which words of each target come from which words of its source.
 
         The decoder is fed the target; each of its words is linked to the source word that the heads which were
         chosen (`choose_alignment`) give most weight, or to none where that is the end of the source. `by`: a
-        single head, a set of them, or all; None: what was best, and all heads where nobody has chosen. `unit`: words
-        between blanks, these with punctuation apart (parts), or pieces of the vocabulary; None: words, or
+        single head, a set of them, or all; None: what was best, and all heads where nobody has chosen. `unit`:
+        words between blanks, these with punctuation apart (parts), or pieces of the vocabulary; None: words, or
         characters of a task of characters. `reverse`: a run of the other direction, with whose links they are
         made one as `symmetrise` says. Raises `InputError` where a text is too long, or there is no attention.
         """
@@ -176,7 +176,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         unit: Unit | None = None,
         seed: int = 0,
     ) -> AlignmentChoice:
-        """Choose the heads to align by, on every other pair, and return how well they do on the rest.
+        """Choose the heads to align by, on half of the pairs, and return how well they do on the other half.
 
         The choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the links are,
         for people; `others`: links of the same pairs that something else has found, to be reported besides.

@@ -125,7 +125,9 @@ def _go_on(url: str, part: Path, on_bytes: Callable[..., None]) -> None:
 
     mark = _mark_of(url, part)
     have = part.stat().st_size if mark else 0
-    wanted = {**PLAIN, "Range": f"bytes={have}-", "If-Range": mark} if have else PLAIN
+    wanted = PLAIN
+    if mark and have:
+        wanted = {**PLAIN, "Range": f"bytes={have}-", "If-Range": mark}
     with requests.get(url, headers=wanted, stream=True, timeout=TIMEOUT) as answer:
         if have and answer.status_code == requests.codes.requested_range_not_satisfiable:
             if answer.headers.get("Content-Range") == f"bytes */{have}":

@@ -2,8 +2,8 @@
 
 A link (i, j) says that source word i and target word j mean the same; both count from 0. Two formats are read:
 
-    0-0 1-2 2?1          Moses: a line for each pair of sentences; `?` for a link that is only possible
-    1 1 1 S              NAACL: a line for each link: sentence, source and target word from 1, S sure or P possible
+    0-0 1-2 2?1     Moses: a line for each pair of sentences; `?` for a link that is only possible
+    1 1 1 S         NAACL: a line for each link: sentence, source and target word from 1, S sure or P possible
 """
 
 import re
@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from regard.errors import InputError, begun
 from regard.reading import read_text
 
 Link = tuple[int, int]
 """A source word and a target word, each by its place from 0."""
-Symmetrising = Literal["intersection", "union", "grow-diag-final"]
+Joining = Literal["intersection", "union", "grow-diag-final"]
+Symmetrising = Literal["product", Joining]
+"""How links of two directions are made one; product: from their weights, by `links_of_product`."""
 MOST = 1 << 30
 """Bytes of a file of links, at most."""
 MEND = "give links in Moses' format (0-0 1-2) or NAACL's (1 1 1 S)"
@@ -80,7 +84,8 @@ def read_links(path: Path, pairs: int) -> list[Links]:
 
 def parse_moses(line: str, where: str) -> Links:
     """Return the links of a line in Moses' format; raises `InputError`, with `where`, for one that is not."""
-    sure, possible = [], []
+    sure: list[Link] = []
+    possible: list[Link] = []
     for word in line.split():
         match = _MOSES.fullmatch(word)
         if match is None:
@@ -113,9 +118,7 @@ def moses(links: Sequence[Link] | frozenset[Link]) -> str:
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
-def symmetrise(
-    forward: frozenset[Link], backward: frozenset[Link], how: Symmetrising = "grow-diag-final"
-) -> frozenset[Link]:
+def symmetrise(forward: frozenset[Link], backward: frozenset[Link], how: Joining) -> frozenset[Link]:
     """Return one set of links of those of both directions, both given from source to target.
 
     intersection: what both have; union: what one of them has; grow-diag-final: the intersection, to which are
@@ -129,21 +132,38 @@ def symmetrise(
     found = set(forward & backward)
     sources, targets = {source for source, _ in found}, {target for _, target in found}
 
-    def add(link: Link) -> bool:
-        if link in found or (link[0] in sources and link[1] in targets):
-            return False
-        found.add(link)
-        sources.add(link[0])
-        targets.add(link[1])
-        return True
+    def add(link: Link) -> None:
+        if link[0] not in sources or link[1] not in targets:
+            found.add(link)
+            sources.add(link[0])
+            targets.add(link[1])
 
-    both, grown = forward | backward, True
-    while grown:
-        grown = any([add(near) for link in sorted(found) for near in _beside(link) if near in both])
+    both, before = forward | backward, -1
+    while len(found) > before:
+        before = len(found)
+        for link in sorted(found):
+            for near in _beside(link):
+                if near in both:
+                    add(near)
     for links in (forward, backward):
         for link in sorted(links):
             add(link)
     return frozenset(found)
+
+
+def links_of_product(forward: np.ndarray, backward: np.ndarray) -> frozenset[Link]:
+    """Return the links of weights of both directions, (Wt, Ws) of target words and (Ws, Wt) of source words.
+
+    They are multiplied, so that a link counts for what both think of it (as posteriors of two models are in Liang
+    et al. 2006, section 3.3); then the best one of each target word and those of source words are made one as
+    grow-diag-final.
+    """
+    both = forward * backward.T
+    if not both.size:
+        return frozenset()
+    by_target = frozenset((int(source), target) for target, source in enumerate(both.argmax(1)))
+    by_source = frozenset((source, int(target)) for source, target in enumerate(both.argmax(0)))
+    return symmetrise(by_target, by_source, "grow-diag-final")
 
 
 def _beside(link: Link) -> Iterator[Link]:

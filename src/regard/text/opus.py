@@ -1,8 +1,9 @@
 """OPUS, the open collection of parallel corpora (Tiedemann 2012): found by name and pair, fetched, unpacked.
 
 What there is, how large, and where, OPUS's interface says (https://opus.nlpl.eu/opusapi/). A corpus comes as a
-zip in Moses' form, of which NAME.de-en.de and NAME.de-en.en are wanted. OPUS gives no checksums of the zips; the zips
-have one (CRC-32) of each file, which is held against what was unpacked, then and whenever it is asked for again.
+zip in Moses' form, of which NAME.de-en.de and NAME.de-en.en are wanted. OPUS gives no checksums of the zips; the
+zips have one (CRC-32) of each file, which is held against what was unpacked, then and whenever it is asked for
+again.
 """
 
 import re

@@ -32,15 +32,16 @@ def silver_links(
         found = [path.read_text().split("\n")[: len(pairs)] for path in (forward, backward)]
     links = []
     for pair, one, other in zip(pairs, *found, strict=True):
-        parts = symmetrise(*(parse_moses(line, "eflomal's answer").sure for line in (one, other)))
+        forward_links, backward_links = (parse_moses(line, "eflomal's answer").sure for line in (one, other))
+        parts = symmetrise(forward_links, backward_links, "grow-diag-final")
         source, target = (_word_of_part(text) for text in pair)
         links.append(frozenset((source[i], target[j]) for i, j in parts if i < len(source) and j < len(target)))
     return links
 
 
 def _line(text: str) -> str:
-    """Return a text as eflomal is given it: with punctuation apart, for it would take `dog.` for another word than
-    `dog`. A line of nothing would be none."""
+    """Return a text as eflomal is given it: with punctuation apart, for it would take `dog.` for another word
+    than `dog`. A line of nothing would be none."""
     return " ".join(text[begin:end].lower() for begin, end in places_of(text, "parts")) or "."
 
 
