@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from regard.decoding import Candidate, SearchTree
     from regard.evaluation import Quality, Scored
     from regard.examination import (
+        Agreement,
+        AligningHeads,
         Alignment,
+        AlignmentChoice,
         Estimate,
         Examination,
         Explanation,
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
         AnswerRun,
         AnyRun,
         Figures,
+        KeptHeads,
+        LinkedPair,
         PairReport,
         PairRun,
         PruneReport,
@@ -61,10 +66,14 @@ if TYPE_CHECKING:
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.text.datasets import fetch
+    from regard.text.links import KnownLinks, read_links
     from regard.training import RunConfig, make_config
 
 _HOMES = {
+    "Agreement": "regard.examination",
+    "AligningHeads": "regard.examination",
     "Alignment": "regard.examination",
+    "AlignmentChoice": "regard.examination",
     "AnswerRun": "regard.runs",
     "AnyRun": "regard.runs",
     "AttentionMap": "regard.inspection",
@@ -77,9 +86,9 @@ _HOMES = {
     "Diagnosis": "regard.course",
     "Estimate": "regard.examination",
     "Examination": "regard.examination",
-    "Explanation": "regard.examination",
     "Example": "regard.tasks",
     "ExerciseReport": "regard.course",
+    "Explanation": "regard.examination",
     "Figures": "regard.runs",
     "Finding": "regard.course",
     "ForeignModel": "regard.foreign",
@@ -90,8 +99,11 @@ _HOMES = {
     "HeadRoles": "regard.examination",
     "HeadSamples": "regard.examination",
     "Interval": "regard.comparison",
+    "KeptHeads": "regard.runs",
+    "KnownLinks": "regard.text.links",
     "Layer": "regard.inspection",
     "LayerMap": "regard.inspection",
+    "LinkedPair": "regard.runs",
     "Maps": "regard.inspection",
     "Measured": "regard.comparison",
     "Pair": "regard.tasks",
@@ -134,6 +146,7 @@ _HOMES = {
     "patch": "regard.foreign",
     "plot_positions": "regard.runs",
     "prune": "regard.runs",
+    "read_links": "regard.text.links",
     "record": "regard.foreign",
     "show": "regard.serving",
     "train": "regard.runs",
@@ -143,7 +156,10 @@ _RENAMED = {"list_tasks": "examples"}
 """What is called otherwise in its room, where nothing else has its name."""
 
 __all__ = [
+    "Agreement",
+    "AligningHeads",
     "Alignment",
+    "AlignmentChoice",
     "AnswerRun",
     "AnyRun",
     "AttentionMap",
@@ -170,8 +186,11 @@ __all__ = [
     "HeadSamples",
     "InputError",
     "Interval",
+    "KeptHeads",
+    "KnownLinks",
     "Layer",
     "LayerMap",
+    "LinkedPair",
     "MachineError",
     "Maps",
     "Measured",
@@ -217,6 +236,7 @@ __all__ = [
     "patch",
     "plot_positions",
     "prune",
+    "read_links",
     "record",
     "show",
     "train",

@@ -19,7 +19,7 @@ from regard.examination import By
 from regard.inspection import check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, LinkedPair, SequenceRun, load_translator
-from regard.text.links import Link, Links, Symmetrising, read_links
+from regard.text.links import KnownLinks, Link, Symmetrising, read_links
 from regard.text.places import Unit
 
 PROG = "regard align"
@@ -100,7 +100,7 @@ def _choose(
     run: SequenceRun, reverse: SequenceRun | None, source: str | None, target: str | None, flags: AlignFlags
 ) -> None:
     """Choose heads, and say how well they do."""
-    known: Sequence[Links]
+    known: Sequence[KnownLinks]
     others: dict[str, Sequence[frozenset[Link]]] = {}
     if source is None:
         if flags.links is not None:
@@ -119,7 +119,7 @@ def _choose(
         silver = run.silver_links(pairs)
         others = {"eflomal": silver} if known else {}
         if not known:
-            known, against = [Links.of(each) for each in silver], "eflomal's links"
+            known, against = [KnownLinks.of(each) for each in silver], "eflomal's links"
     choice = run.choose_alignment(pairs, known, against=against, reverse=reverse, others=others, unit=flags.unit)
     Console().print(choice.table())
     sys.stdout.write(REPORTED.format(run.folder / "alignment.json"))
@@ -168,7 +168,7 @@ def _align_lines(
     run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
 ) -> None:
     """Write the links of every line, in order, some lines at a time."""
-    if run.aligner.kept() is None:
+    if run.kept_heads() is None:
         say(
             f"no heads were chosen for this run, so all are averaged: choose some with `{PROG} RUN SOURCE TARGET "
             "--links LINKS`, or --silver"

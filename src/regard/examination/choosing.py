@@ -16,7 +16,7 @@ from regard.examination.agreement import Agreement, agreement, error_rate_of
 from regard.examination.estimates import Estimate
 from regard.examination.linking import Head, links_of
 from regard.result import Result
-from regard.text.links import Link, Links
+from regard.text.links import KnownLinks, Link
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -95,7 +95,7 @@ def _cell(estimate: Estimate | None) -> str:
 def choose_heads(
     weights: Sequence[np.ndarray],
     heads: Sequence[Head],
-    known: Sequence[Links],
+    known: Sequence[KnownLinks],
     *,
     against: str,
     beside: Callable[[Sequence[int], AligningHeads], dict[str, Sequence[frozenset[Link]]]] | None = None,
@@ -154,7 +154,7 @@ def combined(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) 
     return found
 
 
-Asked = Sequence[tuple[np.ndarray, Links]]
+Asked = Sequence[tuple[np.ndarray, KnownLinks]]
 """Pairs by what their words attend to, with their known links."""
 
 
@@ -163,7 +163,7 @@ def _report(pairs: Asked, heads: Sequence[Head], chosen: AligningHeads, seed: in
     return agreement(links, [known for _, known in pairs], seed=seed)
 
 
-def _tallies(weights: np.ndarray, known: Links) -> np.ndarray:
+def _tallies(weights: np.ndarray, known: KnownLinks) -> np.ndarray:
     """Return |A|, |S|, |A and S| and |A and P| of every head's links, (..., 4), of weights (..., Wt, Ws + 1)."""
     *_, targets, sources = weights.shape
     kinds = np.zeros((2, targets, sources), dtype=bool)

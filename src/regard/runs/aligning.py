@@ -33,7 +33,7 @@ from regard.models import Seq2Seq
 from regard.reading import is_file, read_json
 from regard.result import Result, plain
 from regard.tasks import SequenceTask
-from regard.text.links import Link, Links, Symmetrising, links_of_product, moses, symmetrise
+from regard.text.links import KnownLinks, Link, Symmetrising, links_of_product, moses, symmetrise
 from regard.text.places import Unit
 
 FILE = "alignment.json"
@@ -196,7 +196,7 @@ def both_ways(
 def choose(
     aligner: Aligner,
     pairs: Sequence[tuple[str, str]],
-    known: Sequence[Links],
+    known: Sequence[KnownLinks],
     *,
     against: str,
     reverse: Aligner | None = None,

@@ -15,7 +15,7 @@ from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
 from regard.streams import generator_of
 from regard.tasks import Pair, PairTask
-from regard.text.links import Links
+from regard.text.links import KnownLinks
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 CHUNK = 500
@@ -112,7 +112,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         del purpose
         return self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
 
-    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[Links]]:
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
         """Return drawn pairs that training has not seen, with their links: sure ones of what was made from one
         symbol alone, and possible ones of what was made from several."""
         pairs = self.unseen(samples, 0)
@@ -142,6 +142,6 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         )
 
 
-def _links(pair: Pair) -> Links:
+def _links(pair: Pair) -> KnownLinks:
     found = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
-    return Links.of([each[0] for each in found if len(each) == 1], [link for each in found for link in each])
+    return KnownLinks.of([each[0] for each in found if len(each) == 1], [link for each in found for link in each])

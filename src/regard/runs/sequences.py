@@ -15,13 +15,13 @@ from regard.evaluation import Scored, score_pairs
 from regard.examination import AlignmentChoice, By
 from regard.inspection import AttentionMap, Playback, Trial
 from regard.models import Seq2Seq
-from regard.runs.aligning import Aligner, LinkedPair, both_ways, choose
+from regard.runs.aligning import Aligner, KeptHeads, LinkedPair, both_ways, choose
 from regard.runs.maps import map_of_links, map_of_pair
 from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.tasks import SequenceTask, links
 from regard.text import PairBatch, collate
-from regard.text.links import Link, Links, Symmetrising
+from regard.text.links import KnownLinks, Link, Symmetrising
 from regard.text.places import Unit
 from regard.text.silver import silver_links
 from regard.training import ModelPart, TaskPart, TrainingPart
@@ -135,9 +135,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     @property
-    def aligner(self) -> Aligner:
-        """What aligns its pairs."""
+    def _aligner(self) -> Aligner:
         return Aligner(self.model, self.task, self.folder, self.step)
+
+    def kept_heads(self) -> KeptHeads | None:
+        """Return the heads chosen to align by; None where nobody has chosen, or the model has gone on since."""
+        return self._aligner.kept()
 
     def align(
         self,
@@ -159,7 +162,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         pairs = list(pairs)
         self._check_pairs(pairs)
-        found = self.aligner.align(pairs, by, unit)
+        found = self._aligner.align(pairs, by, unit)
         if reverse is None:
             return found
         backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
@@ -168,7 +171,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def choose_alignment(
         self,
         pairs: Sequence[tuple[str, str]],
-        known: Sequence[Links],
+        known: Sequence[KnownLinks],
         *,
         against: str = "known links",
         reverse: "SequenceRun | None" = None,
@@ -186,17 +189,17 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         if len(pairs) != len(known):
             raise InputError(f"{len(known)} pairs have links, {len(pairs)} are given: give as many")
         return choose(
-            self.aligner,
+            self._aligner,
             pairs,
             known,
             against=against,
-            reverse=None if reverse is None else reverse.aligner,
+            reverse=None if reverse is None else reverse._aligner,
             others=others,
             unit=unit,
             seed=seed,
         )
 
-    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[Links]]:
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
         """Return at most so many unseen pairs, with the links that the task knows, or without any."""
         pairs = [(each[0], each[1]) for each in self.unseen(samples, 0, purpose="align")]
         return pairs, []

@@ -31,7 +31,7 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 @dataclass(frozen=True)
-class Links:
+class KnownLinks:
     """The links of one pair of sentences, as somebody has judged them (Och and Ney 2003, section 5)."""
 
     sure: frozenset[Link]
@@ -42,13 +42,13 @@ class Links:
     @classmethod
     def of(
         cls, sure: Sequence[Link] | frozenset[Link], possible: Sequence[Link] | frozenset[Link] = ()
-    ) -> "Links":
+    ) -> "KnownLinks":
         """Return links of which the sure ones are possible too."""
         return cls(frozenset(sure), frozenset(sure) | frozenset(possible))
 
-    def turned(self) -> "Links":
+    def turned(self) -> "KnownLinks":
         """Return the links of the other direction: from target to source."""
-        return Links(frozenset(map(_turn, self.sure)), frozenset(map(_turn, self.possible)))
+        return KnownLinks(frozenset(map(_turn, self.sure)), frozenset(map(_turn, self.possible)))
 
     def check(self, sources: int, targets: int, where: str) -> None:
         """Raise `InputError` where a link leads past the words of its sentences."""
@@ -64,7 +64,7 @@ def _turn(link: Link) -> Link:
     return link[1], link[0]
 
 
-def read_links(path: Path, pairs: int) -> list[Links]:
+def read_links(path: Path, pairs: int) -> list[KnownLinks]:
     """Return the links of so many pairs of sentences from a file in Moses' format or in NAACL's.
 
     Raises `InputError` where it cannot be read, is in neither, or is of another number of pairs.
@@ -82,7 +82,7 @@ def read_links(path: Path, pairs: int) -> list[Links]:
     return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
 
 
-def parse_moses(line: str, where: str) -> Links:
+def parse_moses(line: str, where: str) -> KnownLinks:
     """Return the links of a line in Moses' format; raises `InputError`, with `where`, for one that is not."""
     sure: list[Link] = []
     possible: list[Link] = []
@@ -91,10 +91,10 @@ def parse_moses(line: str, where: str) -> Links:
         if match is None:
             raise InputError(f"{where} has {begun(word, 20)}, which is no link: {MEND}")
         (sure if match[2] == "-" else possible).append((int(match[1]), int(match[3])))
-    return Links.of(sure, possible)
+    return KnownLinks.of(sure, possible)
 
 
-def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[Links]:
+def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[KnownLinks]:
     sure: list[list[Link]] = [[] for _ in range(pairs)]
     possible: list[list[Link]] = [[] for _ in range(pairs)]
     for number, line in enumerate(lines, start=1):
@@ -110,7 +110,7 @@ def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[Links]:
         if not (source and target):  # which stands for no word at all
             continue
         (possible if match[4] == "P" else sure)[sentence - 1].append((source - 1, target - 1))
-    return [Links.of(*each) for each in zip(sure, possible, strict=True)]
+    return [KnownLinks.of(*each) for each in zip(sure, possible, strict=True)]
 
 
 def moses(links: Sequence[Link] | frozenset[Link]) -> str:
