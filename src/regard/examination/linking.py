@@ -8,7 +8,6 @@ Letters: C heads of all layers that read the source, one after the other; Wt and
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,39 +17,12 @@ from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.text import PairBatch, Vocabulary, collate
 from regard.text.links import Link
-from regard.text.places import Place, Unit, places_of, words_at
+from regard.text.places import Cut, Unit, cut_into
 
 Head = tuple[str, int]
 """A layer by its name in the model, and a head of it."""
 BATCH = 64
 """Pairs that go through a model together."""
-
-
-class Cut(NamedTuple):
-    """A text, its words, and the pieces that a model reads it in."""
-
-    text: str
-    indices: list[int]
-    word_of: list[int]
-    """For each piece the number of its word."""
-    places: list[Place]
-    """Where the words stand in the text."""
-
-    @property
-    def words(self) -> list[str]:
-        """The words themselves."""
-        return [self.text[begin:end].strip() for begin, end in self.places]
-
-
-def cut_into(text: str, vocabulary: Vocabulary, unit: Unit) -> Cut:
-    """Return a text cut into words of a kind, and the pieces of a vocabulary in each."""
-    indices, pieces = vocabulary.encode(text), vocabulary.places(text)
-    if unit == "pieces":
-        return Cut(text, indices, list(range(len(indices))), pieces)
-    places = places_of(text, unit)
-    if not places:  # of blanks alone
-        return Cut(text, [], [], [])
-    return Cut(text, indices, words_at(text, pieces, unit), places)
 
 
 @torch.inference_mode()

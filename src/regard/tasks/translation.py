@@ -14,6 +14,7 @@ from regard.text import TokenizerKind
 if TYPE_CHECKING:
     from regard.text.buckets import Buckets
     from regard.text.corpus import Corpus
+    from regard.text.guide import Guide
     from regard.text.parallel import Text
     from regard.text.subwords import Subwords
 
@@ -41,6 +42,9 @@ class TranslationConfig:
     folder (needs the extra hub)."""
     languages: tuple[str, ...] = ()
     """Columns of source and target in the data set, such as: de en."""
+    guide: str | None = None
+    """Links between the words of the training text, a line in Moses' format (0-0 1-2) for each of its lines, by
+    which a head of attention is guided (Garg et al. 2019): the first one of the last layer but one."""
     tokenizer: TokenizerKind = "bpe"
     """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters."""
     vocab_size: int = 12_000
@@ -66,6 +70,10 @@ class TranslationConfig:
                     f"{name} has {len(paths)} files: give a source and a target, or one of pairs{several}"
                 )
             object.__setattr__(self, name, tuple(str(Path(path).absolute()) for path in paths))
+        if self.guide is not None:
+            if self.hub is not None or self.weights:
+                raise InputError("guide has the links of one text in files: leave out hub and weights")
+            object.__setattr__(self, "guide", str(Path(self.guide).absolute()))
         if self.hub is not None and self.train:
             raise InputError("train and hub are given: leave out one of them")
         if self.hub is not None and len(self.languages) != 2:
@@ -187,14 +195,34 @@ class Translation(SequenceTask):
 
         corpus = self.corpus(beginning.folder, progress=beginning.progress)
         tell(f"Training on {corpus.counts}", show=beginning.progress)
+        guide = self._guide(corpus, progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
+            if guide is not None:
+                raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
             source, target = (
                 DroppedMerges(each, settings.merge_dropout, settings.seed)
                 for each in (self.source_vocabulary, self.target_vocabulary)
             )
             recut = (source, target)
-        return Buckets(corpus, settings.tokens, settings.seed, Place(*beginning.place), recut, settings.batchsize)
+        place, most = Place(*beginning.place), settings.batchsize
+        return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
+
+    def _guide(self, corpus: "Corpus", *, progress: bool) -> "Guide | None":
+        """Return the links of the corpus; None where no head is guided."""
+        if self.config.guide is None:
+            return None
+        from regard.text.guide import prepare_guide
+        from regard.text.parallel import ParallelText
+
+        return prepare_guide(
+            Path(self.config.guide),
+            ParallelText(self.config.train),
+            (self.source_vocabulary, self.target_vocabulary),
+            corpus,
+            max_len=self.config.max_len,
+            progress=progress,
+        )
 
     @property
     def longest_source(self) -> int:

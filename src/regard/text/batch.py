@@ -20,6 +20,8 @@ class PairBatch(NamedTuple):
     """(B, Ts) int64, vocabulary indices."""
     target: Tensor
     """(B, Tt) int64, vocabulary indices: what the decoder is to answer."""
+    aims: Tensor | None = None
+    """(B, Tt, Ts) float32, what a guided head is to attend to (see `guide`); None where none is guided."""
 
     @property
     def source_mask(self) -> Tensor:
@@ -36,14 +38,16 @@ class PairBatch(NamedTuple):
         processes take the same steps."""
         if size == 1:
             return self
-        rows = PairBatch(self.source[rank::size], self.target[rank::size])
+        aims = None if self.aims is None else self.aims[rank::size]
+        rows = PairBatch(self.source[rank::size], self.target[rank::size], aims)
         if len(rows.target):
             return rows
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
         """Return the same batch on another device."""
-        return PairBatch(self.source.to(device), self.target.to(device))
+        aims = None if self.aims is None else self.aims.to(device)
+        return PairBatch(self.source.to(device), self.target.to(device), aims)
 
     @property
     def target_in(self) -> Tensor:

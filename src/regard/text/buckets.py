@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.text.batch import PairBatch
 from regard.text.corpus import Corpus
+from regard.text.guide import Guide, aims
 from regard.text.mixture import Mixture
 from regard.text.vocabulary import PAD
 
@@ -49,6 +50,8 @@ class Buckets:
     recut: tuple[Recut, Recut] | None = None
     """Cuts sources and targets into other pieces, each time they are served."""
     most: int = 0
+    guide: Guide | None = None
+    """Links of the corpus, whose aims batches are to bring."""
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
@@ -56,7 +59,7 @@ class Buckets:
                 f"tokens {self.tokens} hold no sentence of {self.corpus.longest} tokens, the longest of the "
                 f"corpus: raise --tokens, or lower --max_len"
             )
-        self._pool: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
+        self._pool: list[tuple[list[np.ndarray], ...]] = []
         self._drawn: tuple[int, int] | None = None
 
     def draw(self, step: int = 0) -> PairBatch:
@@ -70,14 +73,18 @@ class Buckets:
                 f"batch {batch} of pool {pool} is not in this text, which has changed since the training began: "
                 f"bring it back, or train anew"
             )
-        source, target = self._pool[batch]
+        source, target, *links = self._pool[batch]
         if batch + 1 < len(self._pool):
             self.place = Place(epoch, pool, batch + 1)
         else:
             self.place = Place(epoch, pool + 1, 0) if pool + 1 < self.corpus.pools else Place(epoch + 1, 0, 0)
-        return PairBatch(pad(source), pad(target))
+        found = PairBatch(pad(source), pad(target))
+        if not links:
+            return found
+        return found._replace(aims=aims(links[0], (len(source), found.target.shape[1], found.source.shape[1])))
 
-    def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+    def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], ...]]:
+        """Return the batches of a pool, in random order: sources, targets, and where there is a guide, links."""
         random = np.random.default_rng((self.seed, epoch, pool))
         sources, targets = self.corpus.read_pool(self.seed, epoch, pool)
         if self.recut is not None:
@@ -88,8 +95,11 @@ class Buckets:
         # By target, then source, then chance.
         ranks = np.lexsort((random.random(len(sources)), lengths[1], lengths[0]))
         batches = cut(lengths.max(0)[ranks], self.tokens, self.most)
+        sides = [sources, targets]
+        if self.guide is not None and isinstance(self.corpus, Corpus):
+            sides.append(self.guide.read_pool(self.corpus, self.seed, epoch, pool))
         return [
-            ([sources[row] for row in ranks[begin:end]], [targets[row] for row in ranks[begin:end]])
+            tuple([side[row] for row in ranks[begin:end]] for side in sides)
             for begin, end in (batches[index] for index in random.permutation(len(batches)))
         ]
 

@@ -90,13 +90,18 @@ class Corpus:
     def _chunks(self) -> int:
         return -(-len(self) // CHUNK)
 
-    def read_pool(self, seed: int, epoch: int, pool: int) -> Pairs:
-        """Return sources and targets of a pool: some chunks, in the random order of their epoch."""
+    def chunks_of(self, seed: int, epoch: int, pool: int) -> list[tuple[int, int]]:
+        """Return the chunks of a pool, in the random order of their epoch: from which pair to before which."""
         order = np.random.default_rng((seed, epoch)).permutation(self._chunks)
+        chunks = order[pool * POOL : (pool + 1) * POOL].tolist()
+        return [(chunk * CHUNK, min((chunk + 1) * CHUNK, len(self))) for chunk in chunks]
+
+    def read_pool(self, seed: int, epoch: int, pool: int) -> Pairs:
+        """Return sources and targets of a pool."""
         sources: list[np.ndarray] = []
         targets: list[np.ndarray] = []
-        for chunk in order[pool * POOL : (pool + 1) * POOL].tolist():
-            source, target = self.read(chunk * CHUNK, min((chunk + 1) * CHUNK, len(self)))
+        for begin, end in self.chunks_of(seed, epoch, pool):
+            source, target = self.read(begin, end)
             sources += source
             targets += target
         return sources, targets

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Part = TypeVar("Part", bound="DataclassInstance")
-LATER = {"positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"}
+LATER = {"positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"} | {
+    "guide",
+    "guide_weight",
+}
 """Flags that older runs have not stored, and whose defaults are what they did."""
 
 

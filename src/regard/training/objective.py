@@ -11,6 +11,7 @@ from regard.errors import InputError
 from regard.models import AnswerModel, Seq2Seq, TaskModel
 from regard.tasks import Batch
 from regard.text import PAD, PairBatch
+from regard.training.guided import guiding
 from regard.training.loss import cross_entropy
 from regard.training.settings import TrainingConfig
 
@@ -60,7 +61,9 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
         source, mask, target_in = (
             each.repeat(passes, 1) for each in (batch.source, batch.source_mask, batch.target_in)
         )
-        read = model.read(target_in, model.encode(source, mask), forced)
+        aims = None if batch.aims is None else batch.aims.repeat(passes, 1, 1)
+        with guiding(model, aims) as astray:
+            read = model.read(target_in, model.encode(source, mask), forced)
         states = read.view(passes, -1, *read.shape[1:])
         there = batch.target != PAD
         loss, right = cross_entropy(
@@ -70,6 +73,8 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
             settings.label_smoothing,
             settings.r_drop,
         )
+        for each in astray:
+            loss = loss + settings.guide_weight * each
         return loss / (passes * tokens), torch.ones_like(there).masked_scatter(there, right).all(-1)
 
 

@@ -24,6 +24,7 @@ class TrainingConfig:
     average = 0.0
     batchsize = 1
     compile = False
+    guide_weight = 0.0
     label_smoothing = 0.0
     merge_dropout = 0.0
     patience = 0
@@ -196,6 +197,8 @@ class TranslationTraining(TrainingConfig):
     r_drop: float = 0.0
     """What it costs that two passes over a batch, which drop differently, disagree (alpha of R-Drop, Liang et al.
     2021). Above 0 a step does twice the work."""
+    guide_weight: float = 0.05
+    """What it costs, with --guide, that the guided head attends elsewhere than it is to."""
     average: float = 0.999
     """Decay of the moving average of the parameters, which is what is validated and kept; 0: the parameters as
     they are."""
@@ -227,6 +230,8 @@ class TranslationTraining(TrainingConfig):
             check_share(name, getattr(self, name), below=True)
         if not 0 <= self.r_drop <= 1000:
             raise InputError(f"r_drop {self.r_drop} is out of range: choose from 0 to 1000")
+        if not 0 <= self.guide_weight <= 1000:
+            raise InputError(f"guide_weight {self.guide_weight} is out of range: choose from 0 to 1000")
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: a number above 0")
         if self.sharded and self.snapshots:
