@@ -10,7 +10,7 @@ from regard.examination.explanation import explain
 from regard.examination.findings import HeadFindings
 from regard.examination.importance import HeadImportance, Taken, head_importance, take_out
 from regard.examination.kept import examined_in
-from regard.examination.linking import Cut, Head, all_weights, cut_into, links_of, reading_heads, word_weights
+from regard.examination.linking import Head, all_weights, links_of, reading_heads, word_weights
 from regard.examination.probing import Probe, probe
 from regard.examination.pruned import Pruned
 from regard.examination.relevance import RelevanceShare, mass_on, relevance_share
@@ -25,7 +25,6 @@ __all__ = [
     "AlignmentChoice",
     "Answered",
     "By",
-    "Cut",
     "Estimate",
     "Examination",
     "Explanation",
@@ -44,7 +43,6 @@ __all__ = [
     "all_weights",
     "choose_heads",
     "combined",
-    "cut_into",
     "error_rate",
     "examine",
     "examined_in",

@@ -18,12 +18,10 @@ from regard.examination import (
     AligningHeads,
     AlignmentChoice,
     By,
-    Cut,
     Head,
     all_weights,
     choose_heads,
     combined,
-    cut_into,
     links_of,
     reading_heads,
     word_weights,
@@ -34,7 +32,7 @@ from regard.reading import is_file, read_json
 from regard.result import Result, plain
 from regard.tasks import SequenceTask
 from regard.text.links import KnownLinks, Link, Symmetrising, links_of_product, moses, symmetrise
-from regard.text.places import Unit
+from regard.text.places import Cut, Unit, cut_into
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"

@@ -1,4 +1,4 @@
-"""Links between the tokens of a corpus, by which a head of attention is guided while it learns (Garg et al. 2019).
+"""Links between the tokens of a corpus, by which a head of attention is guided as it learns (Garg et al. 2019).
 
     links.bin     source and target token of all links, pair after pair: (links, 2) uint32
     bounds.bin    where those of pair i begin: (pairs + 1,) int64
@@ -97,9 +97,11 @@ def prepare_guide(
     folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
     if is_folder(folder):
         return _open(folder, corpus)
-    with reading_bar("prepare the guide", text.bytes, show=progress) as text.on_bytes:
-        with new_folder(folder) as building:
-            _write(building, path, text, vocabularies, corpus, max_len)
+    with (
+        reading_bar("prepare the guide", text.bytes, show=progress) as text.on_bytes,
+        new_folder(folder) as building,
+    ):
+        _write(building, path, text, vocabularies, corpus, max_len)
     return _open(folder, corpus)
 
 

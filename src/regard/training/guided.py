@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from regard.attention import find_layer, observing, with_change
+from regard.attention.observing import find_layer, observing, with_change
 from regard.errors import InputError
 from regard.models import Seq2Seq
 
@@ -31,8 +31,8 @@ def guided_layer(model: Seq2Seq) -> str:
 def guiding(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
     """Yield a list to which a model, run once in the block, adds what its guided head is off its aims.
 
-    `aims`: (B, Tt, Ts), None where no head is guided: then the list stays empty. Its one sum is of all target
-    tokens, in nats.
+    `aims`: (B, Tt, Ts), None where no head is guided: then the list stays empty. Each sum is of target tokens, in
+    nats: of all of them, or of one step, where a decoder takes one after the other.
     """
     found: list[Tensor] = []
     if aims is None:
@@ -42,11 +42,8 @@ def guiding(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
     def look(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Measure weights (B, H, Tt, Ts), before dropout, and leave them as they are."""
         del mask
-        if step is not None:
-            raise InputError(
-                "guide needs all steps at once: use it with --model transformer, or teacher_forcing 1"
-            )
-        found.append(-(aims * weights[:, HEAD].float().clamp_min(LEAST).log()).sum())
+        rows = aims if step is None else aims[:, step : step + 1]
+        found.append(-(rows * weights[:, HEAD].float().clamp_min(LEAST).log()).sum())
         return weights
 
     layer = find_layer(model, guided_layer(model))
