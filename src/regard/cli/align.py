@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Literal
 
 from rich.console import Console
 
+from regard.cli.carrying import tell_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.screen import open_on_screen
@@ -168,11 +169,7 @@ def _align_lines(
     run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
 ) -> None:
     """Write the links of every line, in order, some lines at a time."""
-    if run.kept_heads() is None:
-        say(
-            f"no heads were chosen for this run, so all are averaged: choose some with `{PROG} RUN SOURCE TARGET "
-            "--links LINKS`, or --silver"
-        )
+    tell_heads(run)
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
     for number, lines in _lines(files):

@@ -1,21 +1,23 @@
 """`regard translate RUN`: one answer a line, to lines from standard input, a file, or the command line."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from rich.console import Console
 
+from regard.cli.carrying import Answers, read_markup, tell_heads, with_links, with_markup
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.cli.words import say
-from regard.decoding import Candidate
 from regard.errors import InputError
 from regard.inspection import AttentionMap, check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
+from regard.text.markup import Marked
 
 PROG = "regard translate"
 DESCRIPTION = (
@@ -46,6 +48,12 @@ class TranslateFlags:
     """Random seed of what is drawn (0 or more)."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
+    align: bool = False
+    """Write the links of its words behind each answer, as ` ||| 0-0 1-2`: source and target word, from 0, by the
+    heads that `regard align` has chosen."""
+    tags: bool = False
+    """Read texts as markup, and carry their tags (<b>, <a href="...">, <br/>) over to the answers, around the
+    words that come from theirs."""
     batchsize: int = 64
     """Texts that go through the model at once."""
     plot: str | None = None
@@ -68,14 +76,20 @@ def run(argv: list[str]) -> None:
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
     keep_memory()
+    if flags.align and flags.tags:
+        raise InputError("align counts words without tags: leave out align or tags")
+    if flags.align or flags.tags:
+        tell_heads(run)
     if text is not None:
         if flags.input is not None:
             raise InputError(f"text {text!r} and --input are given: leave out one of them")
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
         if plot is not None:
             check_ending(plot)
+        marked = read_markup(text, "the text") if flags.tags else Marked(text)
+        text = marked.text
         answers = run.search([text], **_search(flags))
-        _write(answers, flags)
+        _write(_with_more(run, [marked], answers, flags), flags)
         if plot is not None:
             drawn = run.attend(text, answer=answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
@@ -103,15 +117,32 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer every line of `file` as it comes, in order."""
     for lines in numbered_chunks(file):
-        texts = [_read(run, line, number) for number, line in lines]
-        answers = iter(run.search([text for text in texts if text is not None], **_search(flags)))
-        _write([next(answers) if text is not None else None for text in texts], flags)
+        marked = [_read(line, number, flags) for number, line in lines]
+        texts = [_checked(run, each.text, number) for each, (number, _) in zip(marked, lines, strict=True)]
+        found = iter(run.search([text for text in texts if text is not None], **_search(flags)))
+        answers = [next(found) if text is not None else None for text in texts]
+        _write(_with_more(run, marked, answers, flags), flags)
 
 
-def _read(run: SequenceRun, line: bytes, number: int) -> str | None:
+def _read(line: bytes, number: int, flags: TranslateFlags) -> Marked:
+    text = read_line(line, number)
+    return read_markup(text, f"line {number}") if flags.tags else Marked(text)
+
+
+def _with_more(
+    run: SequenceRun, marked: Sequence[Marked], answers: Sequence[Answers], flags: TranslateFlags
+) -> Sequence[Answers]:
+    """Return answers with what is to be added to them."""
+    if flags.tags:
+        return with_markup(run, marked, answers)
+    if flags.align:
+        return with_links(run, [each.text for each in marked], answers)
+    return answers
+
+
+def _checked(run: SequenceRun, text: str, number: int) -> str | None:
     """Return the text of a line, or None where it is empty or too long; tells what could not be read as it
     stands."""
-    text = read_line(line, number)
     if not text:
         return None
     if (reason := run.too_long(text)) is not None:
@@ -129,7 +160,7 @@ def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
         say(f"{which} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
 
 
-def _write(answers: "list[list[Candidate]] | list[list[Candidate] | None]", flags: TranslateFlags) -> None:
+def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:
     """Write the answers, and `n_best` lines for each, empty ones where there are fewer."""
     for answer in answers:
         for rank in range(flags.n_best):
