@@ -21,6 +21,10 @@ def sentences() -> list[tuple[str, str]]:
     return [found[index * 89 % len(found)] for index in range(len(found))]
 
 
+LINKS = "0-4 1-3 2-0 3-1 4-2"
+"""Of every pair: words between blanks."""
+
+
 def write(folder: Path) -> dict[str, Any]:
     """Write training, validation and test text, and return the flags that name them."""
     pairs = sentences()

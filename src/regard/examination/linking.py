@@ -82,8 +82,10 @@ def links_of(weights: np.ndarray) -> frozenset[Link]:
     weight, or to none, where that is the end of the source."""
     if not weights.size:
         return frozenset()
-    best, nothing = weights.argmax(1), weights.shape[1] - 1
-    return frozenset((source, target) for target, source in enumerate(best.tolist()) if source != nothing)
+    best = np.where(weights.max(1) > 0, weights.argmax(1), weights.shape[1] - 1)  # a word without pieces: to none
+    return frozenset(
+        (source, target) for target, source in enumerate(best.tolist()) if source != weights.shape[1] - 1
+    )
 
 
 def all_weights(

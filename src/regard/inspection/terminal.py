@@ -160,7 +160,7 @@ class _Heatmap:
             legend.append(shade * 3, style=colour)
         legend.append(f"  0 to {self.largest:.3f}", style="dim")
         if relevant:
-            legend.append("    x  the answer depends on this input", style="dim")
+            legend.append("    x  the answer comes from this input", style="dim")
         return legend
 
 

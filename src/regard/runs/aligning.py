@@ -33,6 +33,7 @@ from regard.result import Result, plain
 from regard.tasks import SequenceTask
 from regard.text.links import KnownLinks, Link, Symmetrising, links_of_product, moses, symmetrise
 from regard.text.places import Cut, Unit, cut_into
+from regard.training.guided import HEAD, guided_layer
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
@@ -99,6 +100,8 @@ class Aligner:
     task: SequenceTask
     folder: Path
     step: int
+    guided: bool = False
+    """Whether a head has learned to align."""
 
     @property
     def unit(self) -> Unit:
@@ -106,10 +109,20 @@ class Aligner:
         return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
 
     def kept(self) -> KeptHeads | None:
-        """Return the heads that were chosen; None where nobody has, or the model has gone on since.
+        """Return the heads that were chosen; the guided one where nobody has, or the model has gone on since; None
+        where there is none.
 
         Raises `InputError` where the file is damaged.
         """
+        return self._chosen() or self._guided()
+
+    def _guided(self) -> KeptHeads | None:
+        if not self.guided:
+            return None
+        head = AligningHeads(heads=((guided_layer(self.model), HEAD),), shifted=False)
+        return KeptHeads(best="head", ways={"head": head}, writing=head)
+
+    def _chosen(self) -> KeptHeads | None:
         path = self.folder / FILE
         if not is_file(path):
             return None

@@ -136,10 +136,15 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def _aligner(self) -> Aligner:
-        return Aligner(self.model, self.task, self.folder, self.step)
+        return Aligner(self.model, self.task, self.folder, self.step, self.guided)
+
+    @property
+    def guided(self) -> bool:
+        """Whether a head was guided by links as it learned."""
+        return False
 
     def kept_heads(self) -> KeptHeads | None:
-        """Return the heads chosen to align by; None where nobody has chosen, or the model has gone on since."""
+        """Return the heads to align by: those chosen, or else the guided one; None where there is neither."""
         return self._aligner.kept()
 
     def align(

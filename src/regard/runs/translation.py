@@ -102,6 +102,11 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
         return pairs[:samples]
 
+    @property
+    def guided(self) -> bool:
+        """Whether a head was guided by links as it learned."""
+        return self.task.config.guide is not None
+
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return the first pairs of its training text."""
         return list(islice(self.task.config.training_text(), most))
