@@ -19,7 +19,7 @@ from regard.evaluation import bleu
 from regard.models import Transformer
 from regard.training import RunFolder, objective
 from tests.conftest import TINY
-from tests.german import sentences, write
+from tests.german import LINKS, sentences, write
 
 FEW: dict[str, Any] = {**TINY, "steps": 12, "validate_every": 5, "progress": False}
 
@@ -67,6 +67,7 @@ def test_a_joint_vocabulary_is_one_embedding(german: regard.TranslationRun, tmp_
         {"accumulate": 3, "schedule": "inverse_sqrt", "merge_dropout": 0.2},
         {"model": "recurrent", "embedding": 16, "score": "additive"},
         {"precision": "bfloat16", "label_smoothing": 0.0},
+        {"guide": "links", "r_drop": 1.0},
     ],
     ids=str,
 )
@@ -75,6 +76,9 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
 ) -> None:
     few = {name: value for name, value in FEW.items() if not (flags.get("model") and name in MADE_OF_HEADS)}
     text = write(tmp_path)
+    if "guide" in flags:
+        flags = flags | {"guide": tmp_path / flags["guide"]}
+        flags["guide"].write_text(f"{LINKS}\n" * 240)
     whole = regard.train("translation", **text, **few, **flags, savepath=tmp_path / "whole")
     calls, loss = iter(range(1, 1000)), objective.cross_entropy
 

@@ -122,7 +122,7 @@ class TranslationConfig:
             raise InputError(
                 "translation needs text to train on: give --train SOURCE TARGET, or --train PAIRS.tsv"
             )
-        return list(text.parts)
+        return [text]
 
 
 class Translation(SequenceTask):
@@ -157,7 +157,7 @@ class Translation(SequenceTask):
         cutting = Cutting(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
-        text = together(config.training_texts())
+        text = config.training_texts()[0]
         return cls(config, *learn_vocabularies(text, cutting, folder, progress=progress))
 
     @classmethod
@@ -180,7 +180,7 @@ class Translation(SequenceTask):
         from regard.text.prepare import prepare_corpus
 
         return prepare_corpus(
-            self.config.training_text(),
+            self.config.training_texts()[0],
             (self.source_vocabulary, self.target_vocabulary),
             folder,
             max_len=self.config.max_len,
