@@ -169,7 +169,6 @@ def _align_lines(
     run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
 ) -> None:
     """Write the links of every line, in order, some lines at a time."""
-    tell_heads(run)
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
     for number, lines in _lines(files):
@@ -178,8 +177,9 @@ def _align_lines(
             _write(run, reverse, waiting, flags)
             waiting = []
             if flags.plot is not None:
-                return
+                break
     _write(run, reverse, waiting, flags)
+    tell_heads(run)  # once links stand: what cannot be aligned is told alone
 
 
 def _checked(run: SequenceRun, texts: list[str], number: int) -> list[str] | None:

@@ -78,8 +78,6 @@ def run(argv: list[str]) -> None:
     keep_memory()
     if flags.align and flags.tags:
         raise InputError("align counts words without tags: leave out align or tags")
-    if flags.align or flags.tags:
-        tell_heads(run)
     if text is not None:
         if flags.input is not None:
             raise InputError(f"text {text!r} and --input are given: leave out one of them")
@@ -93,6 +91,8 @@ def run(argv: list[str]) -> None:
         if plot is not None:
             drawn = run.attend(text, answer=answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
+        if flags.align or flags.tags:
+            tell_heads(run)
         if note := run.unseen_length(text):
             say(f"training {note}: errors are to be expected")
         _tell_unknown(run, text, "the text")  # once the answer stands: what cannot be written is told alone
@@ -122,6 +122,8 @@ def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) ->
         found = iter(run.search([text for text in texts if text is not None], **_search(flags)))
         answers = [next(found) if text is not None else None for text in texts]
         _write(_with_more(run, marked, answers, flags), flags)
+    if flags.align or flags.tags:
+        tell_heads(run)
 
 
 def _read(line: bytes, number: int, flags: TranslateFlags) -> Marked:

@@ -109,7 +109,8 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return the first pairs of its training text."""
-        return list(islice(self.task.config.training_text(), most))
+        text = self.task.config.text("train")
+        return [] if text is None else list(islice(text, most))
 
     @property
     def draws(self) -> bool:

@@ -1,0 +1,204 @@
+"""`regard align`: links a line, heads chosen and kept, and what cannot be aligned."""
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.text.links import parse_moses
+from tests.german import LINKS, sentences
+
+Command = Callable[..., tuple[int, str, str]]
+PAIRS = sentences()[200:]
+
+
+@pytest.fixture(scope="module")
+def own(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the run on the tests' German, whose heads may be chosen."""
+    folder = tmp_path_factory.mktemp("own") / "translation"
+    shutil.copytree(german.folder, folder)
+    return folder
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Files of source, target and links."""
+    files = (tmp_path / "a.de", tmp_path / "a.en", tmp_path / "a.links")
+    for file, side in zip(files, (*zip(*PAIRS, strict=True), [LINKS] * len(PAIRS)), strict=True):
+        file.write_text("".join(f"{line}\n" for line in side))
+    return files
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_choose_report_keep_and_align(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+    source, target, links = texts
+    status, out, err = command("align", own, source, target)
+    assert status == 0 and "no heads were chosen for this run, so all are averaged" in err
+    assert len(out.splitlines()) == len(PAIRS)
+    status, out, err = command("align", own, source, target, "--links", links)
+    assert (status, err) == (0, "")
+    for word in ("best head", "set of heads", "all heads", "last layer", "decoder.0.cross 1", "Kept in"):
+        assert word in out
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+    kept = json.loads((own / "alignment.json").read_text())
+    assert kept["format"] == "regard-alignment/1" and kept["report"]["found"]["best head"]["error_rate"]
+    status, out, err = command("align", own, source, target)
+    assert (status, err) == (0, "")
+    known, found = parse_moses(LINKS, "here").sure, [parse_moses(line, "there").sure for line in out.splitlines()]
+    assert sum(len(each & known) for each in found) > 0.45 * len(known) * len(PAIRS)
+    for way in ("head", "set", "all"):
+        assert command("align", own, source, target, "--by", way)[0] == 0
+
+
+def test_pairs_may_come_in_any_way(
+    own: Path, texts: tuple[Path, Path, Path], command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source, target, _ = texts
+    expected = command("align", own, source, target)[1]
+    for which in (0, 1):
+        type_in(monkeypatch, texts[which].read_bytes())
+        files: list[Any] = [source, target]
+        files[which] = "-"
+        assert command("align", own, *files)[1] == expected
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{one}\t{other}\tmore\n" for one, other in PAIRS))
+    assert command("align", own, pairs)[1] == expected
+    status, out, _ = command("align", own, source)  # translated first
+    assert status == 0 and len(out.splitlines()) == len(PAIRS)
+
+
+def test_json_has_words_links_and_weights(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+    source, target, _ = texts
+    lines = command("align", own, source, target, "--format", "json")[1].splitlines()
+    moses = command("align", own, source, target)[1].splitlines()
+    for line, links, pair in zip(lines, moses, PAIRS, strict=True):
+        found = json.loads(line)
+        assert (found["source"], found["target"]) == (pair[0].split(), pair[1].split())
+        assert " ".join(f"{one}-{other}" for one, other in found["links"]) == links
+        sums = [sum(row) + rest for row, rest in zip(found["weights"], found["nothing"], strict=True)]
+        assert sums == pytest.approx([1] * len(sums), abs=1e-4)
+
+
+def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+    """The run itself stands in for one of the other direction, whatever that says."""
+    source, target, links = texts
+    status, out, _ = command("align", own, source, target, "--links", links, "--reverse", own)
+    assert status == 0
+    for how in ("product", "intersection", "union", "grow-diag-final"):
+        assert f"both: {how}" in out
+        assert command("align", own, source, target, "--reverse", own, "--symmetrise", how)[0] == 0
+    command("align", own, source, target, "--links", links)
+
+
+def test_drawn(own: Path, texts: tuple[Path, Path, Path], command: Command, tmp_path: Path) -> None:
+    status, out, _ = command("align", own, *texts[:2], "--plot", tmp_path / "drawn.svg")
+    assert status == 0 and "Saved" in out and (tmp_path / "drawn.svg").stat().st_size > 1000
+
+
+def test_a_tasks_own_links(command: Command, translator: regard.PairRun, tmp_path: Path) -> None:
+    folder = tmp_path / "dates"
+    shutil.copytree(translator.folder, folder)
+    status, out, _ = command("align", folder, "--samples", "40")
+    assert status == 0 and "the links that the task knows" in " ".join(out.split())
+    assert (folder / "alignment.json").exists()
+
+
+def test_links_behind_translations(own: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    type_in(monkeypatch, f"{PAIRS[0][0]}\n\n{PAIRS[1][0]}\n".encode())
+    status, out, _ = command("translate", own, "--align", "--n_best", "2")
+    assert status == 0
+    lines = out.splitlines()
+    assert len(lines) == 6 and lines[2:4] == ["", ""]
+    for line in lines[:2] + lines[4:]:
+        text, links = line.split(" ||| ")
+        assert all(j < len(text.split()) and i < 5 for i, j in parse_moses(links, "here").sure)
+
+
+def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "<p>Heute singt der <b>alte</b> Hahn.</p>\n<br/>\na < b\n\n"
+    type_in(monkeypatch, content.encode())
+    status, out, err = command("translate", own, "--tags")
+    lines = out.splitlines()
+    assert status == 0 and len(lines) == 4
+    assert lines[0].startswith("<p>") and lines[0].count("<b>") == lines[0].count("</b>") == 1
+    assert "old</b>" in lines[0] and lines[0].endswith("</p>")
+    assert (lines[1], lines[3]) == ("<br/>", "")
+    assert "<" not in lines[2]
+    assert "line 3: markup is not well-formed: '< b' is no tag; write &lt;; it is read as text" in err
+    assert command("translate", own, "<b>Heute</b> singt", "--tags")[1].count("<b>") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
+        (["none.de", "a.en"], "cannot read"),
+        (["a.de", "short.en"], "TARGET ends before line 2, SOURCE goes on: give as many lines of both"),
+        (["a.de", "a.en", "--links", "a.en"], "which is no link"),
+        (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
+        (["--links", "a.links"], "--links are of no known text: give SOURCE and TARGET"),
+        (["a.de", "--links", "a.links"], "line 1 has no tab"),
+        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 leads past a source of 5 words"),
+        (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
+        (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known ending"),
+        (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads by"),
+    ],
+)
+def test_what_cannot_be_aligned_is_one_line(
+    german: regard.TranslationRun,
+    texts: tuple[Path, Path, Path],
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: list[str],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short.en").write_text("0-0\n")
+    Path("past.links").write_text("9-0\n" + f"{LINKS}\n" * (len(PAIRS) - 1))
+    status, _, err = command("align", german.folder, *words)
+    assert status != 0 and told in err and err.count("\n") == 1
+    assert not (german.folder / "alignment.json").exists()
+
+
+def test_by_what_was_not_chosen(
+    german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
+) -> None:
+    status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
+    assert status != 0 and "has no heads chosen to align by" in err
+    with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
+        german.choose_alignment(PAIRS[:1], [regard.KnownLinks.of([])] * 2)
+
+
+def test_heads_of_a_model_that_went_on_are_forgotten(own: Path, texts: tuple[Path, Path, Path]) -> None:
+    run = regard.load_translator(str(own))
+    assert run.kept_heads() is not None
+    kept = json.loads((own / "alignment.json").read_text())
+    (own / "alignment.json").write_text(json.dumps(kept | {"step": 1}))
+    assert run.kept_heads() is None
+    (own / "alignment.json").write_text("{")
+    with pytest.raises(regard.InputError, match="is damaged.*delete it, and choose heads again"):
+        run.kept_heads()
+    (own / "alignment.json").write_text(json.dumps(kept))
+
+
+def test_silver_links(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+    source, target, links = texts
+    try:
+        import eflomal  # type: ignore[import-not-found]
+    except ImportError:
+        status, _, err = command("align", own, source, target, "--silver")
+        assert status != 0 and "silver links need eflomal: pip install 'regard[align]', or give --links" in err
+        return
+    del eflomal
+    status, out, _ = command("align", own, source, target, "--silver", "--links", links)
+    assert status == 0 and "eflomal" in out
