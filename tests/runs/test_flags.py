@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from regard.runs import flags
-from regard.runs.flags import AnyFlags, Paths
+from regard.runs.flags import AnyFlags, Numbers, Paths
 from regard.tasks import TASKS
 from regard.training import kinds_for, make_config
 from regard.training.config import RunConfig
@@ -45,7 +45,7 @@ def test_flags_have_the_names_and_types_of_the_fields(choice: tuple[str, str]) -
     assert set(found) == set(expected)
     for name, hint in expected.items():
         if typing.get_origin(hint) is tuple:
-            hint = Paths
+            hint = Numbers if float in typing.get_args(hint) else Paths
         assert found[name] == hint or found[name] == hint | None, name
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import InputError
-from regard.text import EOS, PAD, PairBatch, buckets
+from regard.text import EOS, PAD, PairBatch
+from regard.text import corpus as corpora
 from regard.text.buckets import Buckets, Place, cut
 from regard.text.corpus import Corpus, open_corpus, write_corpus
 from regard.text.parallel import ParallelText
@@ -189,14 +190,14 @@ def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
 
 @pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "CHUNK", 40)
-    monkeypatch.setattr(buckets, "POOL", 5)
+    monkeypatch.setattr(corpora, "CHUNK", 40)
+    monkeypatch.setattr(corpora, "POOL", 5)
 
 
 @pytest.mark.usefixtures("small_pools")
 def test_an_epoch_serves_every_pair_once_in_batches_of_like_length(corpus: Corpus) -> None:
     batches = Buckets(corpus, 100, seed=0)
-    assert batches.pools == 4
+    assert batches.corpus.pools == 4
     drawn: list[PairBatch] = []
     while batches.place.epoch == 0:
         drawn.append(batches.draw())

@@ -6,13 +6,15 @@ import shlex
 import sys
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.words import say
-from regard.runs import SAVEPATH, AnyRun, train
+from regard.runs import SAVEPATH, AnyRun, train, without_text
 from regard.tasks import TASKS
-from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, make_config, sized
+from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, find_run, make_config, sized
 
 PROG = "regard train"
 UNSEEN = {"numbers": 1000, "text": 300}
@@ -43,12 +45,16 @@ class WhereConfig:
 
     savepath: Path = Path(SAVEPATH)
     """Folder of runs; this one goes into a folder of its task's name there."""
+    start_from: Annotated[str | None, tyro.conf.arg(name="from", aliases=("--start_from",))] = None
+    """Begin with the parameters and vocabularies of this run (its folder, or its name under savepath), on other
+    text. Flags that are not given are as they were there, but for text and freeze; those of the model and of the
+    vocabularies cannot be others."""
     resume: bool = False
     """Continue the run that is there, exactly as if it had not stopped. It keeps its flags."""
     overwrite: bool = False
     """Replace the run that is there."""
     trust_code: bool = False
-    """With resume: run the code of its own that the run names, which nobody has trained with here."""
+    """With resume, or from: run the code of its own that the run names, which nobody has trained with here."""
 
 
 def run(argv: list[str]) -> None:
@@ -61,12 +67,16 @@ def run(argv: list[str]) -> None:
     _, where = parse_config(base, argv, task=task)
     if where.resume:
         base = RunFolder(where.savepath / base.name).read_config(trust_code=where.trust_code)
+    elif where.start_from is not None:
+        before = find_run(where.start_from, where.savepath).read_config(trust_code=where.trust_code)
+        base = without_text(before)
     config, _ = parse_config(base, argv, task=task)
     given: dict[str, Any] = {**chosen, **changed(config, base)}
     try:
         trained = train(
             task,
             savepath=where.savepath,
+            start_from=where.start_from,
             resume=where.resume,
             overwrite=where.overwrite,
             trust_code=where.trust_code,

@@ -12,6 +12,7 @@ The command line calls these, so whatever it can do, a notebook can.
 
 from regard.runs.aligning import KeptHeads, LinkedPair
 from regard.runs.answers import AnswerRun, TestReport
+from regard.runs.asking import without_text
 from regard.runs.drawing import draw_model
 from regard.runs.loading import SAVEPATH, AnyRun, load, load_translator
 from regard.runs.pairs import PairReport, PairRun
@@ -44,4 +45,5 @@ __all__ = [
     "prune",
     "train",
     "train_seeds",
+    "without_text",
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 Paths = str | Path | tuple[str | Path, ...] | list[str] | list[Path]
+Numbers = float | tuple[float, ...] | list[float]
 
 
 class LoadFlags(TypedDict, total=False):
@@ -18,8 +19,9 @@ class LoadFlags(TypedDict, total=False):
 
 
 class WhereFlags(LoadFlags, total=False):
-    """Of where a run is kept, and what becomes of one that is there."""
+    """Of where a run is kept, what it begins from, and what becomes of one that is there."""
 
+    start_from: str | Path | None
     resume: bool
     overwrite: bool
     progress: bool
@@ -32,6 +34,7 @@ class CommonFlags(TypedDict, total=False):
     lr: float | None
     seed: int
     snapshots: int
+    freeze: Paths
 
 
 class SampledFlags(CommonFlags, total=False):
@@ -63,6 +66,7 @@ class TextFlags(LetterFlags, total=False):
     """Of translation."""
 
     train: Paths
+    weights: Numbers
     valid: Paths
     test: Paths
     hub: str | None
@@ -224,6 +228,7 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     pairs: int
     locales: str
     train: Paths
+    weights: Numbers
     valid: Paths
     test: Paths
     hub: str | None

@@ -188,7 +188,9 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": told}
 
     def __str__(self) -> str:
-        return f"{self.folder}: {self.name}, {self.config.kind} model, {self.step:,} training steps"
+        origin = self.config.origin
+        begun = f", begun from {origin.run} at step {origin.step:,}" if origin else ""
+        return f"{self.folder}: {self.name}, {self.config.kind} model, {self.step:,} training steps{begun}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self}>"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,8 +14,9 @@ from regard.errors import InputError
 from regard.evaluation import validation
 from regard.files import holding
 from regard.memory import keep_memory
-from regard.progress import progress_bar
+from regard.progress import progress_bar, tell
 from regard.runs.answers import AnswerRun
+from regard.runs.asking import asked, begun_from, going_on, name_of
 from regard.runs.flags import (
     AnyFlags,
     AnyTrainFlags,
@@ -37,7 +37,7 @@ from regard.runs.flags import (
 from regard.runs.loading import SAVEPATH, AnyRun, Counts, Reorders, load, stored_task
 from regard.runs.pairs import PairRun
 from regard.runs.translation import TranslationRun
-from regard.tasks import AnyTask, Beginning, Translation, find_task
+from regard.tasks import AnyTask, Beginning, Translation
 from regard.training import (
     OneLearner,
     RunConfig,
@@ -47,11 +47,10 @@ from regard.training import (
     World,
     digest,
     join_world,
-    make_config,
     new_run,
     start,
     train_steps,
-    trust,
+    trained_parameters,
 )
 
 if TYPE_CHECKING:
@@ -175,6 +174,7 @@ def train(
     task: str | RunConfig,
     *,
     savepath: Folder = SAVEPATH,
+    start_from: Folder | None = None,
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
@@ -186,27 +186,39 @@ def train(
     `task`: a name (see `regard tasks`), "translation", the path of a Python file with a task of your own, or a
     whole config as `regard.make_config` returns it. `trust_code`: as in `load`, for a run that is resumed.
     `flags`: those of `regard train TASK --help`, with the task's defaults; `model` names the model, where the
-    task leaves a choice, and `preset` the size of a Transformer for translation. `resume` continues the run that
-    is there, exactly as if it had not stopped; `overwrite` replaces it. Under `torchrun`, all its processes train
-    together. Raises `InputError` for what cannot be asked, `MachineError` where the disk refuses.
+    task leaves a choice, and `preset` the size of a Transformer for translation. `start_from`: a run of the task,
+    by its folder or its name under `savepath`; the new one begins with its parameters, has its model and its
+    vocabularies, and whatever `flags` do not say as it is there, but for text and what was frozen. `resume`
+    continues the run that is there, exactly as if it had not stopped; `overwrite` replaces it. Under `torchrun`,
+    all its processes train together. Raises `InputError` for what cannot be asked, `MachineError` where the disk
+    refuses.
     """
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
-    folder, prepared = RunFolder(Path(savepath) / _name_of(task)), Path(savepath) / PREPARED
-    config = _going_on(folder, task, flags, trust_code=trust_code) if resume else _asked(task, flags)
+    folder, prepared = RunFolder(Path(savepath) / name_of(task)), Path(savepath) / PREPARED
+    before = None
+    if resume:
+        config = going_on(folder, task, flags, start_from, trust_code=trust_code)
+    elif start_from is not None:
+        before = load(start_from, savepath=savepath, trust_code=trust_code)
+        config = begun_from(before, task, flags)
+    else:
+        config = asked(task, flags)
     # The synthetic tasks' models are so small that a GPU would only slow them.
     with join_world(gpu=not config.task_class.draws) as world, world.alone_in(folder.path):
         if not resume and world.agree(world.restarted and folder.launch == world.launch):
-            resume, config = True, folder.read_config()
+            resume, config, before = True, folder.read_config(), None
         show = progress and world.first
         with world.one_by_one():
-            built = _task(config, folder if resume else None, prepared, show=show)
+            built = _task(config, folder if resume else None, before, prepared, show=show)
         config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
         validate = None
         if isinstance(built, Translation):
             keep_memory()
             validate = validation(built)
-        state = start(config, built, world)
+        state = start(config, built, world, before and before.model.state_dict())
+        before = None  # its parameters take no room any longer
+        _tell_frozen(state, show=show)
         if resume:
             state.restore(folder)
         with world.one_by_one():
@@ -230,7 +242,7 @@ def train_seeds(
     `flags`: those that all share, as in `train`. What is there already, all of it or none, goes on at its last
     checkpoint. Raises `InputError` as `train` does, and where the runs that are there stand at different steps.
     """
-    configs = [_asked(task, {**flags, "seed": seed}) for seed in seeds]
+    configs = [asked(task, {**flags, "seed": seed}) for seed in seeds]
     folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
     built = [config.task_class.restore(config.task, {}) for config in configs]
     states = [start(config, each) for config, each in zip(configs, built, strict=True)]
@@ -250,45 +262,25 @@ def train_seeds(
     return [load(folder.path) for folder in folders]
 
 
-def _name_of(task: str | RunConfig) -> str:
-    return task.name if isinstance(task, RunConfig) else find_task(task).name
-
-
-def _asked(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
-    """Return the config of a new run; raises `InputError` for what cannot be asked."""
-    if isinstance(task, RunConfig) and flags:
-        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
-    config = (task if isinstance(task, RunConfig) else make_config(task, flags)).resolved()
-    if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise InputError("tensorboard needs it installed: pip install 'regard[track]'")
-    trust(dataclasses.asdict(config))
-    return config
-
-
-def _going_on(folder: RunFolder, task: str | RunConfig, flags: dict[str, Any], *, trust_code: bool) -> RunConfig:
-    """Return the config of the run that is there; raises `InputError` where a flag does not exist, or asks the
-    run to be another one."""
-    stored = folder.read_config(trust_code=trust_code)
-    asked = task
-    if isinstance(asked, str):
-        asked = make_config(asked, {"model": stored.kind, **flags})
-        flags = {name: value for name, value in asked.resolved().flags().items() if name in flags}
-    else:
-        flags = asked.resolved().flags()
-    for name, value in flags.items():
-        if value != (before := stored.flags().get(name)):
-            raise InputError(
-                f"{name} {value} differs from the run's {before}: a run goes on as it began; "
-                f"leave {name} out, or train a new run"
-            )
-    return stored
-
-
-def _task(config: RunConfig, stored: RunFolder | None, prepared: Path, *, show: bool) -> AnyTask:
-    """Return the task of a run that is there, or of a new one, which may learn from its text first."""
+def _task(
+    config: RunConfig, stored: RunFolder | None, before: AnyRun | None, prepared: Path, *, show: bool
+) -> AnyTask:
+    """Return the task of a run that is there, or of a new one, which has the vocabularies of the run `before` it,
+    or may learn from its text first."""
     if stored is not None:
         return stored_task(config, stored)
+    if before is not None:
+        return config.task_class.restore(config.task, before.task.files)
     return config.task_class.prepare(config.task, prepared, progress=show)
+
+
+def _tell_frozen(state: TrainingState, *, show: bool) -> None:
+    """Say how much of the model is trained, where that is not all of it."""
+    every, mine = (
+        sum(each.numel() for each in found)
+        for found in (state.model.parameters(), trained_parameters(state.model).values())
+    )
+    tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
 def _beginning(state: TrainingState, prepared: Path, *, show: bool) -> Beginning:

@@ -56,6 +56,11 @@ class AnyTask(ABC):
     """What an answer is: a number for each output step, or a sequence."""
     draws: ClassVar[bool] = True
     """Whether the task draws its own samples; otherwise they come from text."""
+    texts: ClassVar[tuple[str, ...]] = ()
+    """Fields of the config that name text."""
+    loose: ClassVar[tuple[str, ...]] = ()
+    """Fields of the config, besides those, which a run may have otherwise than the one that it begins from, for
+    they decide nothing that its parameters stand for."""
 
     config: Any
     """An instance of `config_class`."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
 """What the parts of a data set are called on the Hub."""
+LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,8 @@ class TranslationConfig:
     pairs; plain or .gz. With weights: one such text after the other, all in the same form."""
     weights: tuple[float, ...] = ()
     """Train on several texts, and draw pairs from each in proportion to its weight, such as: --train a.tsv b.tsv
-    --weights 1 4. A small one is gone through more often."""
+    --weights 1 4, for four pairs of b.tsv to each one of a.tsv, whatever their sizes: a small text is gone
+    through more often. Vocabularies are learned from all of them, one after the other."""
     valid: tuple[str, ...] = ()
     """Text to choose the best model by, in the same form. None: the last model is kept."""
     test: tuple[str, ...] = ()
@@ -78,7 +80,6 @@ class TranslationConfig:
             raise InputError("train and hub are given: leave out one of them")
         if self.hub is not None and len(self.languages) != 2:
             raise InputError("hub needs --languages, the columns of source and target, such as --languages de en")
-
         self._check_weights()
 
     def _check_weights(self) -> None:
@@ -86,12 +87,14 @@ class TranslationConfig:
             return
         if len(self.train) not in (len(self.weights), 2 * len(self.weights)):
             raise InputError(
-                f"train has {len(self.train)} files for {len(self.weights)} weights: give for each weight one file "
-                f"of pairs, or a source and a target"
+                f"train has {len(self.train)} files for {len(self.weights)} weights: give for each weight one "
+                f"file of pairs, or a source and a target"
             )
         for weight in self.weights:
-            if not 1e-6 <= weight <= 1e6:
-                raise InputError(f"weight {weight:g} is out of range: choose from 0.000001 to 1,000,000")
+            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:  # nor is nan
+                raise InputError(
+                    f"weight {weight:g} is out of range: choose from {LEAST_WEIGHT} to {MOST_WEIGHT:,}"
+                )
 
     @property
     def corpora(self) -> list[tuple[str, ...]]:
@@ -100,29 +103,40 @@ class TranslationConfig:
         return [self.train[begin : begin + files] for begin in range(0, len(self.train), files or 1)]
 
     def text(self, part: Part) -> "Text | None":
-        """Return the text to train, validate or test on; None where there is none.
+        """Return the text to train, validate or test on, with weights all of them one after the other; None where
+        there is none.
 
         Raises `InputError` where it cannot be read.
         """
-        strict = self.strict and part == "train"
-        if self.hub is not None:
-            from regard.text.hub import HubText  # brings a large library
+        from regard.text.parallel import Together
 
-            return HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)
-        from regard.text.parallel import ParallelText, Together
-
-        texts = {"train": self.corpora, "valid": [self.valid], "test": [self.test]}[part]
-        found = [ParallelText(paths, strict=strict) for paths in texts if paths]
+        found = self._texts(part)
         return Together(found) if len(found) > 1 else next(iter(found), None)
 
-    def training_texts(self) -> "list[Text]":
-        """Return the texts to train on, one for each weight; raises `InputError` where there is none."""
+    def training_text(self) -> "Text":
+        """Return the text to train on; raises `InputError` where there is none."""
         text = self.text("train")
         if text is None:
             raise InputError(
                 "translation needs text to train on: give --train SOURCE TARGET, or --train PAIRS.tsv"
             )
-        return [text]
+        return text
+
+    def training_texts(self) -> "list[Text]":
+        """Return the texts to train on, one for each weight; raises `InputError` where there is none."""
+        self.training_text()
+        return self._texts("train")
+
+    def _texts(self, part: Part) -> "list[Text]":
+        strict = self.strict and part == "train"
+        if self.hub is not None:
+            from regard.text.hub import HubText  # brings a large library
+
+            return [HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)]
+        from regard.text.parallel import ParallelText
+
+        files = {"train": self.corpora, "valid": [self.valid], "test": [self.test]}[part]
+        return [ParallelText(paths, strict=strict) for paths in files if paths]
 
 
 class Translation(SequenceTask):
@@ -132,6 +146,8 @@ class Translation(SequenceTask):
     summary = "a sentence in another language, learned from parallel text"
     config_class = TranslationConfig
     draws = False
+    texts = ("train", "weights", "valid", "test", "hub", "languages", "guide")
+    loose = ("max_len", "strict")
     defaults = {
         "model": "transformer",
         "embedding": 128,
@@ -157,7 +173,7 @@ class Translation(SequenceTask):
         cutting = Cutting(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
-        text = config.training_texts()[0]
+        text = config.training_text()
         return cls(config, *learn_vocabularies(text, cutting, folder, progress=progress))
 
     @classmethod
@@ -172,30 +188,36 @@ class Translation(SequenceTask):
         """Both vocabularies, by side."""
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
-    def corpus(self, folder: Path, *, progress: bool = True) -> "Corpus":
-        """Return the text to train on as indices, prepared in `folder` or found there.
+    def corpora(self, folder: Path, *, progress: bool = True) -> "list[Corpus]":
+        """Return the texts to train on as indices, one for each weight, prepared in `folder` or found there.
 
-        Raises `InputError` where there is none, or it cannot be read.
+        Raises `InputError` where there is none, or one cannot be read.
         """
         from regard.text.prepare import prepare_corpus
 
-        return prepare_corpus(
-            self.config.training_texts()[0],
-            (self.source_vocabulary, self.target_vocabulary),
-            folder,
-            max_len=self.config.max_len,
-            strict=self.config.strict,
-            progress=progress,
-        )
+        return [
+            prepare_corpus(
+                text,
+                (self.source_vocabulary, self.target_vocabulary),
+                folder,
+                max_len=self.config.max_len,
+                strict=self.config.strict,
+                progress=progress,
+            )
+            for text in self.config.training_texts()
+        ]
 
     def batches(self, settings: BatchSettings, beginning: Beginning) -> "Buckets":
-        """Return batches of like length from the corpus, which is prepared first."""
+        """Return batches of like length from the corpus, or from several by their weights; they are prepared
+        first."""
         from regard.text.buckets import Buckets, Place
         from regard.text.merges import DroppedMerges
+        from regard.text.mixture import Mixture
 
-        corpus = self.corpus(beginning.folder, progress=beginning.progress)
-        tell(f"Training on {corpus.counts}", show=beginning.progress)
-        guide = self._guide(corpus, progress=beginning.progress)
+        corpora = self.corpora(beginning.folder, progress=beginning.progress)
+        corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
+        tell(f"Training on {corpus.told}", show=beginning.progress)
+        guide = self._guide(corpora[0], progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
             if guide is not None:

@@ -37,8 +37,8 @@ Recut = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 @dataclass
 class Buckets:
-    """The batches of a corpus, or of a mixture; `tokens` in each at most, of source or target, whichever has more, and `most`
-    pairs, where that is not 0.
+    """The batches of a corpus, or of a mixture; `tokens` in each at most, of source or target, whichever has
+    more, and `most` pairs, where that is not 0.
 
     Raises `InputError` where the longest sentence alone has more.
     """

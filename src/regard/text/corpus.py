@@ -82,6 +82,11 @@ class Corpus:
         return self.pairs
 
     @property
+    def told(self) -> str:
+        """How many pairs there are, and what was left out."""
+        return str(self.counts)
+
+    @property
     def pools(self) -> int:
         """How many pools make an epoch."""
         return -(-self._chunks // POOL)

@@ -1,9 +1,11 @@
 """Several corpora as one, each drawn from in proportion to its weight, over and over.
 
-A mixture has no end: of the pairs that are served up to the end of any pool, each corpus has its share, to within
-one pair. A corpus is served in epochs of its own, its chunks in another random order each time; so a small one with
-a large weight comes round sooner. Where each corpus stands follows from the number of the pool alone, so that a
-place in a mixture is a place in one corpus (see `buckets`), and can be taken up in the same way.
+    share of corpus i = weight i / sum of all weights
+
+A mixture has no end. Of the pairs that are served up to the end of any pool (see `buckets`), each corpus has its
+share, to within one pair. Each corpus is served in epochs of its own, its chunks in another random order each time;
+so a small one with a large weight comes round sooner. Where each corpus stands follows from the number of the pool
+alone, so that a place in a mixture is a place as in one corpus, and can be taken up in the same way.
 """
 
 from collections.abc import Iterator
@@ -33,13 +35,19 @@ class Mixture:
         return max(each.longest for each in self.corpora)
 
     @property
+    def told(self) -> str:
+        """How much is drawn from how many pairs, and what was left out."""
+        parts = zip(self.shares, self.corpora, strict=True)
+        return ", and ".join(f"{float(share):.1%} from {corpus.told}" for share, corpus in parts)
+
+    @property
     def pools(self) -> int:
         """A mixture is one epoch without an end."""
         return 1 << 62
 
     @property
     def shares(self) -> list[Fraction]:
-        """Of the pairs that are served, by corpus."""
+        """Of the pairs that are served, by corpus; they sum to 1."""
         exact = [Fraction(weight) for weight in self.weights]
         return [weight / sum(exact) for weight in exact]
 
@@ -64,15 +72,15 @@ class Mixture:
     def _served(self, index: int, seed: int, begin: int, end: int) -> Iterator[Pairs]:
         """Yield what is served of a corpus from place `begin` to before `end`, counted over all its epochs."""
         corpus = self.corpora[index]
-        chunks = -(-len(corpus) // one.CHUNK)
-        sizes = np.full(chunks, one.CHUNK)
-        sizes[-1] = len(corpus) - (chunks - 1) * one.CHUNK
         while begin < end:
             epoch, place = divmod(begin, len(corpus))
-            order = np.random.default_rng((seed, epoch, index, 1)).permutation(chunks)
-            ends = sizes[order].cumsum()
-            which = int(np.searchsorted(ends, place, side="right"))
-            first = int(order[which]) * one.CHUNK + place - int(ends[which] - sizes[order[which]])
-            count = min(end - begin, int(ends[which]) - place)
-            yield corpus.read(first, first + count)
-            begin += count
+            stop = min(place + end - begin, len(corpus))
+            order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // one.CHUNK))
+            firsts = order * one.CHUNK
+            ends = np.minimum(one.CHUNK, len(corpus) - firsts).cumsum()  # in the epoch, of each chunk
+            begins = np.array([0, *ends[:-1]])
+            for chunk in np.flatnonzero((ends > place) & (begins < stop)):
+                shift = int(firsts[chunk] - begins[chunk])
+                low, high = max(int(begins[chunk]), place), min(int(ends[chunk]), stop)
+                yield corpus.read(shift + low, shift + high)
+            begin += stop - place

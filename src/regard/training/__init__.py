@@ -1,8 +1,9 @@
 """Training: config, kinds of model, recipes, the loop, and the run on disk."""
 
-from regard.training.config import PARTS, ModelPart, RunConfig, TaskPart, TrainingPart
-from regard.training.flags import changed, make_config
+from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
+from regard.training.flags import changed, changed_config, make_config
 from regard.training.folder import RunFolder, digest, find_run, new_run, renamed
+from regard.training.freezing import trained_parameters
 from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
 from regard.training.learner import Learner, OneLearner
 from regard.training.loop import train_steps
@@ -23,7 +24,7 @@ from regard.training.stacked import StackedLearner, stackable
 from regard.training.start import build_model, load_parameters, start
 from regard.training.state import TrainingState
 from regard.training.stopping import Interrupted
-from regard.training.tensors import kept
+from regard.training.tensors import kept, pack
 from regard.training.trust import trust
 from regard.training.world import ALONE, World, join_world
 
@@ -39,6 +40,7 @@ __all__ = [
     "ModelPart",
     "Objective",
     "OneLearner",
+    "Origin",
     "OwnAnswerTraining",
     "OwnSequenceTraining",
     "PoolingTraining",
@@ -57,6 +59,7 @@ __all__ = [
     "World",
     "build_model",
     "changed",
+    "changed_config",
     "digest",
     "exact",
     "find_kind",
@@ -68,10 +71,12 @@ __all__ = [
     "make_config",
     "new_run",
     "objective_of",
+    "pack",
     "renamed",
     "sized",
     "stackable",
     "start",
     "train_steps",
+    "trained_parameters",
     "trust",
 ]

@@ -26,6 +26,18 @@ PARTS = ("task", "model", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The run that another one began from, as it was then."""
+
+    run: str
+    """Absolute path of its folder."""
+    step: int
+    """Training steps behind its model."""
+    weights: str
+    """SHA-256 of its model.safetensors."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     """All of a run: stored with it, so that nothing needs to be said twice."""
 
@@ -43,6 +55,8 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     """Digest of the vocabularies that were learned from text; None where there are none."""
     kept_heads: dict[str, list[int]] = field(default_factory=dict)
     """By layer: the heads that pruning has left in it, in ascending order."""
+    origin: Origin | None = None
+    """The run whose parameters and vocabularies it began with; None for one that was drawn from its seed."""
 
     @property
     def name(self) -> str:

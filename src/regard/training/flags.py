@@ -1,7 +1,7 @@
 """From flags, or from what a run has stored, to a config: every value checked against the type of its field."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Part = TypeVar("Part", bound="DataclassInstance")
-LATER = {"positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"} | {
+LATER = {
+    "positions",
+    "layer",
+    "batchsize",
+    "enc_hidden",
+    "bidirectional",
+    "start",
+    "score_width",
+    "weights",
+    "freeze",
+    "origin",
     "guide",
     "guide_weight",
 }
@@ -42,12 +52,31 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
         if name not in (every := [each for names in known.values() for each in names]):
             raise unknown("flag", name, ["model", *every])
     parts: dict[str, Any] = {
-        part: structure(concept, {name: values[name] for name in known[part] if name in values})
-        for part, concept in concepts.items()
+        part: structure(concept, _only(values, known[part])) for part, concept in concepts.items()
     }
     config = RunConfig(on=str(Path(task).resolve()) if task.endswith(".py") else task, kind=kind.name, **parts)
     _check_together(config)
     return config
+
+
+def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
+    """Return a config with some flags changed; raises `InputError` as `make_config` does."""
+    concepts = concepts_of(config.task_class, config.model_kind)
+    known = {part: _names(concept) for part, concept in concepts.items()}
+    for name in flags:
+        if name not in (every := [each for names in known.values() for each in names]):
+            raise unknown("flag", name, every)
+    parts: dict[str, Any] = {
+        part: structure(concept, {**vars(config.parts()[part]), **_only(flags, known[part])})
+        for part, concept in concepts.items()
+    }
+    found = dataclasses.replace(config, **parts)
+    _check_together(found)
+    return found
+
+
+def _only(flags: Mapping[str, object], names: Collection[str]) -> dict[str, object]:
+    return {name: value for name, value in flags.items() if name in names}
 
 
 def _kind_for(task: type[AnyTask], name: object) -> ModelKind:
@@ -78,7 +107,7 @@ def concepts_of(task: type[AnyTask], kind: ModelKind) -> "dict[str, type[Datacla
 def stored_config(stored: Mapping[str, Any]) -> RunConfig:
     """Rebuild a config from what `dataclasses.asdict` made of it; raises `InputError` where it is off."""
     names = {each.name for each in dataclasses.fields(RunConfig)}
-    if set(stored) != names:
+    if not names - LATER <= set(stored) <= names:
         raise InputError(f"config needs exactly {', '.join(sorted(names))}")
     texts = {name: _convert(name, stored[name], str) for name in ("on", "kind")}
     parts: dict[str, Any] = {}
@@ -88,7 +117,7 @@ def stored_config(stored: Mapping[str, Any]) -> RunConfig:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(fields))}")
         parts[part] = structure(concept, stored[part])
     hints = get_type_hints(RunConfig)
-    others = {name: _convert(name, stored[name], hints[name]) for name in names - set(PARTS) - set(texts)}
+    others = {name: _convert(name, stored[name], hints[name]) for name in set(stored) - set(PARTS) - set(texts)}
     return RunConfig(**texts, **parts, **others)
 
 
@@ -103,10 +132,9 @@ def structure(concept: type[Part], values: Mapping[str, object]) -> Part:
 
 def _convert(name: str, value: object, hint: Any) -> Any:
     """Return a value as its type has it."""
-    if get_origin(hint) is tuple:  # one or several texts or paths
-        value = [value] if isinstance(value, str | Path) else value
+    several = get_origin(hint) is tuple and not isinstance(value, list | tuple)  # which one may stand for
     try:
-        return msgspec.convert(_without_paths(value), hint)
+        return msgspec.convert(_without_paths([value] if several else value), hint)
     except UnicodeEncodeError:
         raise InputError(f"{name} {value!r} holds half a character: give a text of whole ones") from None
     except msgspec.ValidationError:
@@ -125,7 +153,7 @@ def _without_paths(value: object) -> object:
 def _said(hint: Any) -> str:
     """Say which values a type has."""
     if get_origin(hint) is tuple:
-        return "one or several texts"
+        return "one or several " + ("texts" if str in get_args(hint) else "numbers")
     if get_origin(hint) is Literal:
         return " or ".join(map(repr, get_args(hint)))
     if get_origin(hint) is None:

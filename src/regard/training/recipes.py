@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.models import ModelConfig
 from regard.training.adam import Adam
+from regard.training.freezing import trained_parameters
 
 Decay = Literal["one_cycle", "inverse_sqrt"]
 
@@ -52,8 +53,8 @@ class Recipe:
         return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
 
     def optimizer(self, model: nn.Module) -> Adam:
-        """Return Adam over `model`."""
-        parameters = dict(model.named_parameters())
+        """Return Adam over what of `model` is trained."""
+        parameters = trained_parameters(model)
         factors = {name: self.output_lr if name.startswith("output.") else 1.0 for name in parameters}
         return Adam(parameters, betas=self.betas, lr_factors=factors)
 

@@ -48,6 +48,9 @@ class TrainingConfig:
     snapshots: int = 0
     """Small copies of the parameters to keep, from step 0 to the last, closer together at first, for watching how
     attention forms; 0: none."""
+    freeze: tuple[str, ...] = ()
+    """Parts of the model whose parameters stay as they are, such as: embedding, encoder, decoder, a layer
+    (encoder.0), a part of one (decoder.1.cross). For runs that begin from another one."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""

@@ -31,7 +31,8 @@ STACKABLE = ("dot", "scaled_dot", "general")
 
 def stackable(config: RunConfig) -> bool:
     """Whether trainings of this config from several seeds can be one."""
-    return config.kind == "query" and config.model.score in STACKABLE and not config.training.snapshots
+    alone = config.training.snapshots or config.training.freeze
+    return config.kind == "query" and config.model.score in STACKABLE and not alone
 
 
 class StackedLearner:

@@ -1,4 +1,6 @@
-"""The begin of a training: a model drawn from its seed, and the state around it."""
+"""The begin of a training: a model drawn from its seed or taken from another run, and the state around it."""
+
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from regard.streams import generator_of
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
+from regard.training.freezing import freeze, trained_parameters
 from regard.training.objective import objective_of
 from regard.training.state import TrainingState
 from regard.training.tensors import kept
@@ -42,13 +45,18 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
     return model
 
 
-def start(config: RunConfig, task: AnyTask, world: World = ALONE) -> TrainingState:
-    """Return a training before its first step; raises `InputError` where the model cannot be split as asked,
-    or what of it is the user's own does not do what it should."""
+def start(
+    config: RunConfig, task: AnyTask, world: World = ALONE, before: Mapping[str, Tensor] | None = None
+) -> TrainingState:
+    """Return a training before its first step, with the parameters of the run `before` it where there is one.
+
+    Raises `InputError` where the model cannot be split as asked, these parameters do not fit it, or what of it is
+    the user's own does not do what it should.
+    """
     settings = config.training
     generator = generator_of(settings.seed, "train")
     try_parts(config.model)
-    model = build_model(config, task)
+    model = _begun(config, task, before)
     try_out(config, task, model)
     objective = objective_of(model.to(world.device), settings, generator)
     if settings.sharded:
@@ -57,14 +65,30 @@ def start(config: RunConfig, task: AnyTask, world: World = ALONE) -> TrainingSta
         shard(objective, world)
         optimizer = settings.how.optimizer(objective.model)
         average = _average(objective.model, settings.average)
-        return ShardedState(objective, optimizer, generator, 0, average, replica=build_model(config, task))
+        return ShardedState(objective, optimizer, generator, 0, average, replica=_begun(config, task, before))
     average = _average(objective.model, settings.average)
     return TrainingState(objective, settings.how.optimizer(objective.model), generator, 0, average)
 
 
+def _begun(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None) -> TaskModel:
+    """Return the model of a run, with the parameters `before` where there are any, frozen in part as asked."""
+    model = build_model(config, task)
+    if before is not None:
+        mine = kept(model.state_dict())
+        for name, found in kept(before).items():
+            if mine.get(name) != found:
+                raise InputError(
+                    f"parameter {name} is {found} in the run to begin from, and {mine.get(name, 'missing')} here: "
+                    f"its sizes are to be the same, max_len too where positions are learned"
+                )
+        model.load_state_dict(before)
+    freeze(model, config.training.freeze)
+    return model
+
+
 def _average(model: nn.Module, decay: float) -> dict[str, Tensor]:
-    """Return where the moving average of the parameters begins; nothing where none is kept."""
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()} if decay else {}
+    """Return where the moving average of the trained parameters begins; nothing where none is kept."""
+    return {name: each.detach().clone() for name, each in trained_parameters(model).items()} if decay else {}
 
 
 def load_parameters(model: nn.Module, folder: RunFolder) -> int:

@@ -53,7 +53,7 @@ class TrainingState:
     generator: torch.Generator
     step: int
     average: dict[str, Tensor] = field(default_factory=dict)
-    """Moving average of the parameters, by name; empty where none is kept."""
+    """Moving average of the parameters that are trained, by name; empty where none is kept."""
     progress: Progress = field(default_factory=Progress)
 
     @property

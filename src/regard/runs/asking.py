@@ -1,0 +1,113 @@
+"""What is asked of a training: the config of a new run, of one that goes on, and of one that begins from another."""
+
+import dataclasses
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from regard.errors import InputError
+from regard.runs.loading import AnyRun
+from regard.tasks import find_task
+from regard.training import Origin, RunConfig, RunFolder, changed_config, make_config, pack, trust
+
+OTHERWISE = ("dropout",)
+"""Flags of a model that decide none of its parameters."""
+SIZES = ("vary_len",)
+"""Flags of a training that decide some."""
+
+
+def name_of(task: str | RunConfig) -> str:
+    """Return the name of a task, and of its runs' folder."""
+    return task.name if isinstance(task, RunConfig) else find_task(task).name
+
+
+def asked(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return the config of a new run; raises `InputError` for what cannot be asked."""
+    if isinstance(task, RunConfig) and flags:
+        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
+    return _ready(task if isinstance(task, RunConfig) else make_config(task, flags))
+
+
+def going_on(
+    folder: RunFolder,
+    task: str | RunConfig,
+    flags: dict[str, Any],
+    start_from: str | Path | None = None,
+    *,
+    trust_code: bool,
+) -> RunConfig:
+    """Return the config of the run that is there; raises `InputError` where a flag does not exist, or asks the
+    run to be another one."""
+    stored = folder.read_config(trust_code=trust_code)
+    if isinstance(task, str):
+        named = {name: value for name, value in flags.items() if name not in ("model", "preset")}
+        wanted = {**changed_config(stored, named).resolved().flags(), "model": flags.get("model", stored.kind)}
+        flags = {name: wanted[name] for name in (*named, "model")}
+    else:
+        flags = task.resolved().flags()
+    before = stored.flags()
+    if start_from is not None:
+        origin = stored.origin and stored.origin.run
+        found = {str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)}
+        flags["from"], before["from"] = origin if origin in found else start_from, origin
+    for name, value in flags.items():
+        if value != before.get(name):
+            raise InputError(
+                f"{name} {value} differs from the run's {before.get(name)}: a run goes on as it began; "
+                f"leave {name} out, or train a new run"
+            )
+    return stored
+
+
+def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return the config of a run that begins from the one `before` it: with its model and vocabularies, and all
+    that `flags` do not say as it is there, but for text and what was frozen.
+
+    Raises `InputError` where it is of another task, or a flag asks for another model or vocabulary.
+    """
+    there = before.config
+    if isinstance(task, RunConfig):
+        flags = task.flags()
+    elif "preset" in flags:
+        raise InputError(f"preset {flags['preset']} is for a new model: one that begins from a run has its sizes")
+    on = task.on if isinstance(task, RunConfig) else make_config(task).on
+    if there.on != on:
+        raise InputError(f"run {before.where!r} is of task {there.on}: begin from a run of {on}")
+    if flags.get("model", there.kind) != there.kind:
+        raise _another("model", flags["model"], there.kind, before)
+    base = without_text(there)
+    config = changed_config(base, {name: value for name, value in flags.items() if name != "model"})
+    free = {*there.task_class.texts, *there.task_class.loose, *OTHERWISE}
+    decided = {*vars(there.task), *vars(there.model), *SIZES} - free
+    for name, value in config.flags().items():
+        if name in decided and value != there.flags()[name]:
+            raise _another(name, value, there.flags()[name], before)
+    weights = {name: value.cpu() for name, value in before.model.state_dict().items()}
+    digest = hashlib.sha256(pack(weights, before.step)).hexdigest()
+    origin = Origin(run=str(before.folder.absolute()), step=before.step, weights=digest)
+    return _ready(dataclasses.replace(config, origin=origin))
+
+
+def without_text(config: RunConfig) -> RunConfig:
+    """Return a config that names no text, and freezes nothing: what a run begins with that begins from this one."""
+    fresh = {each.name: each.default for each in dataclasses.fields(config.task_class.config_class)}
+    task = dataclasses.replace(config.task, **{name: fresh[name] for name in config.task_class.texts})
+    return dataclasses.replace(config, task=task, training=dataclasses.replace(config.training, freeze=()))
+
+
+def _another(name: str, value: object, before: object, run: AnyRun) -> InputError:
+    return InputError(
+        f"{name} {value} differs from {before} of run {run.where!r}: a run has the model and the vocabularies of "
+        f"the one it begins from; leave {name} out, or train without --from"
+    )
+
+
+def _ready(config: RunConfig) -> RunConfig:
+    """Return a config that is to be trained, its code trusted from now on; raises `InputError` where what it needs
+    is not installed."""
+    if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise InputError("tensorboard needs it installed: pip install 'regard[track]'")
+    config = config.resolved()
+    trust(dataclasses.asdict(config))
+    return config
