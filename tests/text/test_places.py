@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.places import cut_into, places_of, words_at
+from regard.text.cutting import cut_into
+from regard.text.places import places_of, words_at
 from regard.text.subwords import train_subwords
 
 TEXTS = ["Zwei große Hunde laufen, schnell!", "ein Hund läuft", "zwei Katzen und ein Hund", "  ein  Hund  "]

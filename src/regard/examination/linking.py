@@ -16,8 +16,9 @@ from regard.attention import record
 from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.text import PairBatch, Vocabulary, collate
+from regard.text.cutting import Cut, cut_into
 from regard.text.links import Link
-from regard.text.places import Cut, Unit, cut_into
+from regard.text.places import Unit
 
 Head = tuple[str, int]
 """A layer by its name in the model, and a head of it."""

@@ -31,8 +31,9 @@ from regard.models import Seq2Seq
 from regard.reading import is_file, read_json
 from regard.result import Result, plain
 from regard.tasks import SequenceTask
+from regard.text.cutting import Cut, cut_into
 from regard.text.links import KnownLinks, Link, Symmetrising, links_of_product, moses, symmetrise
-from regard.text.places import Cut, Unit, cut_into
+from regard.text.places import Unit
 from regard.training.guided import HEAD, guided_layer
 
 FILE = "alignment.json"
@@ -109,8 +110,8 @@ class Aligner:
         return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
 
     def kept(self) -> KeptHeads | None:
-        """Return the heads that were chosen; the guided one where nobody has, or the model has gone on since; None
-        where there is none.
+        """Return the heads that were chosen; the guided one where nobody has, or the model has gone on since; or
+        None.
 
         Raises `InputError` where the file is damaged.
         """

@@ -71,6 +71,7 @@ class TextFlags(LetterFlags, total=False):
     test: Paths
     hub: str | None
     languages: Paths
+    guide: str | None
     tokenizer: Literal["bpe", "unigram", "words", "characters"]
     joint: bool
     lowercase: bool
@@ -158,6 +159,7 @@ class TranslationTrainingFlags(CommonFlags, total=False):
     label_smoothing: float
     merge_dropout: float
     r_drop: float
+    guide_weight: float
     average: float
     clip: float
     precision: Literal["auto", "bfloat16", "float32"]
@@ -233,6 +235,7 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     test: Paths
     hub: str | None
     languages: Paths
+    guide: str | None
     tokenizer: str
     joint: bool
     lowercase: bool

@@ -26,9 +26,9 @@ from regard.files import new_folder, write_json
 from regard.progress import reading_bar
 from regard.reading import check_file, damaged, is_folder, read_json
 from regard.text.corpus import Corpus
+from regard.text.cutting import cut_into
 from regard.text.links import parse_moses
 from regard.text.parallel import ParallelText
-from regard.text.places import cut_into
 from regard.text.prepare import Vocabularies
 
 FORMAT = "regard-guide/1"

@@ -3,10 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from regard.text.vocabulary import Vocabulary
+from typing import Literal
 
 Place = tuple[int, int]
 """From which character of a text, and to before which."""
@@ -28,30 +25,3 @@ def words_at(text: str, pieces: Sequence[Place], unit: Unit = "words") -> list[i
     """
     ends = [end for _, end in places_of(text, unit)]
     return [min(bisect_right(ends, begin), len(ends) - 1) for begin, _ in pieces]
-
-
-class Cut(NamedTuple):
-    """A text, its words, and the pieces that a model reads it in."""
-
-    text: str
-    indices: list[int]
-    word_of: list[int]
-    """For each piece the number of its word."""
-    places: list[Place]
-    """Where the words stand in the text."""
-
-    @property
-    def words(self) -> list[str]:
-        """The words themselves."""
-        return [self.text[begin:end].strip() for begin, end in self.places]
-
-
-def cut_into(text: str, vocabulary: "Vocabulary", unit: Unit) -> Cut:
-    """Return a text cut into words of a kind, and the pieces of a vocabulary in each."""
-    indices, pieces = vocabulary.encode(text), vocabulary.places(text)
-    if unit == "pieces":
-        return Cut(text, indices, list(range(len(indices))), pieces)
-    places = places_of(text, unit)
-    if not places:  # of blanks alone
-        return Cut(text, [], [], [])
-    return Cut(text, indices, words_at(text, pieces, unit), places)
