@@ -1,5 +1,6 @@
 """`regard translate RUN`: one answer a line, to lines from standard input, a file, or the command line."""
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from regard.cli.parsing import first_word, parse, take_text, wants_help, with_em
 from regard.cli.screen import open_on_screen
 from regard.cli.words import say
 from regard.errors import InputError
+from regard.exchange import EngineName, Precision
 from regard.inspection import AttentionMap, check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
@@ -59,6 +61,13 @@ class TranslateFlags:
     plot: str | None = None
     """Draw what each character of the answer to TEXT attended to: here, and into this file (.png, .svg, .pdf or
     .html). Without a name: alignment.png in the run's folder. It is opened where there is a screen."""
+    engine: EngineName = "auto"
+    """What searches: regard, our own search; ctranslate2, the same search by that library (needs the extra
+    export), for Transformers on text, converted once into the run's folder; auto: ctranslate2 where that can be,
+    else regard."""
+    precision: Precision = "float32"
+    """Of the weights while they are multiplied; int8, which ctranslate2 alone has, is faster and not quite the
+    same model."""
     words: bool = False
     """Draw whole words instead of their pieces."""
     savepath: Path = Path(SAVEPATH)
@@ -84,6 +93,7 @@ def run(argv: list[str]) -> None:
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
         if plot is not None:
             check_ending(plot)
+            flags = dataclasses.replace(flags, engine=_drawing_engine(run, flags))
         marked = read_markup(text, "the text") if flags.tags else Marked(text)
         text = marked.text
         answers = run.search([text], **_search(flags))
@@ -103,6 +113,15 @@ def run(argv: list[str]) -> None:
         _translate_lines(run, file, flags)
 
 
+def _drawing_engine(run: SequenceRun, flags: TranslateFlags) -> EngineName:
+    """Return what searches an answer that is drawn: our own search, which what is drawn belongs to."""
+    if flags.engine == "ctranslate2":
+        raise InputError("--plot draws what our own search finds, not CTranslate2: leave out one of them")
+    if flags.engine == "auto" and flags.precision == "float32" and run.engines.runs_in_ctranslate2:
+        say("our own search answers: --plot draws what it finds")
+    return "regard"
+
+
 def _search(flags: TranslateFlags) -> dict[str, Any]:
     return {
         "beam": flags.beam,
@@ -111,6 +130,9 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
         "temperature": flags.temperature,
         "seed": flags.seed,
         "batchsize": flags.batchsize,
+        "engine": flags.engine,
+        "precision": flags.precision,
+        "scored": flags.scores,
     }
 
 

@@ -29,6 +29,14 @@ def length_penalty(length: int, alpha: float) -> float:
     return float(((5 + length) / 6) ** alpha)
 
 
+def check_beam(width: int, n_best: int, alpha: float) -> None:
+    """Raise `InputError` where the numbers of a beam search do not fit; they are those of `beam_search`."""
+    check_range("beam", width, 1, 10_000)
+    check_range("n_best", n_best, 1, width)
+    if not 0 <= alpha <= LARGEST_PENALTY:
+        raise InputError(f"length_penalty {alpha} is out of range: 0 to {LARGEST_PENALTY}")
+
+
 class Step(NamedTuple):
     """What a search decides in one step, of all sources that are not done."""
 
@@ -65,10 +73,7 @@ def beam_search(
     fewer than `n_best` finish in time, unfinished ones follow. `told` hears of every step. Raises `InputError`
     where numbers do not fit.
     """
-    check_range("beam", width, 1, 10_000)
-    check_range("n_best", n_best, 1, width)
-    if not 0 <= alpha <= LARGEST_PENALTY:
-        raise InputError(f"length_penalty {alpha} is out of range: 0 to {LARGEST_PENALTY}")
+    check_beam(width, n_best, alpha)
     device = source.device
     state, logits = model.start(model.encode(source, source_mask)), vocabulary_layer(model)
     active = torch.arange(len(source), device=device)

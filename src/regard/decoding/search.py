@@ -77,38 +77,64 @@ def translate(
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
-    device = next(model.parameters()).device
-    generator = torch.Generator(device).manual_seed(search.seed)
+    generator = torch.Generator(next(model.parameters()).device).manual_seed(search.seed)
     sources = [source_vocabulary.encode(text) for text in texts]
-    # The longest first: what is left at the end is short.
-    order = sorted(range(len(texts)), key=lambda index: len(sources[index]), reverse=True)
-    batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
+    batches = in_batches(sources, batchsize)
 
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
-        source = collate([sources[index] for index in indices]).to(device)
-        mask = source != PAD
-        most = min(max_len, 2 * source.shape[1] + SLACK)
-        if search.temperature:
-            drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, generator=generator)
-            return [[best] for best in drawn]
-        if search.beam == 1 and search.n_best == 1:
-            return [[best] for best in greedy_search(model, source, mask, max_len=most)]
-        return beam_search(
-            model,
-            source,
-            mask,
-            width=search.beam,
-            max_len=most,
-            alpha=search.length_penalty,
-            n_best=search.n_best,
-        )
+        batch = [sources[index] for index in indices]
+        return search_batch(model, batch, search, most=longest_answer(batch, max_len), generator=generator)
 
     # What is drawn goes by one generator, from batch to batch.
     found = map(answer, batches) if search.temperature else in_threads(model, answer, batches)
     answers: list[list[Candidate]] = [[] for _ in texts]
     for indices, batch in zip(batches, found, strict=True):
         for index, hypotheses in zip(indices, batch, strict=True):
-            answers[index] = [
-                Candidate(text=target_vocabulary.decode(each.tokens), **vars(each)) for each in hypotheses
-            ]
+            answers[index] = candidates(hypotheses, target_vocabulary)
     return answers
+
+
+def in_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
+    """Return which sources go through the model together: those of like length, `batchsize` at once."""
+    # The longest first: what is left at the end is short.
+    order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
+    return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
+
+
+def longest_answer(batch: Sequence[Sequence[int]], max_len: int) -> int:
+    """Return how many tokens an answer to a source of a batch may have, at most `max_len`."""
+    return min(max_len, 2 * (max(map(len, batch)) + 1) + SLACK)  # their end counts too
+
+
+def search_batch(
+    model: Seq2Seq,
+    batch: Sequence[Sequence[int]],
+    search: Search,
+    *,
+    most: int,
+    generator: torch.Generator | None = None,
+) -> list[list[Hypothesis]]:
+    """Return the `n_best` hypotheses for each source of a batch, of at most `most` tokens; `generator` draws
+    where there is a temperature."""
+    source = collate(batch).to(next(model.parameters()).device)
+    mask = source != PAD
+    if search.temperature:
+        assert generator is not None
+        drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, generator=generator)
+        return [[best] for best in drawn]
+    if search.beam == 1 and search.n_best == 1:
+        return [[best] for best in greedy_search(model, source, mask, max_len=most)]
+    return beam_search(
+        model,
+        source,
+        mask,
+        width=search.beam,
+        max_len=most,
+        alpha=search.length_penalty,
+        n_best=search.n_best,
+    )
+
+
+def candidates(hypotheses: Sequence[Hypothesis], vocabulary: Vocabulary) -> list[Candidate]:
+    """Return hypotheses as answers in text."""
+    return [Candidate(text=vocabulary.decode(each.tokens), **vars(each)) for each in hypotheses]

@@ -25,7 +25,7 @@ from regard.exchange.exportable import Exportable, transformer_of
 from regard.files import write_file
 from regard.models import Transformer, TransformerConfig
 from regard.text import BOS, EOS, PAD, PairBatch, Vocabulary
-from regard.text.subwords import RESERVED
+from regard.text.subwords import RESERVED, Subwords
 
 
 def write_ctranslate2(run: Exportable, folder: Path) -> None:
@@ -38,13 +38,7 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
         from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     except ImportError:
         raise InputError("exporting to CTranslate2 needs it installed: pip install 'regard[export]'") from None
-    model, config, source, target = transformer_of(run, "CTranslate2")
-    known = config.positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
-    if not known or config.score != "scaled_dot":
-        raise InputError(
-            f"CTranslate2 knows positions sinusoidal, learned and rotary, score scaled_dot and layer {STANDARD}; "
-            f"not positions {config.positions} with score {config.score} and layer {config.layer}"
-        )
+    model, config, source, target = for_ctranslate2(run)
     head_width = config.hidden // config.heads
     kind = {"pre_norm": config.pre_norm, "rotary_dim": head_width if config.positions == "rotary" else None}
     spec = TransformerSpec(
@@ -53,13 +47,26 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     )
     steps = max(run.task.longest_source, run.task.longest_target) + 1
     _fill(spec, model, config, steps)
-    spec.register_source_vocabulary(_names(source))
-    spec.register_target_vocabulary(_names(target))
+    spec.register_source_vocabulary(names_of(source))
+    spec.register_target_vocabulary(names_of(target))
     spec.config.add_source_eos = True
     spec.validate()
     spec.save(str(folder))
     for name, vocabulary in (("source", source), ("target", target)):
         write_file(folder / f"{name}.json", vocabulary.to_json().encode())
+
+
+def for_ctranslate2(run: Exportable) -> tuple[Transformer, TransformerConfig, Subwords, Subwords]:
+    """Return a run's Transformer, how it is built, and its vocabularies of source and target; raises `InputError`
+    where CTranslate2 cannot run it."""
+    model, config, source, target = transformer_of(run, "CTranslate2")
+    known = config.positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
+    if not known or config.score != "scaled_dot":
+        raise InputError(
+            f"CTranslate2 knows positions sinusoidal, learned and rotary, score scaled_dot and layer {STANDARD}; "
+            f"not positions {config.positions} with score {config.score} and layer {config.layer}"
+        )
+    return model, config, source, target
 
 
 class InCTranslate2:
@@ -78,7 +85,7 @@ class InCTranslate2:
         self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
         self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
         self._source, self._target = (
-            _names(vocabulary) for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
+            names_of(vocabulary) for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
         )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
@@ -108,7 +115,7 @@ class InCTranslate2:
         return [[indices[token] for token in each.hypotheses[0]] for each in found]
 
 
-def _names(vocabulary: Vocabulary) -> list[str]:
+def names_of(vocabulary: Vocabulary) -> list[str]:
     """Return the tokens of a vocabulary as CTranslate2 is told of them."""
     return [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
 

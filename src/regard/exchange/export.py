@@ -62,10 +62,16 @@ def export(
         sentences = _unseen(run) if texts is None else list(texts)
         if not sentences:
             raise InputError("there is no sentence to compare both programs on: give some with --text")
-        certificate = certify(run, PROGRAMS[to].open(run, building), sentences, building, progress=progress)
-        certificate.check()
-        write_json(building / NAME, certificate.json())
+        attest(run, building, to, sentences, progress=progress)
     return place
+
+
+def attest(run: Exportable, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True) -> None:
+    """Compare a run with its model for another program in `folder` on some texts, and write the certificate
+    there; raises `InputError` where they are not the same."""
+    certificate = certify(run, PROGRAMS[to].open(run, folder), texts, folder, progress=progress)
+    certificate.check()
+    write_json(folder / NAME, certificate.json())
 
 
 def _unseen(run: Exportable) -> list[str]:

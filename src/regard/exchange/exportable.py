@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from regard.attention import layers_of
 from regard.errors import InputError
 from regard.models import Seq2Seq, Transformer, TransformerConfig
 from regard.tasks import SequenceTask
@@ -50,6 +51,6 @@ def transformer_of(run: Exportable, program: str) -> tuple[Transformer, Transfor
     ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
     if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: {program} cannot run it")
-    if run.config.kept_heads:
+    if run.config.kept_heads or any(layer.heads != config.heads for layer in layers_of(model).values()):
         raise InputError(f"run {str(run.folder)!r} is pruned: {program} wants as many heads in every layer")
     return model, config, source, target

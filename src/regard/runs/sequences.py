@@ -3,24 +3,24 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
 
-from regard.decoding import Candidate, Search, SearchTree, search_tree, translate
+from regard.decoding import Candidate, Search, SearchTree, search_tree
 from regard.errors import InputError, begun, check_range
 from regard.evaluation import Scored, score_pairs
 from regard.examination import AlignmentChoice, By
+from regard.exchange import EngineName, Engines, Precision
 from regard.inspection import AttentionMap, Playback, Trial
 from regard.models import Seq2Seq
 from regard.runs.aligning import Aligner, KeptHeads, LinkedPair, both_ways, choose
 from regard.runs.maps import map_of_links, map_of_pair
 from regard.runs.playback import play_back
 from regard.runs.run import Run
-from regard.tasks import SequenceTask, links
-from regard.text import PairBatch, collate
+from regard.runs.trials import trial_of_pair
+from regard.tasks import SequenceTask
 from regard.text.links import KnownLinks, Link, Symmetrising
 from regard.text.places import Unit
 from regard.text.silver import silver_links
@@ -57,9 +57,19 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         beam: int | None = None,
         length_penalty: float | None = None,
         batchsize: int = 64,
+        engine: EngineName = "regard",
+        precision: Precision = "float32",
     ) -> list[str]:
         """Return the most likely answer to each text, in order; see `search`."""
-        found = self.search(texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
+        found = self.search(
+            texts,
+            beam=beam,
+            length_penalty=length_penalty,
+            batchsize=batchsize,
+            engine=engine,
+            precision=precision,
+            scored=False,
+        )
         return [best.text for best, *_ in found]
 
     def search(
@@ -72,13 +82,17 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         temperature: float = 0.0,
         seed: int = 0,
         batchsize: int = 64,
+        engine: EngineName = "regard",
+        precision: Precision = "float32",
+        scored: bool = True,
     ) -> list[list[Candidate]]:
         """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
 
         `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none; of both,
         None is what is usual for such a run. `temperature` above 0: tokens are drawn instead, by `seed`. What
-        training never saw is read as one unknown symbol. Raises `InputError` where a text is too long, or numbers
-        do not fit.
+        training never saw is read as one unknown symbol. `engine`, `precision`: who searches (see `Engines`);
+        `scored` False: log-probabilities are not wanted, and NaN where CTranslate2 saves time so. Raises
+        `InputError` where a text is too long, numbers do not fit, or the engine cannot search so.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
@@ -93,15 +107,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         settings = Search(
             beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
         )
-        return translate(
-            self.model,
-            self.task.source_vocabulary,
-            self.task.target_vocabulary,
-            texts,
-            settings,
-            max_len=self.task.longest_target,
-            batchsize=batchsize,
+        return self.engines.search(
+            texts, settings, engine=engine, precision=precision, batchsize=batchsize, scored=scored
         )
+
+    @cached_property
+    def engines(self) -> Engines:
+        """The programs that search its answers."""
+        return Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> SearchTree:
         """Return what the search tries while it answers an input, or one drawn by `seed`: every prefix that it
@@ -297,16 +310,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def trial(self, input: Any) -> Trial:
         """Return a pair of source and target, ready to be probed; the decoder is fed the target."""
-        source, target = input[0], input[1]
-        tokens = collate([self.task.target_vocabulary.encode(target)])
-        batch = PairBatch(collate([self.task.source_vocabulary.encode(source)]), tokens)
-        known = self.task.known(source)
-        relevant = None
-        if known is not None:
-            relevant = links([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
-        batch = batch.to(next(self.model.parameters()).device)
-        run = partial(_copies, self.model, batch)
-        return Trial(run, self.model.input_embedding, self.model.cross_layers, relevant)
+        return trial_of_pair(self.model, self.task, input[0], input[1])
 
     def check(self, input: str) -> None:
         """Raise `InputError` where a text is too long to be answered."""
@@ -333,10 +337,3 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
         return f"has {length} {vocabulary.unit}, at most {most} are taken"
-
-
-def _copies(model: Seq2Seq, batch: PairBatch, count: int) -> Tensor:
-    """Feed copies of one pair to a model: logits (count, Tt, V)."""
-    source, target_in = (part.expand(count, -1) for part in (batch.source, batch.target_in))
-    logits: Tensor = model(source, batch.source_mask.expand(count, -1), target_in)
-    return logits

@@ -1,0 +1,29 @@
+"""A pair of source and target, ready to be probed."""
+
+from functools import partial
+
+from torch import Tensor
+
+from regard.inspection import Trial
+from regard.models import Seq2Seq
+from regard.tasks import SequenceTask, links
+from regard.text import PairBatch, collate
+
+
+def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> Trial:
+    """Return a trial in which the decoder is fed the target."""
+    tokens = collate([task.target_vocabulary.encode(target)])
+    batch = PairBatch(collate([task.source_vocabulary.encode(source)]), tokens)
+    known = task.known(source)
+    relevant = None
+    if known is not None:
+        relevant = links([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
+    batch = batch.to(next(model.parameters()).device)
+    return Trial(partial(_copies, model, batch), model.input_embedding, model.cross_layers, relevant)
+
+
+def _copies(model: Seq2Seq, batch: PairBatch, count: int) -> Tensor:
+    """Feed copies of one pair to a model: logits (count, Tt, V)."""
+    source, target_in = (part.expand(count, -1) for part in (batch.source, batch.target_in))
+    logits: Tensor = model(source, batch.source_mask.expand(count, -1), target_in)
+    return logits
