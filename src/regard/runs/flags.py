@@ -130,6 +130,11 @@ class TransformerModelFlags(TypedDict, total=False):
     layer: str
     score: str
     pre_norm: bool
+    norm_epsilon: float
+    activation: Literal["relu", "gelu", "swish"]
+    bias: bool
+    tied: bool
+    output_bias: bool
     dropout: float
 
 
@@ -256,6 +261,11 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     positions: str
     layer: str
     pre_norm: bool
+    norm_epsilon: float
+    activation: str
+    bias: bool
+    tied: bool
+    output_bias: bool
     dropout: float
     recipe: str
     vary_len: bool

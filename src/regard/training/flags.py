@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Part = TypeVar("Part", bound="DataclassInstance")
-LATER = {"positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width"}
+LATER = {
+    *("positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"),
+    *("norm_epsilon", "activation", "bias", "tied", "output_bias"),
+}
 """Flags that older runs have not stored, and whose defaults are what they did."""
 
 
