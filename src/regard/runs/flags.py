@@ -67,7 +67,7 @@ class TextFlags(LetterFlags, total=False):
     test: Paths
     hub: str | None
     languages: Paths
-    tokenizer: Literal["bpe", "unigram", "words", "characters"]
+    tokenizer: Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
     joint: bool
     lowercase: bool
     strict: bool
