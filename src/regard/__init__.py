@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         explain,
         head_importance,
     )
-    from regard.exchange import export
+    from regard.exchange import export, import_model
     from regard.foreign import Beside, ForeignModel, ForeignPruned, Patched, intervene, look, patch, record
     from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
     from regard.memory import keep_memory
@@ -135,6 +135,7 @@ _HOMES = {
     "export": "regard.exchange",
     "fetch": "regard.text.datasets",
     "head_importance": "regard.examination",
+    "import_model": "regard.exchange",
     "intervene": "regard.foreign",
     "keep_memory": "regard.memory",
     "list_tasks": "regard.tasks",
@@ -225,6 +226,7 @@ __all__ = [
     "export",
     "fetch",
     "head_importance",
+    "import_model",
     "intervene",
     "keep_memory",
     "list_tasks",

@@ -4,19 +4,23 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from regard.attention import (
     SCORES,
+    Activation,
     Decoder,
     DecoderLayer,
     Encoder,
     EncoderLayer,
     MultiHeadAttention,
     find_score,
+    to_torch,
 )
 from regard.attention.blocks import Residual
 from regard.attention.multihead import KeyValues
+from regard.errors import InputError
 from tests.attention.test_multihead import peer_of
 
 each_order = pytest.mark.parametrize("pre_norm", [False, True], ids=["post-norm", "pre-norm"])
@@ -75,6 +79,23 @@ def test_encoder_layer_agrees_with_pytorch(generator: torch.Generator, pre_norm:
     (grad,) = torch.autograd.grad(found.square().sum(), mine)
     (expected_grad,) = torch.autograd.grad(expected.square().sum(), other)
     torch.testing.assert_close(grad, expected_grad, atol=1e-4, rtol=1e-4)
+
+
+@each_order
+@pytest.mark.parametrize(("activation", "theirs"), [("gelu", F.gelu), ("swish", F.silu)])
+def test_other_activations_and_norms_agree_with_pytorch(
+    generator: torch.Generator, pre_norm: bool, activation: Activation, theirs: Any
+) -> None:
+    layer = EncoderLayer(15, 3, 11, pre_norm=pre_norm, bias=True, activation=activation, epsilon=0.3)
+    drawn(layer, generator)
+    peer = encoder_peer(layer, pre_norm)
+    peer.activation, peer.norm1.eps, peer.norm2.eps = theirs, 0.3, 0.3
+    states = torch.randn(2, 7, 15, generator=generator)
+    torch.testing.assert_close(layer(states), peer(states), atol=1e-5, rtol=1e-5)
+    with pytest.raises(InputError, match=f"activation {activation} is not converted"):
+        to_torch(layer)
+    with pytest.raises(InputError, match="did you mean swish"):
+        EncoderLayer(15, 3, 11, activation="swosh")  # type: ignore[arg-type]
 
 
 @each_order

@@ -40,6 +40,22 @@ def test_embeddings_are_scaled_placed_and_used_again() -> None:
     assert not model(source, source != 0, torch.tensor([[BOS, 4]]))[..., 5].any()
 
 
+def test_the_output_layer_may_be_one_of_its_own_with_biases(generator: torch.Generator) -> None:
+    model, source = make(tied=False, output_bias=True, bias=True, norm_epsilon=0.1), collate([[4, 5]])
+    assert model.output is not None and model.output_bias is not None
+    with torch.no_grad():
+        model.output_bias.copy_(torch.randn(8, generator=generator))
+    target_in = torch.tensor([[BOS, 4]])
+    states = model.read(target_in, model.encode(source, source != 0))
+    expected = states @ model.output.weight.T + model.output_bias
+    torch.testing.assert_close(model(source, source != 0, target_in), expected)
+    new = model.state_dict().keys() - make().state_dict().keys()
+    assert new == {"output.weight", "output_bias"} | {
+        name for name in new if name.endswith(("query.bias", "key.bias", "value.bias", "output.bias"))
+    }
+    assert all(each.eps == 0.1 for each in model.modules() if isinstance(each, torch.nn.LayerNorm))
+
+
 def test_projections_are_drawn_as_wide_as_pytorchs() -> None:
     layer: Any = make(hidden=64, heads=4).get_submodule("decoder.layers.0.cross")
     peer = torch.nn.MultiheadAttention(64, 4, bias=False)
@@ -67,6 +83,8 @@ def test_all_layers_are_recorded_under_their_names() -> None:
         ({"dropout": 1.0}, "dropout 1.0 is out of range"),
         ({"dec_layers": 0}, "dec_layers 0 is out of range"),
         ({"score": "dto"}, "did you mean dot"),
+        ({"activation": "swich"}, "did you mean swish"),
+        ({"norm_epsilon": 0.0}, "norm_epsilon 0.0 is out of range"),
     ],
 )
 def test_bad_parts_are_refused(options: dict[str, Any], message: str) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.text import BOS, EOS, PAD, UNKNOWN
-from regard.text.subwords import BLANK, Subwords, TokenizerKind, train_subwords
+from regard.text.subwords import Subwords, train_subwords
+from regard.text.vocabulary import BLANK, TokenizerKind
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "klein ist der Hund"] * 3
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
@@ -35,6 +36,11 @@ def test_a_vocabulary_is_stored_as_json(subwords: Subwords) -> None:
     assert again.symbols == subwords.symbols and again.encode(TEXT[0]) == subwords.encode(TEXT[0])
     with pytest.raises(InputError, match="tokenizer is damaged"):
         Subwords.from_json("{}")
+
+
+def test_sentencepiece_is_not_learned_here() -> None:
+    with pytest.raises(InputError, match="tokenizer sentencepiece comes with models that are imported"):
+        train_subwords(TEXT, kind="sentencepiece", size=60)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
 
 from regard.attention.blocks import (
+    EPSILON,
     STANDARD,
+    Activation,
     Decoder,
     DecoderLayer,
     Encoder,
@@ -53,7 +55,9 @@ from regard.attention.weights import context_of, tempered_weights, uniform_weigh
 
 __all__ = [
     "SCORES",
+    "EPSILON",
     "STANDARD",
+    "Activation",
     "Additive",
     "Attention",
     "AttentionLayer",

@@ -6,7 +6,7 @@ ends in a normalisation of its own. Dropout acts on what each layer adds.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,32 +15,46 @@ from regard.attention.dropout import Dropout
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
+from regard.errors import unknown
 from regard.own import build_own, own_class
 
 STANDARD = "standard"
 """What the package's own encoder layer is called."""
+EPSILON = 1e-5
+"""What normalisation adds to the variance: PyTorch's own choice."""
+Activation = Literal["relu", "gelu", "swish"]
+"""Of the feed-forward layers: the paper's; Hendrycks and Gimpel 2016; x sigmoid(x) (Ramachandran et al. 2017)."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
 
 class FeedForward(nn.Module):
-    """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position."""
+    """The point-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, the same at every position.
 
-    def __init__(self, width: int, inner_width: int) -> None:
+    Another `activation` stands in ReLU's place. Raises `InputError` for one that is unknown.
+    """
+
+    def __init__(self, width: int, inner_width: int, activation: Activation = "relu") -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise unknown("activation", activation, get_args(Activation))
         self.inner = nn.Linear(width, inner_width)
         self.outer = nn.Linear(inner_width, width)
+        self.activation = activation
 
     def forward(self, states: Tensor) -> Tensor:
         """Map states (..., D) to (..., D)."""
-        found: Tensor = self.outer(F.relu(self.inner(states)))
+        found: Tensor = self.outer(ACTIVATIONS[self.activation](self.inner(states)))
         return found
 
 
 class Residual(nn.Module):
     """What surrounds every layer of a block: sum, normalisation and dropout."""
 
-    def __init__(self, width: int, *, pre_norm: bool = False, dropout: float = 0.0) -> None:
+    def __init__(
+        self, width: int, *, pre_norm: bool = False, dropout: float = 0.0, epsilon: float = EPSILON
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width, epsilon)
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
@@ -63,7 +77,8 @@ def attention_layer(
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each in a residual (section 3.1).
 
-    `heads` None is single-head attention without projections. `options` go to `MultiHeadAttention`.
+    `heads` None is single-head attention without projections. `epsilon`: what normalisation adds to the variance.
+    `options` go to `MultiHeadAttention`.
     """
 
     def __init__(
@@ -74,13 +89,16 @@ class EncoderLayer(nn.Module):
         *,
         pre_norm: bool = False,
         dropout: float = 0.0,
+        activation: Activation = "relu",
+        epsilon: float = EPSILON,
         **options: Any,
     ) -> None:
         super().__init__()
         self.self_attention = attention_layer(width, heads, **options)
-        self.attention_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
-        self.feed_forward = FeedForward(width, inner_width)
-        self.feed_forward_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
+        around: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
+        self.attention_residual = Residual(width, **around)
+        self.feed_forward = FeedForward(width, inner_width, activation)
+        self.feed_forward_residual = Residual(width, **around)
 
     def forward(self, states: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> Tensor:
         """Return states (B, T, D) for states (B, T, D); `mask` as in `MultiHeadAttention`."""
@@ -122,14 +140,15 @@ class Encoder(nn.Module):
         *,
         pre_norm: bool = False,
         layer: str = STANDARD,
+        epsilon: float = EPSILON,
         **options: Any,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            make_encoder_layer(layer, width, heads, inner_width, pre_norm=pre_norm, **options)
+            make_encoder_layer(layer, width, heads, inner_width, pre_norm=pre_norm, epsilon=epsilon, **options)
             for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(width) if pre_norm else nn.Identity()
+        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the memory (B, T, D) of states (B, T, D); `mask` (B, T), True before the end."""
@@ -150,16 +169,19 @@ class DecoderLayer(nn.Module):
         *,
         pre_norm: bool = False,
         dropout: float = 0.0,
+        activation: Activation = "relu",
+        epsilon: float = EPSILON,
         **options: Any,
     ) -> None:
         super().__init__()
+        around: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
         self.self_attention = MultiHeadAttention(width, heads, **options)
-        self.self_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
+        self.self_residual = Residual(width, **around)
         # Positions of the target mean nothing in the source: no rotation between the two.
         self.cross = MultiHeadAttention(width, heads, **{**options, "rotary": False})
-        self.cross_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
-        self.feed_forward = FeedForward(width, inner_width)
-        self.feed_forward_residual = Residual(width, pre_norm=pre_norm, dropout=dropout)
+        self.cross_residual = Residual(width, **around)
+        self.feed_forward = FeedForward(width, inner_width, activation)
+        self.feed_forward_residual = Residual(width, **around)
 
     def project(self, memory: Tensor) -> KeyValues:
         """Return the keys and values of the encoder's output (B, Tk, D) that `forward` attends to."""
@@ -204,13 +226,22 @@ class Decoder(nn.Module):
     """A stack of `layers` decoder layers; `options` go to each."""
 
     def __init__(
-        self, layers: int, width: int, heads: int, inner_width: int, *, pre_norm: bool = False, **options: Any
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        inner_width: int,
+        *,
+        pre_norm: bool = False,
+        epsilon: float = EPSILON,
+        **options: Any,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            DecoderLayer(width, heads, inner_width, pre_norm=pre_norm, **options) for _ in range(layers)
+            DecoderLayer(width, heads, inner_width, pre_norm=pre_norm, epsilon=epsilon, **options)
+            for _ in range(layers)
         )
-        self.norm = nn.LayerNorm(width) if pre_norm else nn.Identity()
+        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
 
     def project(self, memory: Tensor) -> list[KeyValues]:
         """Return each layer's keys and values of the encoder's output (B, Tk, D), computed once per source."""

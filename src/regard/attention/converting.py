@@ -194,6 +194,8 @@ def _layer_to(layer: Any) -> nn.Module:
         raise InputError("PyTorch has no counterpart for attention without heads")
     last: Residual = layer.feed_forward_residual
     network: FeedForward = layer.feed_forward
+    if network.activation != "relu":
+        raise InputError(f"activation {network.activation} is not converted: build the layer with relu")
     kind: Any = nn.TransformerEncoderLayer if encodes else nn.TransformerDecoderLayer
     made: Any = kind(
         attention.query.in_features,

@@ -33,9 +33,12 @@ COMMANDS = {
     "data": "fetch a data set",
     "clean": "leave out of a corpus what is no translation",
     "export": "hand a trained model to another program",
+    "import": "make a run of another program's model",
     "draw": "draw a trained model: parts, shapes, attention",
     "positions": "draw positions: waves and similarity",
 }
+MODULES = {"import": "importing"}
+"""Of commands that no module can be called."""
 
 HELP = """usage: regard COMMAND ...
 
@@ -100,7 +103,7 @@ def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
     sys.path.append(str(Path.cwd()))  # where a module of the user's own is looked for, last of all
     try:
-        importlib.import_module(f"regard.cli.{command}").run(argv)
+        importlib.import_module(f"regard.cli.{MODULES.get(command, command)}").run(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:

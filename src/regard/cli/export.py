@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.lines import open_lines, read_line
+from regard.cli.lines import sentences_in
 from regard.cli.parsing import parse_of_run
 from regard.exchange import Program, export, read_certificate
 from regard.runs import SAVEPATH, load_translator
@@ -41,12 +41,6 @@ def run(argv: list[str]) -> None:
     """Export as `argv` asks, and say where the model is."""
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
-    texts = None if flags.text is None else _read(flags.text)
+    texts = None if flags.text is None else sentences_in(flags.text)
     folder = export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{read_certificate(folder).summary()}\n")
-
-
-def _read(path: Path) -> list[str]:
-    with open_lines(path) as file:
-        lines = [read_line(line, number) for number, line in enumerate(file, start=1)]
-    return [line for line in lines if line.strip()]

@@ -56,3 +56,10 @@ def read_line(line: bytes, number: int) -> str:
         text = line.decode(errors="replace")
     text = text.removeprefix("\ufeff") if number == 1 else text
     return text.rstrip("\r\n")
+
+
+def sentences_in(path: Path) -> list[str]:
+    """Return the lines of a file that are not blank; raises `InputError` where it cannot be read."""
+    with open_lines(path) as file:
+        lines = [read_line(line, number) for number, line in enumerate(file, start=1)]
+    return [line for line in lines if line.strip()]

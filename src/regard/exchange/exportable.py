@@ -8,6 +8,7 @@ from regard.attention import layers_of
 from regard.errors import InputError
 from regard.models import Seq2Seq, Transformer, TransformerConfig
 from regard.tasks import SequenceTask
+from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords
 from regard.training import RunConfig
 
@@ -40,7 +41,11 @@ class Exportable(Protocol):
         none."""
 
 
-def transformer_of(run: Exportable, program: str) -> tuple[Transformer, TransformerConfig, Subwords, Subwords]:
+Cut = Subwords | SentencePieces
+"""Vocabularies that other programs can be handed."""
+
+
+def transformer_of(run: Exportable, program: str) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
     """Return a run's Transformer, how it is built, and its vocabularies of source and target.
 
     Raises `InputError` where it is another model, its vocabularies are not learned ones, or heads were pruned.
@@ -49,7 +54,7 @@ def transformer_of(run: Exportable, program: str) -> tuple[Transformer, Transfor
     config: Any = run.config.model
     source, target = run.task.source_vocabulary, run.task.target_vocabulary
     ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
-    if not ours or not isinstance(source, Subwords) or not isinstance(target, Subwords):
+    if not ours or not isinstance(source, Cut) or not isinstance(target, Cut):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: {program} cannot run it")
     if run.config.kept_heads or any(layer.heads != config.heads for layer in layers_of(model).values()):
         raise InputError(f"run {str(run.folder)!r} is pruned: {program} wants as many heads in every layer")

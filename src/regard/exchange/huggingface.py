@@ -5,28 +5,39 @@
     found = model.generate(**tokenizer(["ein Hund rennt"], return_tensors="pt"))
     tokenizer.batch_decode(found, skip_special_tokens=True)
 
-Marian (https://marian-nmt.github.io) is the paper's Transformer with biases in the projections, here zero. Its
-positions have all sines before all cosines, ours have them in turn: so the whole model's width is put into the
+Marian (https://marian-nmt.github.io) is the paper's Transformer with biases in the projections, zero where the run
+has none. Its positions have all sines before all cosines, ours have them in turn: so the whole model's width is put into the
 order of theirs.
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.attention import STANDARD, MultiHeadAttention
+from regard.attention import EPSILON, STANDARD
 from regard.errors import InputError
 from regard.exchange.certificate import Forced, token_log_probabilities
-from regard.exchange.exportable import Exportable, transformer_of
-from regard.files import write_json
+from regard.exchange.exportable import Cut, Exportable, transformer_of
+from regard.exchange.marian import modules
+from regard.exchange.parameters import Numbering, Rows, halves, to_theirs
+from regard.files import write_file, write_json
 from regard.models import Transformer, TransformerConfig
+from regard.own import told
 from regard.text import BOS, EOS, PAD, UNKNOWN, PairBatch
+from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import RESERVED
 
-NEEDED = {"positions": "sinusoidal", "score": "scaled_dot", "layer": STANDARD, "pre_norm": False}
+NEEDED: dict[str, Any] = {
+    "positions": "sinusoidal",
+    "score": "scaled_dot",
+    "layer": STANDARD,
+    "pre_norm": False,
+    "norm_epsilon": EPSILON,
+}
 """The flags of a Transformer that is a Marian model."""
 
 
@@ -41,16 +52,8 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         from transformers import GenerationConfig, MarianConfig, MarianMTModel
     except ImportError:
         raise InputError("exporting to Hugging Face needs transformers: pip install 'regard[hub]'") from None
-    model, config, source, _ = transformer_of(run, "Hugging Face")
-    for name, needed in NEEDED.items():
-        if (found := getattr(config, name)) != needed:
-            raise InputError(
-                f"{name} {found} is not {needed}: Marian's models have no other; train with --preset marian"
-            )
-    if config.hidden % 2:
-        raise InputError(f"hidden {config.hidden} is odd: Marian's positions are halves; choose an even one")
-    if not run.task.shared:
-        raise InputError("joint is off: a tokenizer of Hugging Face holds one vocabulary; train with --joint")
+    model, config, source, target = transformer_of(run, "Hugging Face")
+    _check(run, config, source)
     special: dict[str, Any] = {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -59,6 +62,9 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     }
     marian = MarianConfig(
         vocab_size=len(source),
+        decoder_vocab_size=len(target),
+        share_encoder_decoder_embeddings=run.task.shared,
+        tie_word_embeddings=config.tied,
         max_position_embeddings=max(run.task.longest_source, run.task.longest_target) + 1,
         d_model=config.hidden,
         encoder_layers=config.enc_layers,
@@ -67,7 +73,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         decoder_attention_heads=config.heads,
         encoder_ffn_dim=config.inner,
         decoder_ffn_dim=config.inner,
-        activation_function="relu",
+        activation_function=config.activation,
         scale_embedding=True,
         dropout=config.dropout,
         forced_eos_token_id=None,
@@ -75,55 +81,51 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     )
     theirs: Any = MarianMTModel(marian)
     missing = theirs.load_state_dict(parameters(model, config), strict=False).missing_keys
-    assert all("embed_positions" in name for name in missing), missing  # those are computed
+    assert all("embed_positions" in name or name == "model.shared.weight" for name in missing), missing
     theirs.tie_weights()
     generation: Any = GenerationConfig  # which has no types
     theirs.generation_config = generation(
         max_length=run.task.longest_target, num_beams=1, suppress_tokens=[PAD, BOS, UNKNOWN], **special
     )
     theirs.save_pretrained(folder)
-    _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
+    if isinstance(source, SentencePieces) and isinstance(target, SentencePieces):
+        _write_marians_tokenizer(folder, source, target, marian.max_position_embeddings)
+    else:
+        _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
+
+
+def _check(run: Exportable, config: TransformerConfig, source: Cut) -> None:
+    """Raise `InputError` for a run that Marian's architecture, or a tokenizer of Hugging Face, does not hold."""
+    for name, needed in NEEDED.items():
+        if (found := getattr(config, name)) != needed:
+            raise InputError(
+                f"{name} {found} is not {needed}: Marian's models have no other; train with --preset marian"
+            )
+    if config.hidden % 2:
+        raise InputError(f"hidden {config.hidden} is odd: Marian's positions are halves; choose an even one")
+    if run.task.shared and not config.tied:
+        raise InputError("tied is off with joint on: Marian's models with one vocabulary have one matrix for it")
+    if isinstance(source, SentencePieces):
+        if source.lowercase:
+            raise InputError("its vocabulary puts text into lower case: Marian's tokenizer does not")
+    elif not run.task.shared:
+        raise InputError("joint is off: a tokenizer of Hugging Face holds one vocabulary; train with --joint")
 
 
 def parameters(model: Transformer, config: TransformerConfig) -> dict[str, Tensor]:
     """Return a Transformer's parameters by the names, and in the order of the width, of `MarianMTModel`."""
-    order = torch.cat([torch.arange(0, config.hidden, 2), torch.arange(1, config.hidden, 2)])
-    embedding = model.target_embedding.weight.detach()[:, order]
-    found = {
-        f"model.{name}.weight": embedding for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+    order, state = halves(config.hidden), {name: each.detach() for name, each in model.state_dict().items()}
+    found = to_theirs(state, modules(config.enc_layers, config.dec_layers), order)
+    target, (logits, bias) = state["target_embedding.weight"], model.vocabulary_layer
+    source = state.get("source_embedding.weight", target)
+    found |= {
+        "model.encoder.embed_tokens.weight": source[:, order],
+        "model.decoder.embed_tokens.weight": target[:, order],
+        "lm_head.weight": logits.detach()[:, order],
+        "final_logits_bias": torch.zeros(1, len(target)) if bias is None else bias.detach()[None],
     }
-    found |= {"lm_head.weight": embedding, "final_logits_bias": torch.zeros(1, len(embedding))}
-
-    def put(name: str, layer: nn.Linear, *, reads: bool = True, writes: bool = False) -> None:
-        weight = layer.weight.detach()
-        bias = torch.zeros(len(weight)) if layer.bias is None else layer.bias.detach()
-        weight = weight[:, order] if reads else weight
-        found[f"{name}.weight"], found[f"{name}.bias"] = (
-            (weight[order], bias[order]) if writes else (weight, bias)
-        )
-
-    def attend(name: str, layer: MultiHeadAttention, norm: nn.LayerNorm) -> None:
-        put(f"{name}.q_proj", layer.query)
-        put(f"{name}.k_proj", layer.key)
-        put(f"{name}.v_proj", layer.value)
-        put(f"{name}.out_proj", layer.output, reads=False, writes=True)
-        normalise(f"{name}_layer_norm", norm)
-
-    def normalise(name: str, norm: nn.LayerNorm) -> None:
-        found[f"{name}.weight"], found[f"{name}.bias"] = norm.weight.detach()[order], norm.bias.detach()[order]
-
-    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-        for number, each in enumerate(stack.layers):
-            layer: Any = each
-            name = f"model.{side}.layers.{number}"
-            if side == "encoder":
-                attend(f"{name}.self_attn", layer.self_attention, layer.attention_residual.norm)
-            else:
-                attend(f"{name}.self_attn", layer.self_attention, layer.self_residual.norm)
-                attend(f"{name}.encoder_attn", layer.cross, layer.cross_residual.norm)
-            put(f"{name}.fc1", layer.feed_forward.inner)
-            put(f"{name}.fc2", layer.feed_forward.outer, reads=False, writes=True)
-            normalise(f"{name}.final_layer_norm", layer.feed_forward_residual.norm)
+    if source is target:
+        found["model.shared.weight"] = found["model.encoder.embed_tokens.weight"]
     return {name: each.float().cpu().contiguous() for name, each in found.items()}
 
 
@@ -152,32 +154,64 @@ def _write_tokenizer(folder: Path, tokenizer: str, longest: int) -> None:
     )
 
 
+def _write_marians_tokenizer(folder: Path, source: SentencePieces, target: SentencePieces, longest: int) -> None:
+    """Write the files of a `MarianTokenizer`, whose indices are ours."""
+    separate = source.symbols != target.symbols
+    for name, vocabulary in (("source.spm", source), ("target.spm", target)):
+        write_file(folder / name, vocabulary.model)
+    for name, vocabulary in (("vocab.json", source), ("target_vocab.json", target))[: 1 + separate]:
+        names = [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
+        write_json(folder / name, {symbol: index for index, symbol in enumerate(names)})
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "MarianTokenizer",
+            "pad_token": RESERVED[PAD],
+            "eos_token": RESERVED[EOS],
+            "unk_token": RESERVED[UNKNOWN],
+            "model_max_length": longest,
+            "separate_vocabs": separate,
+            "split_special_tokens": True,  # text can never spell them
+            "clean_up_tokenization_spaces": False,
+        },
+    )
+
+
 class InHuggingFace:
-    """A folder with a sequence-to-sequence model and its tokenizer, opened by `transformers`."""
+    """A folder with a Marian model and its tokenizer, opened by `transformers`.
+
+    `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they are
+    the same.
+    """
 
     program = "transformers"
     missing: dict[str, str] = {}
 
-    def __init__(self, run: Exportable, folder: Path) -> None:
-        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-        del run
-        options = {"local_files_only": True, "trust_remote_code": False}
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **options)
-        self._model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager", **options)
-        self._model.eval()
+    def __init__(self, run: Exportable, folder: Path, rows: tuple[Rows, Rows] | None = None) -> None:
+        vocabularies = run.task.source_vocabulary, run.task.target_vocabulary
+        source, target = rows or tuple(range(len(each)) for each in vocabularies)
+        self._source, self._target = Numbering(source), Numbering(target)
+        self._model, self._tokenizer = load_marian(folder)
+        generation: Any = type(self._model.generation_config)
+        unwritten = self._target.there[[PAD, BOS, UNKNOWN]]
+        self._model.generation_config = generation(
+            pad_token_id=int(self._target.there[PAD]),
+            eos_token_id=int(self._target.there[EOS]),
+            decoder_start_token_id=int(self._target.there[BOS]),
+            suppress_tokens=sorted(set(unwritten.tolist())),
+        )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""
         found: list[list[int]] = self._tokenizer(list(texts)).input_ids
-        return [each[:-1] for each in found]
+        return [self._source.back(each[:-1]) for each in found]
 
     def force(self, batch: PairBatch) -> Forced:
         """Feed a batch's targets."""
         found = self._model(
-            input_ids=batch.source,
+            input_ids=self._source.there[batch.source],
             attention_mask=batch.source_mask.long(),
-            decoder_input_ids=batch.target_in,
+            decoder_input_ids=self._target.there[batch.target_in],
             output_attentions=True,
             use_cache=False,
         )
@@ -187,19 +221,59 @@ class InHuggingFace:
             ("decoder.layers.{}.cross", found.cross_attentions),
         )
         weights = {name.format(layer): each for name, layers in kinds for layer, each in enumerate(layers)}
-        return Forced(token_log_probabilities(found.logits, batch), found.logits, weights)
+        logits = self._target.logits(found.logits)
+        return Forced(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
         """Answer sources (B, Ts) with at most `most` tokens."""
         mask = (source != PAD).long()
         options = {"num_beams": beam, **({"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {})}
         found = self._model.generate(
-            input_ids=source,
+            input_ids=self._source.there[source],
             attention_mask=mask,
             max_new_tokens=most,
             max_length=None,
             do_sample=False,
             **options,
         )
-        rows = [row[1:] for row in found.tolist()]
+        rows = [self._target.back(row[1:]) for row in found.tolist()]
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+
+
+def load_marian(folder: Path) -> tuple[Any, Any]:
+    """Return a folder's Marian model, in float32, and its tokenizer; none of its code is run, nothing unpickled.
+
+    Raises `InputError` where transformers is not installed, or cannot load it.
+    """
+    try:
+        import transformers
+    except ImportError:
+        raise InputError("models of Hugging Face need transformers: pip install 'regard[hub]'") from None
+    talk: Any = transformers.utils.logging
+    said, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
+    talk.set_verbosity_error()
+    talk.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # nothing of it is asked
+            model, about = transformers.MarianMTModel.from_pretrained(
+                folder,
+                attn_implementation="eager",
+                dtype=torch.float32,
+                local_files_only=True,
+                weights_only=True,
+                output_loading_info=True,
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
+            )
+    except Exception as error:  # there is no end of what it raises for damaged files
+        raise InputError(f"{str(folder)!r} cannot be loaded by transformers: {told(error, 200)}") from error
+    finally:
+        talk.set_verbosity(said)
+        if bars:
+            talk.enable_progress_bar()
+    lacking = [name for name in about["missing_keys"] if "embed_positions" not in name]
+    if lacking:
+        raise InputError(f"{str(folder)!r} is damaged: {lacking[0]} is missing from its weights; fetch it anew")
+    return model.eval(), tokenizer

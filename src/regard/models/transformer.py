@@ -4,8 +4,8 @@
     states = decoder(positions(embedding(target_in) √D), memory)          B x Tt x D
     logits = states Eᵀ                                                    B x Tt x vocabulary
 
-E is the target's embedding, which is the output layer too (section 3.4), unless positions stand beside the
-embeddings: then these are narrower than the states, and the output layer is one of its own. Where source and
+E is the target's embedding, which is the output layer too (section 3.4), unless `tied` is off or positions stand
+beside the embeddings, which are narrower than the states then: the output layer is one of its own. Where source and
 target share a vocabulary, E is the source's embedding as well.
 """
 
@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import (
+    EPSILON,
     STANDARD,
+    Activation,
     Concatenated,
     Decoder,
     Dropout,
@@ -33,7 +35,7 @@ from regard.attention import (
     find_score,
     make_positions,
 )
-from regard.errors import InputError, check_range, check_share
+from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.config import ModelConfig
 from regard.models.seq2seq import Seq2Seq
 
@@ -65,6 +67,17 @@ class TransformerConfig(ModelConfig):
     (see regard.attention.scores)."""
     pre_norm: bool = True
     """Normalise before each layer; --no-pre_norm: after each sum, as in the paper."""
+    norm_epsilon: float = EPSILON
+    """What normalisation adds to the variance (above 0)."""
+    activation: Activation = "relu"
+    """Of the feed-forward layers."""
+    bias: bool = False
+    """Biases in attention's projections."""
+    tied: bool = True
+    """The output layer is the target's embedding; --no-tied: a matrix of its own, as with positions
+    concatenated."""
+    output_bias: bool = False
+    """A bias for each symbol in the output layer."""
     dropout: float = 0.1
     """Share of embeddings and of what each layer adds that is set to zero while training (0 to below 1)."""
 
@@ -75,6 +88,9 @@ class TransformerConfig(ModelConfig):
         check_range("enc_layers", self.enc_layers, 1, 100)
         check_range("dec_layers", self.dec_layers, 1, 100)
         check_range("inner", self.inner, 1, 10**6)
+        check_choices(self)
+        if not 0 < self.norm_epsilon < 1:
+            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and below 1")
         find_score(self.score)
         find_positions(self.positions, POSITIONS)
         check_encoder_layer(self.layer)
@@ -160,12 +176,16 @@ class Transformer(Seq2Seq):
             "dropout": config.dropout,
             "score": find_score(config.score),
             "rotary": config.positions == "rotary",
+            "activation": config.activation,
+            "bias": config.bias,
+            "epsilon": config.norm_epsilon,
         }
         self.encoder = Encoder(
             config.enc_layers, width, config.heads, config.inner, layer=config.layer, **options
         )
         self.decoder = Decoder(config.dec_layers, width, config.heads, config.inner, **options)
-        self.output = nn.Linear(width, target_symbols, bias=False) if beside else None
+        self.output = None if config.tied and not beside else nn.Linear(width, target_symbols, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(target_symbols)) if config.output_bias else None
         self.cross_layers = tuple(f"decoder.layers.{layer}.cross" for layer in range(config.dec_layers))
         self._initialise()
 
@@ -226,8 +246,8 @@ class Transformer(Seq2Seq):
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D), the embedding's own unless positions stand beside it; no bias."""
-        return (self.target_embedding if self.output is None else self.output).weight, None
+        """Weight (V, D), the target embedding's own or that of a layer apart, and bias (V,) where there is one."""
+        return (self.target_embedding if self.output is None else self.output).weight, self.output_bias
 
     def start(self, memory: TransformerMemory) -> TransformerState:
         """Return the state before the first step, with one hypothesis for each source."""

@@ -72,7 +72,7 @@ class TextFlags(LetterFlags, total=False):
     hub: str | None
     languages: Paths
     guide: str | None
-    tokenizer: Literal["bpe", "unigram", "words", "characters"]
+    tokenizer: Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
     joint: bool
     lowercase: bool
     strict: bool
@@ -135,6 +135,11 @@ class TransformerModelFlags(TypedDict, total=False):
     layer: str
     score: str
     pre_norm: bool
+    norm_epsilon: float
+    activation: Literal["relu", "gelu", "swish"]
+    bias: bool
+    tied: bool
+    output_bias: bool
     dropout: float
 
 
@@ -264,6 +269,11 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     positions: str
     layer: str
     pre_norm: bool
+    norm_epsilon: float
+    activation: str
+    bias: bool
+    tied: bool
+    output_bias: bool
     dropout: float
     recipe: str
     vary_len: bool

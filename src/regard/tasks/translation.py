@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regard.text.corpus import Corpus
     from regard.text.guide import Guide
     from regard.text.parallel import Text
-    from regard.text.subwords import Subwords
+    from regard.text.vocabulary import Learned
 
 Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
@@ -48,7 +48,8 @@ class TranslationConfig:
     """Links between the words of the training text, a line in Moses' format (0-0 1-2) for each of its lines, by
     which a head of attention is guided (Garg et al. 2019): the first one of the last layer but one."""
     tokenizer: TokenizerKind = "bpe"
-    """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters."""
+    """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters; by the
+    vocabulary that an imported model came with (sentencepiece)."""
     vocab_size: int = 12_000
     """Symbols of the vocabulary, at most."""
     joint: bool = True
@@ -157,10 +158,10 @@ class Translation(SequenceTask):
     }
 
     config: TranslationConfig
-    source_vocabulary: "Subwords"
-    target_vocabulary: "Subwords"
+    source_vocabulary: "Learned"
+    target_vocabulary: "Learned"
 
-    def __init__(self, config: TranslationConfig, source: "Subwords", target: "Subwords") -> None:
+    def __init__(self, config: TranslationConfig, source: "Learned", target: "Learned") -> None:
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint

@@ -24,7 +24,7 @@ from regard.errors import InputError, begun
 from regard.files import new_folder, write_json
 from regard.reading import DamageError, check_file, parse_json, read_bytes, shaped
 from regard.text.parallel import Counts, Text
-from regard.text.subwords import Subwords
+from regard.text.vocabulary import Learned
 from regard.text.vocabulary import EOS
 
 FORMAT = "regard-corpus/2"
@@ -175,7 +175,7 @@ def _damaged(folder: Path, what: object) -> InputError:
 def write_corpus(
     folder: Path,
     text: Text | Iterable[tuple[str, str]],
-    vocabularies: tuple[Subwords, Subwords],
+    vocabularies: tuple[Learned, Learned],
     *,
     max_len: int,
     strict: bool = False,
@@ -195,7 +195,7 @@ def write_corpus(
 def _encode(
     folder: Path,
     text: Text | Iterable[tuple[str, str]],
-    vocabularies: tuple[Subwords, Subwords],
+    vocabularies: tuple[Learned, Learned],
     *,
     max_len: int,
     strict: bool,

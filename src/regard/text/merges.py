@@ -17,7 +17,7 @@ import numpy as np
 
 from regard.errors import InputError, check_share
 from regard.text.subwords import Subwords
-from regard.text.vocabulary import EOS, UNKNOWN
+from regard.text.vocabulary import EOS, UNKNOWN, Learned
 
 WAYS = 32
 """Ways to cut each word."""
@@ -31,10 +31,10 @@ class DroppedMerges:
     Raises `InputError` for a rate out of range, or a vocabulary of another kind.
     """
 
-    def __init__(self, vocabulary: Subwords, rate: float, seed: int) -> None:
+    def __init__(self, vocabulary: Learned, rate: float, seed: int) -> None:
         check_share("merge_dropout", rate, below=True)
-        model = json.loads(vocabulary.to_json())["model"]
-        if model["type"] != "BPE" or not model["merges"]:
+        model = json.loads(vocabulary.to_json())["model"] if isinstance(vocabulary, Subwords) else {}
+        if not isinstance(vocabulary, Subwords) or model["type"] != "BPE" or not model["merges"]:
             raise InputError("merge_dropout needs merges to drop: use it with --tokenizer bpe")
         self.vocabulary, self.rate, self.seed = vocabulary, rate, seed
         self.indices: dict[str, int] = model["vocab"]

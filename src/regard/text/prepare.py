@@ -19,10 +19,11 @@ from regard.progress import reading_bar
 from regard.reading import damaged, is_file, is_folder, read_json
 from regard.text.corpus import Corpus, open_corpus, write_corpus
 from regard.text.parallel import Text
+from regard.text.sentencepieces import MARK, SentencePieces
 from regard.text.subwords import Subwords, train_subwords
-from regard.text.vocabulary import TokenizerKind
+from regard.text.vocabulary import Learned, TokenizerKind
 
-Vocabularies = tuple[Subwords, Subwords]
+Vocabularies = tuple[Learned, Learned]
 MEND = "delete it to learn it anew"
 
 
@@ -80,8 +81,12 @@ def _read_prepared(file: Path) -> str:
 
 def read_vocabularies(source: str, target: str) -> Vocabularies:
     """Return vocabularies from their JSON, one for both where it is the same."""
-    first = Subwords.from_json(source)
-    return first, first if source == target else Subwords.from_json(target)
+    first = _from_json(source)
+    return first, first if source == target else _from_json(target)
+
+
+def _from_json(text: str) -> Learned:
+    return SentencePieces.from_json(text) if text.startswith(MARK) else Subwords.from_json(text)
 
 
 def prepare_corpus(

@@ -17,10 +17,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from regard.errors import InputError, RegardError
 from regard.reading import DamageError, parse_json, shaped
 from regard.text.places import Place
-from regard.text.vocabulary import EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
+from regard.text.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
 
-BLANK = "▁"
-"""Stands for the blank before a word."""
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
 """The first four symbols in a tokenizer's file."""
@@ -177,6 +175,10 @@ def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowe
     of summation varies. Raises `InputError` where `size` leaves no room for the special symbols and every
     character.
     """
+    if kind == "sentencepiece":
+        raise InputError(
+            "tokenizer sentencepiece comes with models that are imported: learn bpe, unigram, words or characters"
+        )
     if size <= len(RESERVED):
         raise InputError(f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose more")
     tokenizer = Tokenizer(_model(kind))

@@ -12,10 +12,13 @@ SPECIAL = ("", "<s>", "</s>", "�")
 """How these four are shown as labels."""
 
 
+BLANK = "▁"
+"""Stands for the blank before a word, in vocabularies that are learned."""
 HALF = re.compile("[\ud800-\udfff]")
 """Half a pair of UTF-16."""
-TokenizerKind = Literal["bpe", "unigram", "words", "characters"]
-"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`)."""
+TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
+"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`), or by one of SentencePiece that an
+imported model came with (see `sentencepieces`)."""
 
 
 def whole(text: str) -> str:
@@ -51,6 +54,16 @@ class Vocabulary(Protocol):
 
     def labels(self, indices: Sequence[int]) -> list[str]:
         """Name every index, special ones included, for plots."""
+
+
+class Learned(Vocabulary, Protocol):
+    """A vocabulary that was learned from text, and is kept with what was trained with it."""
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the indices of many texts."""
+
+    def to_json(self) -> str:
+        """Return all of it as JSON, by whose begin it is known which kind it is."""
 
 
 class Characters:

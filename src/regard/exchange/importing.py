@@ -1,0 +1,101 @@
+"""Taking in a model of another program: it becomes a run, with a certificate that both are the same."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+
+from regard.errors import InputError, begun, unknown
+from regard.exchange.arriving import Arrived, read_huggingface
+from regard.exchange.certificate import NAME, SENTENCES, certify
+from regard.files import check_name, holding, write_json
+from regard.models import Seq2Seq, Transformer
+from regard.tasks import Translation
+from regard.training import RunConfig, RunFolder, digest, make_config, new_run
+
+Origin = Literal["huggingface"]
+ORIGINS: dict[str, Callable[[Path], Arrived]] = {"huggingface": read_huggingface}
+"""How a folder of each program is read."""
+
+
+def import_model(
+    folder: str | Path,
+    *,
+    program: Origin = "huggingface",
+    savepath: str | Path = "models",
+    name: str | None = None,
+    texts: Sequence[str] | None = None,
+    valid: Sequence[str | Path] = (),
+    test: Sequence[str | Path] = (),
+    progress: bool = True,
+) -> Path:
+    """Make a run of another program's model, with its `certificate.json`, and return its folder.
+
+    `name`: of the run's folder under `savepath`; None: that of the model's. `valid`, `test`: text of the run, a
+    source and a target file, or one of pairs, for what asks it about text that it has not seen. `texts`: sentences
+    that both programs are compared on; None: the first hundred sources of `valid`, or of `test`. Raises `InputError`,
+    with nothing written, where the model cannot be represented, or computes anything else here than there, a run is
+    there already, or the program is not installed; `MachineError` where the disk refuses.
+    """
+    if program not in ORIGINS:
+        raise unknown("program", program, ORIGINS)
+    folder = Path(folder)
+    called = folder.resolve().name if name is None else name
+    check_name(Path(called))
+    place = Path(savepath) / called
+    arrived = ORIGINS[program](folder)
+    written = {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
+    config = make_config("translation", {**arrived.flags, **written, "model": "transformer"}).resolved()
+    source, target = arrived.vocabularies
+    made: Any = Translation(config.task, source, target)  # type: ignore[arg-type]
+    task: Translation = made
+    config = dataclasses.replace(config, tokenizer=digest(task.files))
+    model = Transformer(config.model, **task.sizes).eval()  # type: ignore[arg-type]
+    model.load_state_dict(dict(arrived.parameters))
+    with holding(place), new_run(place, config, overwrite=False) as building:
+        building.write_vocabularies(task.files)
+        building.write_model(0, model.state_dict())
+        run = _Taken(building.path, config, 0, task, model)
+        sentences = _sentences(run, texts)
+        certificate = certify(run, arrived.open(run), sentences, folder, progress=progress)
+        certificate.check()
+        write_json(building.path / NAME, certificate.json())
+    return RunFolder(place).path
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A run that is being made."""
+
+    folder: Path
+    config: RunConfig
+    step: int
+    task: Translation
+    model: Seq2Seq
+
+    def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
+        """Return the first pairs of the text for validation, or else for tests."""
+        del seed
+        text = self.task.config.text("valid") or self.task.config.text("test")
+        most, encode = self.task.longest_source, self.task.source_vocabulary.encode
+        return (
+            [] if text is None else list(islice((pair for pair in text if len(encode(pair[0])) <= most), samples))
+        )
+
+
+def _sentences(run: _Taken, texts: Sequence[str] | None) -> list[str]:
+    """Return what both programs are compared on."""
+    if texts is None:
+        texts = [source for source, _ in run.unseen(SENTENCES, 0)]
+    if not texts:
+        raise InputError("there is no sentence to compare both programs on: give some with --texts, or --valid")
+    most = run.task.longest_source
+    for text in texts:
+        if (length := len(run.task.source_vocabulary.encode(text))) > most:
+            raise InputError(
+                f"text {begun(text, 20)} has {length} tokens, at most {most} are taken: leave it out"
+            )
+    return list(texts)
