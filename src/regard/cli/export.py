@@ -12,8 +12,8 @@ from regard.runs import SAVEPATH, load_translator
 PROG = "regard export"
 DESCRIPTION = (
     "Hand a trained model to another program: a Transformer to CTranslate2, which serves translations in C++ "
-    "(needs the extra export), or to Hugging Face, as a Marian model (needs the extra hub); any model that writes "
-    "to ONNX (needs the extra onnx). "
+    "(needs the extra export), or to Hugging Face, as a Marian model (needs the extra hub); any model that "
+    "writes to ONNX (needs the extra onnx). "
     "A hundred sentences go through both programs: certificate.json says by how much they differ, "
     "and where that is more than 1e-4, nothing is written. RUN: a task's name, or a run's folder."
 )

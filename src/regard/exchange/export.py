@@ -14,6 +14,7 @@ from regard.exchange.huggingface import InHuggingFace, write_huggingface
 from regard.exchange.onnx import USE as USE_ONNX
 from regard.exchange.onnx import InOnnxRuntime, write_onnx
 from regard.files import holding, new_folder, write_file, write_json
+from regard.progress import tell
 
 
 class Converter(NamedTuple):
@@ -63,6 +64,7 @@ def export(
     if card is not None and card.licensed and not license:
         raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
     with holding(place), new_folder(place) as building:
+        tell(f"Writing the model for {to}", show=progress)
         PROGRAMS[to].write(run, building)
         if card is not None:
             write_file(building / "README.md", model_card(run, card, license).encode())

@@ -28,8 +28,8 @@ from regard.own import told
 from regard.text import PAD, UNKNOWN
 
 SIZES = {"batch": (17, 19), "source": (5, 4), "steps": (3, 2)}
-"""The sizes of two trials, which tell what of a tensor's shape they decide. No two of a trial are alike, and none is
-1, which PyTorch would take to be 1 for ever."""
+"""The sizes of two trials, which tell what of a tensor's shape they decide. No two of a trial are alike, and none
+is 1, which PyTorch would take to be 1 for ever."""
 WORDS = {sizes: word for word, sizes in SIZES.items()} | {(4, 3): "steps + 1"}
 Shape = list[int | str]
 """Sizes, in words where they are any."""

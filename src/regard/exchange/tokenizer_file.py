@@ -23,6 +23,6 @@ def tokenizer_of(vocabulary: Vocabulary) -> Tokenizer:
         found.normalizer = normalizers.Replace(Regex(r"(?<!\S)<(pad|s|/s)>(?!\S)"), RESERVED[UNKNOWN])
         found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
-        found.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?s:.)"), "isolated")
+        found.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         found.decoder = decoders.Fuse()
     return found
