@@ -1,4 +1,4 @@
-"""`regard export RUN --to ctranslate2 | huggingface`: hand a trained model to another program."""
+"""`regard export RUN --to ctranslate2 | huggingface | onnx`: hand a trained model to another program."""
 
 import sys
 from dataclasses import dataclass
@@ -11,8 +11,9 @@ from regard.runs import SAVEPATH, load_translator
 
 PROG = "regard export"
 DESCRIPTION = (
-    "Hand a trained Transformer to another program: to CTranslate2, which serves translations in C++ (needs the "
-    "extra export), or to Hugging Face, as a Marian model (needs the extra hub). "
+    "Hand a trained model to another program: a Transformer to CTranslate2, which serves translations in C++ "
+    "(needs the extra export), or to Hugging Face, as a Marian model (needs the extra hub); any model that "
+    "writes to ONNX (needs the extra onnx). "
     "A hundred sentences go through both programs: certificate.json says by how much they differ, "
     "and where that is more than 1e-4, nothing is written. RUN: a task's name, or a run's folder."
 )
@@ -30,7 +31,8 @@ class ExportFlags:
     """File of sentences, one a line, to compare both programs on, in UTF-8. None: a hundred of the run's text
     for validation or test."""
     license: str | None = None
-    """Licence of the model, for its card: an identifier such as cc-by-4.0. Needed by huggingface."""
+    """Licence of the model, for its card: an identifier such as cc-by-4.0. Huggingface needs it, onnx takes
+    it."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     trust_code: bool = False

@@ -5,63 +5,64 @@ What the run does not know is not written: languages where none were named, figu
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.evaluation import quality
 from regard.exchange.exportable import Exportable
 from regard.training import RunFolder
 
-USE = """\
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
-found = model.generate(**tokenizer(["..."], return_tensors="pt"), num_beams=5)
-tokenizer.batch_decode(found, skip_special_tokens=True)
-```"""
+class Card(NamedTuple):
+    """What is particular of a program's model cards."""
+
+    library: str
+    """The program, as the Hugging Face Hub calls it."""
+    use: str
+    """How a model is used there, in Markdown."""
+    licensed: bool = False
+    """Whether it is to be published, and so needs a licence."""
 
 
-def model_card(run: Exportable, license: str) -> str:
-    """Return a run's card in Markdown, with the header that the Hugging Face Hub reads."""
+def model_card(run: Exportable, card: Card, license: str | None) -> str:
+    """Return a run's card in Markdown; with a licence also with the header that the Hugging Face Hub reads."""
     task: Any = run.config.task
-    header: dict[str, Any] = {"license": license, "library_name": "transformers", "pipeline_tag": "translation"}
-    if task.languages:
+    header: dict[str, Any] = {"license": license, "library_name": card.library, "pipeline_tag": "translation"}
+    if getattr(task, "languages", ()):
         header["language"] = list(task.languages)
-    lines = [
-        "---",
-        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()),
-        "---",
-    ]
-    parts = {"training": task.train, "validation": task.valid, "test": task.test}
-    data = [f"- {name}: {', '.join(Path(each).name for each in files)}" for name, files in parts.items() if files]
-    if task.hub is not None:
-        data = [f"- training: data set {task.hub}, columns {' and '.join(task.languages)}"]
-    case = "in lower case" if task.lowercase else "with its case"
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()]
     parameters = sum(each.numel() for each in run.model.parameters())
     return "\n".join(
         [
-            *lines,
-            f"# A Transformer for translation, {parameters:,} parameters",
+            *(["---", *lines, "---"] if license else []),
+            f"# A {run.config.kind} model for {run.config.name}, {parameters:,} parameters",
             "",
-            f"Trained with Regard for {run.step:,} steps, on text {case}, cut by a vocabulary of "
-            f"{len(run.task.source_vocabulary):,} tokens ({task.tokenizer}). "
+            f"Trained with Regard for {run.step:,} steps, on {_about(run)}. "
             "`certificate.json` says that this folder computes what the run does.",
             "",
-            "## Data",
-            "",
-            *data,
-            "",
-            "## Quality",
-            "",
-            _quality(run),
-            "",
+            *([] if run.task.draws else ["## Data", "", *_data(task), "", "## Quality", "", _quality(run), ""]),
             "## Use",
             "",
-            USE,
+            card.use.rstrip(),
             "",
         ]
     )
+
+
+def _about(run: Exportable) -> str:
+    """Say what was trained on."""
+    if run.task.draws:
+        return f"samples of the task {run.config.name}"
+    task: Any = run.config.task
+    case = "in lower case" if task.lowercase else "with its case"
+    return f"text {case}, cut by a vocabulary of {len(run.task.source_vocabulary):,} tokens ({task.tokenizer})"
+
+
+def _data(task: Any) -> list[str]:
+    """Name the text."""
+    if task.hub is not None:
+        return [f"- training: data set {task.hub}, columns {' and '.join(task.languages)}"]
+    parts = {"training": task.train, "validation": task.valid, "test": task.test}
+    return [f"- {name}: {', '.join(Path(each).name for each in files)}" for name, files in parts.items() if files]
 
 
 def _quality(run: Exportable) -> str:

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.errors import InputError, unknown
-from regard.exchange.card import model_card
+from regard.exchange.card import Card, model_card
 from regard.exchange.certificate import NAME, SENTENCES, Opened, certify
 from regard.exchange.ctranslate2 import InCTranslate2, write_ctranslate2
 from regard.exchange.exportable import Exportable
+from regard.exchange.huggingface import USE as USE_HUGGINGFACE
 from regard.exchange.huggingface import InHuggingFace, write_huggingface
+from regard.exchange.onnx import USE as USE_ONNX
+from regard.exchange.onnx import InOnnxRuntime, write_onnx
 from regard.files import holding, new_folder, write_file, write_json
+from regard.progress import tell
 
 
 class Converter(NamedTuple):
@@ -20,14 +24,17 @@ class Converter(NamedTuple):
     """Write it into a folder that is there."""
     open: Callable[[Exportable, Path], Opened]
     """Open what was written, in the other program."""
-    card: bool = False
-    """Whether a model card belongs to it, and so a licence."""
+    card: Card | None = None
+    """What is particular of its model card, where one belongs to it."""
 
 
-Program = Literal["ctranslate2", "huggingface"]
+Program = Literal["ctranslate2", "huggingface", "onnx"]
 PROGRAMS: dict[str, Converter] = {
     "ctranslate2": Converter(write_ctranslate2, InCTranslate2),
-    "huggingface": Converter(write_huggingface, InHuggingFace, card=True),
+    "huggingface": Converter(
+        write_huggingface, InHuggingFace, Card("transformers", USE_HUGGINGFACE, licensed=True)
+    ),
+    "onnx": Converter(write_onnx, InOnnxRuntime, Card("onnx", USE_ONNX)),
 }
 
 
@@ -44,21 +51,23 @@ def export(
 
     `folder` None: one named for the program, in the run's. `texts`: sentences that both programs are compared on;
     None: a hundred of the run's unseen ones. `license`: under which others may use the model, for its card (an
-    identifier such as cc-by-4.0), which huggingface needs. Raises `InputError`, with nothing written, where the
-    program cannot run such a model, or computes anything else than the run, the folder exists, or the program's
-    extra is not installed; `MachineError` where the disk refuses.
+    identifier such as cc-by-4.0); huggingface needs it, onnx takes it. Raises `InputError`, with nothing written,
+    where the program cannot run such a model, or computes anything else than the run, the folder exists, or the
+    program's extra is not installed; `MachineError` where the disk refuses.
     """
     if to not in PROGRAMS:
         raise unknown("program", to, PROGRAMS)
     place = run.folder / to if folder is None else Path(folder)
     if place.exists():
         raise InputError(f"{str(place)!r} exists: choose another --output")
-    if PROGRAMS[to].card and not license:
+    card = PROGRAMS[to].card
+    if card is not None and card.licensed and not license:
         raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
     with holding(place), new_folder(place) as building:
+        tell(f"Writing the model for {to}", show=progress)
         PROGRAMS[to].write(run, building)
-        if PROGRAMS[to].card and license:
-            write_file(building / "README.md", model_card(run, license).encode())
+        if card is not None:
+            write_file(building / "README.md", model_card(run, card, license).encode())
         sentences = _unseen(run) if texts is None else list(texts)
         if not sentences:
             raise InputError("there is no sentence to compare both programs on: give some with --text")

@@ -31,6 +31,16 @@ from regard.text import BOS, EOS, PAD, UNKNOWN, PairBatch
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import RESERVED
 
+USE = """\
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModelForSeq2SeqLM.from_pretrained("FOLDER")
+found = model.generate(**tokenizer(["..."], return_tensors="pt"), num_beams=5)
+tokenizer.batch_decode(found, skip_special_tokens=True)
+```"""
+"""How the folder is used, for its model card."""
 NEEDED: dict[str, Any] = {
     "positions": "sinusoidal",
     "score": "scaled_dot",
