@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.errors import InputError
-from regard.runs import load
+from regard.runs import load_translator
 from regard.tasks import TranslationConfig
 from regard.text import PAD
 from regard.text import corpus as corpora
@@ -164,13 +164,10 @@ def test_through_the_command_line(tmp_path: Path, two: list[str], command: Comma
     assert "Training on 20.0% from 200 pairs, and 80.0% from 40 pairs" in err
     stored = json.loads((tmp_path / "translation" / "config.json").read_text())["task"]
     assert stored["train"] == two and stored["weights"] == [1.0, 4.0]
-    assert (
-        {source for source, _ in load(tmp_path / "translation").trained_on(1000)}
-        == {  # type: ignore[union-attr]
-            source for source, _ in sentences()[:240]
-        }
-    )
+    run = load_translator(tmp_path / "translation")
+    assert run.trained_on(1000) == sentences()[:240]
     assert command("train", "translation", "--resume", "--savepath", tmp_path)[0] == 0
+    assert command("train", "translation", "--resume", "--savepath", tmp_path, "--weights", "1", "4")[0] == 0
     status, _, err = command("train", "translation", "--resume", "--savepath", tmp_path, "--weights", "1", "5")
     assert status == 2 and "weights (1.0, 5.0) differs from the run's (1.0, 4.0)" in err
 

@@ -72,6 +72,10 @@ def run(argv: list[str]) -> None:
         parse(CompareFlags(), ["--help"], prog=f"{PROG} TASK", description=DESCRIPTION)
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
     _check_task(task, argv)
+    if take_flag(argv, "--from")[0]:
+        raise InputError(
+            "from cannot be given: what is compared begins from its seeds; use `regard train --from`"
+        )
     varied, argv = take_flag(argv, "--vary")
     own: list[str] = []
     for flag in ("--seeds", "--html", "--explorer", "--savepath"):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from regard.cli.parsing import first_word, parse, take_flag, wants_help
+from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.words import say
 from regard.runs import SAVEPATH, AnyRun, train, without_text
 from regard.tasks import TASKS
@@ -63,9 +63,8 @@ def run(argv: list[str]) -> None:
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = first_word(argv, what="task", prog=PROG)
     chosen = chosen_model(argv)
-    base = make_config(task, chosen)
-    _, where = parse_config(base, argv, task=task)
-    if where.resume:
+    base, where = make_config(task, chosen), chosen_place(argv, task=task)
+    if where.resume and not wants_help(argv):
         base = RunFolder(where.savepath / base.name).read_config(trust_code=where.trust_code)
     elif where.start_from is not None:
         before = find_run(where.start_from, where.savepath).read_config(trust_code=where.trust_code)
@@ -114,6 +113,13 @@ def chosen_model(argv: list[str]) -> dict[str, Any]:
     them."""
     given = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset")}
     return {name: values[-1] for name, values in given.items() if values}
+
+
+def chosen_place(argv: list[str], *, task: str) -> WhereConfig:
+    """Return where the run is kept, and what it begins from: the defaults of other flags depend on that."""
+    names = {"from", *(each.name for each in dataclasses.fields(WhereConfig))}
+    words, _ = take_flags([word for word in argv if not wants_help([word])], names)
+    return parse(WhereConfig(), words, prog=f"{PROG} {task}", description="")
 
 
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, WhereConfig]:
