@@ -106,5 +106,12 @@ def test_the_head_that_aligns_best() -> None:
     known = dataclasses.replace(first, relevant=relevant), dataclasses.replace(second, relevant=relevant)
     attention = dataclasses.replace(example(), layers={each.name: each for each in known})
     assert attention.aligned is not None and attention.aligned.layer is known[0] and attention.aligned.head == 1
+    assert as_json(attention)["head"] is None
+    chosen = dataclasses.replace(attention, aligning=("decoder.1.cross", 0))
+    assert chosen.aligned is not None and chosen.aligned.layer is known[1] and chosen.aligned.head == 0
+    found = as_json(chosen)
+    assert (found["opens"], found["head"]) == ("decoder.1.cross", 0)
+    some = chosen.chosen(heads=[1])  # without the head that was chosen
+    assert some.chosen_head is None and as_json(some)["head"] is None
     nothing = dataclasses.replace(example(), layers={})
     assert nothing.aligned is None and as_json(nothing)["opens"] is None

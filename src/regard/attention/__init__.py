@@ -54,8 +54,8 @@ from regard.attention.single import Attention
 from regard.attention.weights import context_of, tempered_weights, uniform_weights, weights_of
 
 __all__ = [
-    "SCORES",
     "EPSILON",
+    "SCORES",
     "STANDARD",
     "Activation",
     "Additive",

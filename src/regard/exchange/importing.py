@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-
 from regard.errors import InputError, begun, unknown
 from regard.exchange.arriving import Arrived, read_huggingface
 from regard.exchange.certificate import NAME, SENTENCES, certify

@@ -123,6 +123,8 @@ class MapData(TypedDict):
     layers: list[LayerData]
     opens: str | None
     """The layer to begin with: of those that read the input, the one that aligns best; None without any."""
+    head: int | None
+    """The head of it to begin with, which was chosen to align by; None where none was."""
     picture: str | None
     """The picture that was given, as the address `data:image/png;base64,...`; None where none was."""
     note: str

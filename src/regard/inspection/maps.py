@@ -112,6 +112,8 @@ class Map:
     """Whether somebody has chosen its layers: a picture shows all of them then."""
     sums: Sums | None = None
     """How each weight came about; None where that was not asked for, or would be too much."""
+    aligning: tuple[str, int] | None = None
+    """Layer and head that were chosen to align by, on many inputs; None where nobody has."""
 
     @property
     def cross(self) -> LayerMap:
@@ -125,11 +127,22 @@ class Map:
     def aligned(self) -> Aligned | None:
         """The head that aligns best, of those that read the input; None where none does.
 
-        Where the task knows what each output depends on: that with most weight there. Else that whose largest
-        weights reach most of the inputs: each input is worth the most that any output gives it, which is much
-        where each output has an input of its own, and little where all look at one, or everywhere alike.
+        That which was chosen, where it is here. Else, where the task knows what each output depends on, that with
+        most weight there. Else that whose largest weights reach most of the inputs: each input is worth the most
+        that any output gives it, which is much where each output has an input of its own, and little where all
+        look at one, or everywhere alike.
         """
-        return best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
+        return self.chosen_head or best_aligned(layer for layer in self.layers.values() if layer.kind == CROSS)
+
+    @property
+    def chosen_head(self) -> Aligned | None:
+        """The head that was chosen to align by; None where none was, or it is not here."""
+        name, number = self.aligning or ("", 0)
+        layer = self.layers.get(name)
+        for head in range(0 if layer is None else len(layer.weights)):
+            if layer is not None and layer.number(head) == number:
+                return Aligned(layer, head)
+        return None
 
     @property
     def drawn(self) -> list[LayerMap]:

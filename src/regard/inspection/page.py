@@ -111,6 +111,7 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "probabilities": [round(each, 6) for each in attention.probabilities],
         "layers": [_layer(layer, packed) for layer in attention.layers.values()],
         "opens": None if (aligned := attention.aligned) is None else aligned.layer.name,
+        "head": None if (chosen := attention.chosen_head) is None else chosen.head,
         "picture": None if attention.pixels is None else picture_address(attention.pixels),
         "note": attention.note,
     }

@@ -89,7 +89,7 @@ def heatmap(attention: Map) -> RenderableType:
         return Text("This model has no attention to show.")
     heads = sum(len(layer.weights) for layer in layers)
     rows = sum(layer.weights.shape[0] * layer.weights.shape[1] for layer in layers)
-    best = best_aligned(layers)
+    best = attention.chosen_head or best_aligned(layers)
     if best is not None and best.layer.patches is not None:
         return Group(_on_patches(best), Text(_others(best, heads), style="dim"))
     if heads > 1 and best is not None and (rows > SCREEN or isinstance(attention.prediction, str)):

@@ -1,5 +1,7 @@
 """From a model's answer to an attention map."""
 
+import dataclasses
+
 import numpy as np
 import torch
 
@@ -7,7 +9,7 @@ from regard.attention import record, short_name
 from regard.examination.relevance import pad_keys
 from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
 from regard.models import AnswerModel, Seq2Seq
-from regard.runs.aligning import LinkedPair
+from regard.runs.aligning import KeptHeads, LinkedPair
 from regard.tasks import SequenceTask, Task, links
 from regard.text import BOS, EOS, PairBatch, collate, read_source
 from regard.text.vocabulary import whole
@@ -108,6 +110,14 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
         outputs=targets,
         probabilities=[],
     )
+
+
+def opened(kept: KeptHeads | None, attention: AttentionMap) -> AttentionMap:
+    """Return a map that is looked at from the best of the heads on that were chosen to align by."""
+    if kept is None or "head" not in kept.ways:
+        return attention
+    [(layer, head)] = kept.ways["head"].heads
+    return dataclasses.replace(attention, aligning=(short_name(layer), head))
 
 
 def _visible(label: str) -> str:

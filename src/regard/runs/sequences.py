@@ -16,7 +16,7 @@ from regard.exchange import EngineName, Engines, Precision
 from regard.inspection import AttentionMap, Playback, Trial
 from regard.models import Seq2Seq
 from regard.runs.aligning import Aligner, KeptHeads, LinkedPair, both_ways, choose
-from regard.runs.maps import map_of_links, map_of_pair
+from regard.runs.maps import map_of_links, map_of_pair, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.runs.trials import trial_of_pair
@@ -133,7 +133,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def along(self, input: str, tokens: list[int]) -> AttentionMap:
         """Return what a model attends to while it answers `input` with tokens that a search has tried."""
-        return map_of_pair(self.model, self.task, input, tokens)
+        return opened(self.kept_heads(), map_of_pair(self.model, self.task, input, tokens))
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[Scored]:
         """Return the log-probability of each target given its source.
@@ -259,7 +259,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         notes = [f"training {length}: errors are to be expected"] if length else []
         notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
         note = "; ".join(notes)
-        return dataclasses.replace(map_of_pair(self.model, self.task, text, found.tokens), note=note)
+        return opened(
+            self.kept_heads(),
+            dataclasses.replace(map_of_pair(self.model, self.task, text, found.tokens), note=note),
+        )
 
     @property
     def longest_seen(self) -> int:
@@ -300,7 +303,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def look(self, input: Any) -> AttentionMap:
         """Return what it attends to in a pair of source and target; the decoder is fed the target."""
         tokens = self.task.target_vocabulary.encode(input[1])
-        return map_of_pair(self.model, self.task, input[0], tokens, forced=True)
+        return opened(self.kept_heads(), map_of_pair(self.model, self.task, input[0], tokens, forced=True))
 
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
         """Return (N, 2), of each pair of source and target: the cross-entropy of its tokens, in nats, and their

@@ -24,8 +24,7 @@ from regard.errors import InputError, begun
 from regard.files import new_folder, write_json
 from regard.reading import DamageError, check_file, parse_json, read_bytes, shaped
 from regard.text.parallel import Counts, Text
-from regard.text.vocabulary import Learned
-from regard.text.vocabulary import EOS
+from regard.text.vocabulary import EOS, Learned
 
 FORMAT = "regard-corpus/2"
 BLOCK = 10_000

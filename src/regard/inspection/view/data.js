@@ -92,6 +92,7 @@
  * @property {number[]} probabilities
  * @property {LayerData[]} layers
  * @property {string | null} opens
+ * @property {number | null} head
  * @property {string | null} picture
  * @property {string} note
  * @property {SumsData} [sums]

@@ -123,6 +123,8 @@ export class View {
     const small = ["picture", "overview"].includes(modeOf(map, layer, state.mode));
     const whole = weights.of(layer, false);
     if (this.opening && whole.causal) state = { ...state, query: whole.rows - 1 };
+    if (this.opening && state.layer === null && layer.name === map.opens)
+      state = { ...state, head: state.head ?? map.head };
     this.opening = false;
     const fitting = fitted(state, whole, weights.of(layer, state.words), small);
     this.state = { ...fitting, layer: layer.name };
