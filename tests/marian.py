@@ -40,7 +40,9 @@ def vocabulary_of(*models: bytes) -> dict[str, int]:
         processor.LoadFromSerializedProto(model)
         found |= {processor.IdToPiece(index) for index in range(2, processor.GetPieceSize())}
     kept = [piece for index, piece in enumerate(sorted(found)) if index % 19 != 18]
-    return {piece: index for index, piece in enumerate(["</s>", "<unk>", *kept, ">>en<<", "<pad>"])}
+    # Of two vocabularies, padding has one number in both.
+    named = ["</s>", "<unk>", *kept, ">>en<<", "<pad>"] if len(models) > 1 else ["</s>", "<unk>", "<pad>", *kept]
+    return {piece: index for index, piece in enumerate(named)}
 
 
 def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
@@ -65,18 +67,17 @@ def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
         "decoder_ffn_dim": 24,
     }
     special = {"pad_token_id": pad, "eos_token_id": 0, "bos_token_id": 0, "decoder_start_token_id": pad}
-    config = MarianConfig(
-        vocab_size=len(vocabularies[0]),
-        decoder_vocab_size=len(vocabularies[-1]),
-        **{**SIZES, **heads, **special, "activation_function": "swish", "scale_embedding": True},
-        **{"share_encoder_decoder_embeddings": shared, "forced_eos_token_id": 0, **options},
-    )
+    sizes = {"vocab_size": len(vocabularies[0]), "decoder_vocab_size": len(vocabularies[-1])}
+    kind = {"activation_function": "swish", "scale_embedding": True, "share_encoder_decoder_embeddings": shared}
+    config = MarianConfig(**{**SIZES, **heads, **special, **sizes, **kind, "forced_eos_token_id": 0, **options})
     torch.manual_seed(0)
     model: Any = MarianMTModel(config)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             if parameter.dim() == 1:  # biases and gains, which are trivial at first
                 parameter.add_(torch.randn_like(parameter) * 0.2)
+            elif "layers" in name:  # else it would repeat what it reads, whose embedding is the output layer
+                parameter.mul_(1.5)
         model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias))
     model.generation_config = GenerationConfig(max_length=64, num_beams=4, bad_words_ids=[[pad]], **special)
     model.save_pretrained(folder)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Sinusoidal, record
+from regard.attention import Sinusoidal, find_layer, keep_heads, record
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
 from regard.text import BOS, collate
@@ -63,6 +63,19 @@ def test_projections_are_drawn_as_wide_as_pytorchs() -> None:
     for projection in (layer.query, layer.key, layer.value):
         assert projection.weight.std().item() == pytest.approx(expected, rel=0.05)
     assert layer.output.weight.std().item() == pytest.approx(expected * math.sqrt(2), rel=0.05)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_it_goes_step_by_step_without_some_heads_too(positions: str) -> None:
+    model, source = make(hidden=16, heads=4, positions=positions), collate([[4, 5, 6], [7]])
+    keep_heads(find_layer(model, "decoder.layers.0.self_attention"), [1])
+    keep_heads(find_layer(model, "decoder.layers.1.cross"), [0, 2])
+    target_in = torch.tensor([[BOS, 4, 5]] * 2)
+    state, found = model.start(model.encode(source, source != 0)), []
+    for step in range(3):
+        states, state = model.step(target_in[:, step : step + 1], state)
+        found.append(model.logits(states))
+    torch.testing.assert_close(torch.cat(found, dim=1), model(source, source != 0, target_in))
 
 
 def test_all_layers_are_recorded_under_their_names() -> None:

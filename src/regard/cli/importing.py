@@ -14,9 +14,9 @@ from regard.runs import SAVEPATH
 
 PROG = "regard import"
 DESCRIPTION = (
-    "Make a run of another program's model: of a Marian model of Hugging Face's with its tokenizer (needs the extra "
-    "hub). A hundred sentences go through both programs: certificate.json says by how much they differ, and where "
-    "that is more than 1e-4, nothing is written. FOLDER: the model's."
+    "Make a run of another program's model: of a Marian model of Hugging Face's with its tokenizer (needs the "
+    "extra hub). A hundred sentences go through both programs: certificate.json says by how much they differ, "
+    "and where that is more than 1e-4, nothing is written. FOLDER: the model's."
 )
 
 
@@ -34,8 +34,8 @@ class ImportFlags:
     """File of sentences, one a line, to compare both programs on, in UTF-8. None: a hundred of the text for
     validation, or else for tests."""
     valid: tuple[Path, ...] = ()
-    """Text that examine, prune and explorer ask about: a source and a target file with a line for each sentence, or
-    one file of tab-separated pairs; plain or .gz."""
+    """Text that examine, prune and explorer ask about: a source and a target file with a line for each sentence,
+    or one file of tab-separated pairs; plain or .gz."""
     test: tuple[Path, ...] = ()
     """Text that `regard test` reports on, in the same form."""
 

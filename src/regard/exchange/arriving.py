@@ -1,4 +1,4 @@
-"""Models of Hugging Face on their way in: a folder with a Marian model and its tokenizer, as a Transformer of ours.
+"""Models of Hugging Face on their way in: a Marian model and its tokenizer, as a Transformer of ours.
 
 Special symbols move to the first four indices, the width into the order of our waves. Marian begins a target with
 padding: that symbol is our begin of sequence then, and our padding has no counterpart.
@@ -55,8 +55,8 @@ class _Tokenizer(msgspec.Struct):
 def read_huggingface(folder: Path) -> Arrived:
     """Read a folder as `save_pretrained` writes it.
 
-    Raises `InputError` where it holds no Marian model, one that a Transformer here cannot be, or a damaged one; and
-    where the extra `hub` is not installed.
+    Raises `InputError` where it holds no Marian model, one that a Transformer here cannot be, or a damaged one;
+    and where the extra `hub` is not installed.
     """
     if not is_folder(folder):
         raise InputError(f"{str(folder)!r} is no folder: give one with a model as save_pretrained writes it")
@@ -118,8 +118,8 @@ def _symbols(file: Path, config: Any, size: int, about: _Tokenizer) -> tuple[lis
     numbers = read_json(file, dict[str, int], MEND)
     if sorted(numbers.values()) != list(range(size)):
         raise InputError(
-            f"vocab_size {size} is not that of {str(file)!r}, which is to have a symbol for each number from 0 to "
-            f"{size - 1}: {MEND}"
+            f"vocab_size {size} is not that of {str(file)!r}, which is to have a symbol for each number "
+            f"from 0 to {size - 1}: {MEND}"
         )
     unknown = about.unk_token["content"] if isinstance(about.unk_token, dict) else about.unk_token
     if unknown not in numbers:

@@ -1,7 +1,7 @@
 """A trained Transformer as a model of another program.
 
 CTranslate2 (https://opennmt.net/CTranslate2) serves Transformers in C++. The folder that is written holds the
-vocabularies as well, as files of the `tokenizers` library:
+vocabularies as well, as files of the `tokenizers` library (or of SentencePiece, `source.spm`, if the run's are):
 
     tokenizer = tokenizers.Tokenizer.from_file("exported/source.json")
     translator = ctranslate2.Translator("exported")
@@ -21,11 +21,12 @@ from regard.attention import STANDARD, MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
 from regard.errors import InputError
 from regard.exchange.certificate import Forced
-from regard.exchange.exportable import Exportable, transformer_of
+from regard.exchange.exportable import Cut, Exportable, transformer_of
 from regard.files import write_file
 from regard.models import Transformer, TransformerConfig
 from regard.text import BOS, EOS, PAD, PairBatch, Vocabulary
-from regard.text.subwords import RESERVED, Subwords
+from regard.text.sentencepieces import SentencePieces
+from regard.text.subwords import RESERVED
 
 
 def write_ctranslate2(run: Exportable, folder: Path) -> None:
@@ -36,11 +37,16 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     """
     try:
         from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
+        from ctranslate2.specs.common_spec import Activation
     except ImportError:
         raise InputError("exporting to CTranslate2 needs it installed: pip install 'regard[export]'") from None
     model, config, source, target = for_ctranslate2(run)
     head_width = config.hidden // config.heads
-    kind = {"pre_norm": config.pre_norm, "rotary_dim": head_width if config.positions == "rotary" else None}
+    kind = {
+        "pre_norm": config.pre_norm,
+        "activation": getattr(Activation, config.activation.upper()),
+        "rotary_dim": head_width if config.positions == "rotary" else None,
+    }
     spec = TransformerSpec(
         TransformerEncoderSpec(config.enc_layers, config.heads, **kind),
         TransformerDecoderSpec(config.dec_layers, config.heads, **kind),
@@ -50,13 +56,17 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     spec.register_source_vocabulary(names_of(source))
     spec.register_target_vocabulary(names_of(target))
     spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
     spec.save(str(folder))
     for name, vocabulary in (("source", source), ("target", target)):
-        write_file(folder / f"{name}.json", vocabulary.to_json().encode())
+        if isinstance(vocabulary, SentencePieces):
+            write_file(folder / f"{name}.spm", vocabulary.model)
+        else:
+            write_file(folder / f"{name}.json", vocabulary.to_json().encode())
 
 
-def for_ctranslate2(run: Exportable) -> tuple[Transformer, TransformerConfig, Subwords, Subwords]:
+def for_ctranslate2(run: Exportable) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
     """Return a run's Transformer, how it is built, and its vocabularies of source and target; raises `InputError`
     where CTranslate2 cannot run it."""
     model, config, source, target = transformer_of(run, "CTranslate2")
@@ -83,14 +93,18 @@ class InCTranslate2:
         import tokenizers
 
         self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
+        vocabulary = run.task.source_vocabulary
+        self._read = vocabulary.encode  # which is SentencePiece's own
+        if not isinstance(vocabulary, SentencePieces):
+            tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
+            self._read = lambda text: tokenizer.encode(text).ids
         self._source, self._target = (
             names_of(vocabulary) for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
         )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""
-        return [each.ids for each in self._tokenizer.encode_batch(list(texts))]
+        return [self._read(text) for text in texts]
 
     def force(self, batch: PairBatch) -> Forced:
         """Feed a batch's targets."""
@@ -144,7 +158,10 @@ def _fill(spec: Any, model: Transformer, config: TransformerConfig, steps: int) 
         _attend(part.self_attention, layer.self_attention, layer.self_residual)  # type: ignore[arg-type]
         _attend(part.attention, layer.cross, layer.cross_residual, cross=True)  # type: ignore[arg-type]
         _feed_forward(part.ffn, layer.feed_forward, layer.feed_forward_residual)  # type: ignore[arg-type]
-    spec.decoder.projection.weight = _array(model.vocabulary_layer[0])
+    weight, bias = model.vocabulary_layer
+    spec.decoder.projection.weight = _array(weight)
+    if bias is not None:
+        spec.decoder.projection.bias = _array(bias)
 
 
 def _embed(stack: Any, spec: Any, embedding: nn.Embedding) -> None:
@@ -157,10 +174,11 @@ def _place(stack: Any, positions: Any, steps: int) -> None:
 
 
 def _attend(spec: Any, layer: MultiHeadAttention, residual: Residual, *, cross: bool = False) -> None:
-    query, key, value = (_array(each.weight) for each in (layer.query, layer.key, layer.value))
-    parts = [query, np.concatenate([key, value])] if cross else [np.concatenate([query, key, value])]
-    for linear, weight in zip(spec.linear, [*parts, _array(layer.output.weight)], strict=True):
-        linear.weight = weight
+    parts = [[layer.query], [layer.key, layer.value]] if cross else [[layer.query, layer.key, layer.value]]
+    for linear, together in zip(spec.linear, [*parts, [layer.output]], strict=True):
+        linear.weight = np.concatenate([_array(each.weight) for each in together])
+        if layer.output.bias is not None:
+            linear.bias = np.concatenate([_array(each.bias) for each in together])
     _normalise(spec.layer_norm, residual.norm)
 
 

@@ -5,9 +5,9 @@
     found = model.generate(**tokenizer(["ein Hund rennt"], return_tensors="pt"))
     tokenizer.batch_decode(found, skip_special_tokens=True)
 
-Marian (https://marian-nmt.github.io) is the paper's Transformer with biases in the projections, zero where the run
-has none. Its positions have all sines before all cosines, ours have them in turn: so the whole model's width is put into the
-order of theirs.
+Marian (https://marian-nmt.github.io) is the paper's Transformer with biases in the projections, zero where the
+run has none. Its positions have all sines before all cosines, ours have them in turn: so the whole model's width
+is put into the order of theirs.
 """
 
 import warnings
@@ -190,8 +190,8 @@ def _write_marians_tokenizer(folder: Path, source: SentencePieces, target: Sente
 class InHuggingFace:
     """A folder with a Marian model and its tokenizer, opened by `transformers`.
 
-    `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they are
-    the same.
+    `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they
+    are the same.
     """
 
     program = "transformers"

@@ -34,10 +34,10 @@ def import_model(
     """Make a run of another program's model, with its `certificate.json`, and return its folder.
 
     `name`: of the run's folder under `savepath`; None: that of the model's. `valid`, `test`: text of the run, a
-    source and a target file, or one of pairs, for what asks it about text that it has not seen. `texts`: sentences
-    that both programs are compared on; None: the first hundred sources of `valid`, or of `test`. Raises `InputError`,
-    with nothing written, where the model cannot be represented, or computes anything else here than there, a run is
-    there already, or the program is not installed; `MachineError` where the disk refuses.
+    source and a target file, or one of pairs, for what asks it about text that it has not seen. `texts`:
+    sentences that both programs are compared on; None: the first hundred sources of `valid`, or of `test`. Raises
+    `InputError`, with nothing written, where the model cannot be represented, or computes anything else here
+    than there, a run is there already, or the program is not installed; `MachineError` where the disk refuses.
     """
     if program not in ORIGINS:
         raise unknown("program", program, ORIGINS)

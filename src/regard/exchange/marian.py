@@ -1,4 +1,4 @@
-"""Marian's Transformer (Junczys-Dowmunt et al. 2018) as Hugging Face has it: settings, and names of parameters."""
+"""Marian's Transformer (Junczys-Dowmunt et al. 2018) as Hugging Face has it: its settings and parameters."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +44,8 @@ def settings_of(config: Any) -> dict[str, Any]:
             )
     if config.activation_function not in ACTIVATIONS:
         raise InputError(
-            f"activation_function {config.activation_function} is unknown here: there are {', '.join(ACTIVATIONS)}"
+            f"activation_function {config.activation_function} is unknown here: "
+            f"there are {', '.join(ACTIVATIONS)}"
         )
     if not config.scale_embedding:
         raise InputError("scale_embedding is off: embeddings are always scaled here")
@@ -53,7 +54,8 @@ def settings_of(config: Any) -> dict[str, Any]:
     shared, tied = bool(config.share_encoder_decoder_embeddings), bool(config.tie_word_embeddings)
     if shared and not tied:
         raise InputError(
-            "tie_word_embeddings is off with share_encoder_decoder_embeddings on: here one vocabulary has one matrix"
+            "tie_word_embeddings is off with share_encoder_decoder_embeddings on: "
+            "one vocabulary has one matrix here"
         )
     return {
         "hidden": config.d_model,

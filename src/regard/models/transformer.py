@@ -5,8 +5,8 @@
     logits = states Eᵀ                                                    B x Tt x vocabulary
 
 E is the target's embedding, which is the output layer too (section 3.4), unless `tied` is off or positions stand
-beside the embeddings, which are narrower than the states then: the output layer is one of its own. Where source and
-target share a vocabulary, E is the source's embedding as well.
+beside the embeddings, which are narrower than the states then: the output layer is one of its own. Where source
+and target share a vocabulary, E is the source's embedding as well.
 """
 
 import math
@@ -246,14 +246,14 @@ class Transformer(Seq2Seq):
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D), the target embedding's own or that of a layer apart, and bias (V,) where there is one."""
+        """Weight (V, D), that of the target's embedding or of a layer apart, and bias (V,) where there is one."""
         return (self.target_embedding if self.output is None else self.output).weight, self.output_bias
 
     def start(self, memory: TransformerMemory) -> TransformerState:
         """Return the state before the first step, with one hypothesis for each source."""
-        return TransformerState(
-            tuple(KeyValues(*(each[:, :, :0] for each in kv)) for kv in memory.layers), memory
-        )
+        layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]  # with heads of their own
+        nothing = memory.layers[0].values.new_zeros(len(memory.mask), 0, layers[0].key.in_features)
+        return TransformerState(tuple(layer.project(nothing) for layer in layers), memory)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after

@@ -39,9 +39,9 @@ class _Cut(msgspec.Struct, forbid_unknown_fields=True):
 class SentencePieces:
     """A vocabulary of pieces, cut by the model of SentencePiece whose file has the content `model`.
 
-    `symbols`: the pieces of the indices from 4 on. `codes`: a text may begin with the code of a language, `>>fr<<`,
-    which is one symbol. `lowercase`: text is put into lower case first. Raises `InputError` where sentencepiece is
-    not installed, and `DamageError` for a model that it cannot read.
+    `symbols`: the pieces of the indices from 4 on. `codes`: a text may begin with the code of a language,
+    `>>fr<<`, which is one symbol. `lowercase`: text is put into lower case first. Raises `InputError` where
+    sentencepiece is not installed, and `DamageError` for a model that it cannot read.
     """
 
     unit = "tokens"
@@ -120,7 +120,7 @@ class SentencePieces:
 
     @classmethod
     def from_json(cls, text: str) -> "SentencePieces":
-        """Return what `to_json` wrote; raises `InputError` where it is damaged, or sentencepiece not installed."""
+        """Return what `to_json` wrote; raises `InputError` where it is damaged, or sentencepiece not there."""
         try:
             stored = shaped(parse_json(text), _Cut)
             try:
