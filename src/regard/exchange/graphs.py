@@ -12,6 +12,7 @@ layer. So any model of `Seq2Seq` becomes such graphs, of which nothing is known 
 import copy
 import dataclasses
 import logging
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -206,6 +207,7 @@ def _graph(
                 output_names=list(outputs),
                 dynamic_shapes=(first, tuple(others)) if others else (first,),
                 dynamo=True,
+                custom_translation_table={torch.ops.aten.cos.default: _cosine},
                 external_data=False,
                 verbose=False,
             )
@@ -224,6 +226,17 @@ def _graph(
         while first_error.__cause__ is not None:
             first_error = first_error.__cause__
         raise InputError(f"PyTorch cannot write it as ONNX: {told(first_error)}") from error
+
+
+def _cosine(angles: Any) -> Any:
+    """Return the cosines of angles in a graph, as sines: many versions of ONNX Runtime have no `Cos` of float64."""
+    import onnx_ir
+    from onnxscript import opset18
+
+    if angles.dtype != onnx_ir.DataType.DOUBLE:
+        return opset18.Cos(angles)
+    quarter = opset18.Constant(value=onnx_ir.tensor(math.pi / 2, dtype=onnx_ir.DataType.DOUBLE))
+    return opset18.Sin(opset18.Add(angles, quarter))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from regard.exchange.graphs import graphs_of
 from regard.exchange.tokenizer_file import tokenizer_of
 from regard.files import write_file, write_json
 from regard.models import Seq2Seq
+from regard.own import told
 from regard.text import BOS, EOS, PAD, UNKNOWN, PairBatch
 
 USE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
@@ -131,7 +132,13 @@ class _Session:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # of its own kinds, as where a version knows an operation for fewer types
+            raise InputError(
+                f"onnxruntime {onnxruntime.__version__} cannot run {path.name}: {told(error)}; nothing was written, "
+                f"try another version of it"
+            ) from error
         self.inputs, self.outputs = (
             [each.name for each in side] for side in (self._session.get_inputs(), self._session.get_outputs())
         )
