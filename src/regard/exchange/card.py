@@ -39,12 +39,14 @@ def model_card(run: Exportable, license: str) -> str:
         data = [f"- training: data set {task.hub}, columns {' and '.join(task.languages)}"]
     case = "in lower case" if task.lowercase else "with its case"
     parameters = sum(each.numel() for each in run.model.parameters())
+    origin = run.config.origin
+    begun = f", from the parameters of another run (SHA-256 {origin.weights})" if origin else ""
     return "\n".join(
         [
             *lines,
             f"# A Transformer for translation, {parameters:,} parameters",
             "",
-            f"Trained with Regard for {run.step:,} steps, on text {case}, cut by a vocabulary of "
+            f"Trained with Regard for {run.step:,} steps{begun}, on text {case}, cut by a vocabulary of "
             f"{len(run.task.source_vocabulary):,} tokens ({task.tokenizer}). "
             "`certificate.json` says that this folder computes what the run does.",
             "",
