@@ -42,6 +42,7 @@ def test_it_begins_with_parameters_and_vocabularies_and_says_so(
     assert origin is not None and origin.run == str(german.folder) and origin.step == german.step
     assert origin.weights == hashlib.sha256((german.folder / "model.safetensors").read_bytes()).hexdigest()
     assert f"begun from {german.folder} at step {german.step}" in str(begun)
+    assert begun.about()["origin"] == str(german.folder) and german.about()["origin"] is None
     assert begun.json()["config"]["origin"]["weights"] == origin.weights and german.config.origin is None
     before, after = german.model.state_dict(), begun.model.state_dict()
     apart = max((before[name].cpu() - after[name].cpu()).abs().max() for name in before)

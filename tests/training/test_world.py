@@ -141,3 +141,25 @@ def test_a_process_that_hangs_ends_the_others(tmp_path: Path) -> None:
     )  # torchrun itself waits 30 s for the one that hangs
     assert done.stderr.count("regard: process 1 hangs: it has given no sign of life for 15 s") == 1
     assert regard.load(tmp_path / "translation").step == 0
+
+
+def test_what_begins_from_a_run_on_a_mixture_learns_the_same_on_two_processes(
+    alone: Path, tmp_path: Path
+) -> None:
+    text = write(tmp_path)
+    words = ["train", "translation", "--from", str(alone / "translation"), "--train", *text["train"]]
+    words += [*text["valid"], "--weights", "1", "2", "--steps", "11", "--freeze", "embedding", "encoder.0"]
+    found = []
+    for processes in (0, 2):
+        folder = tmp_path / str(processes)
+        done = launch(processes, *words, "--savepath", str(folder))
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("Training on 33.3% from 240 pairs, and 66.7% from 24 pairs") == 1
+        found.append(losses(folder))
+    for (_, one), (_, other) in zip(*found, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    one, other = (regard.load(tmp_path / each / "translation").model.state_dict() for each in ("0", "2"))
+    before = regard.load(alone / "translation").model.state_dict()
+    frozen = [name for name in before if name.startswith(("target_embedding.", "encoder.layers.0."))]
+    assert frozen and all(torch.equal(one[name], other[name]) for name in frozen)
+    assert all(torch.equal(before[name], other[name]) == (name in frozen) for name in before)

@@ -31,12 +31,14 @@ def model_card(run: Exportable, card: Card, license: str | None) -> str:
         header["language"] = list(task.languages)
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()]
     parameters = sum(each.numel() for each in run.model.parameters())
+    origin = run.config.origin
+    begun = f", from the parameters of another run (SHA-256 {origin.weights})" if origin else ""
     return "\n".join(
         [
             *(["---", *lines, "---"] if license else []),
             f"# A {run.config.kind} model for {run.config.name}, {parameters:,} parameters",
             "",
-            f"Trained with Regard for {run.step:,} steps, on {_about(run)}. "
+            f"Trained with Regard for {run.step:,} steps{begun}, on {_about(run)}. "
             "`certificate.json` says that this folder computes what the run does.",
             "",
             *([] if run.task.draws else ["## Data", "", *_data(task), "", "## Quality", "", _quality(run), ""]),

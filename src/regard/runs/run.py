@@ -169,6 +169,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "summary": self.task.summary,
             "kind": self.config.kind,
             "step": self.step,
+            "origin": self.config.origin and self.config.origin.run,
             "draws": self.draws,
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,

@@ -32,6 +32,7 @@ import { headOf } from "./view/sentence.js";
  * @property {boolean} writes whether it writes its answer token by token
  * @property {boolean} [pictures] whether its inputs are pictures
  * @property {boolean} snapshots whether it kept some of its training
+ * @property {string | null} [origin] the run that it began from
  * @property {string} [accepts] what may be typed, for people; not where that is any text
  * @property {[string, string] | null} [back] title and address of the page that led here
  * @property {Record<string, string[]>} [examined] what an examination says of each head
@@ -236,7 +237,8 @@ async function introduce() {
     element("task").textContent = about.task;
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
-    element("about").textContent = `${about.summary}; ${steps}`;
+    const begun = about.origin ? `, begun from ${about.origin}` : "";
+    element("about").textContent = `${about.summary}; ${steps}${begun}`;
     const back = /** @type {HTMLAnchorElement} */ (element("back"));
     back.hidden = !about.back;
     [back.textContent, back.href] = about.back ?? ["", ""];
