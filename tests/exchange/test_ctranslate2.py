@@ -1,9 +1,12 @@
 """Transformers for CTranslate2: the same translations."""
 
+import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 
@@ -77,3 +80,23 @@ def test_concatenated_positions_are_refused(tmp_path: Path) -> None:
     assert isinstance(run, regard.TranslationRun)
     with pytest.raises(InputError, match="not positions concatenated with score scaled_dot"):
         export(run, tmp_path / "exported")
+
+
+@pytest.mark.parametrize("head", [0, 1])
+def test_it_aligns_by_the_head_that_was_chosen(german: regard.TranslationRun, tmp_path: Path, head: int) -> None:
+    """Its attention is that of the head that was chosen among those asked as a word is written."""
+    run = dataclasses.replace(german, folder=tmp_path)
+    chosen = {"heads": [["decoder.layers.0.cross", head]], "shifted": False}
+    ways = {"head": {**chosen, "shifted": True}, "all": chosen}
+    kept = {"format": "regard-alignment/1", "step": run.step, "best": "all", "ways": ways, "writing": chosen}
+    (tmp_path / "alignment.json").write_text(json.dumps({**kept, "report": {}}))
+    folder = export(run, tmp_path / "exported", progress=False)
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
+    translator = ctranslate2.Translator(str(folder), compute_type="float32")
+    source = sentences()[3][0]
+    [found] = translator.translate_batch(
+        [tokenizer.encode(source).tokens], beam_size=1, return_attention=True, disable_unk=True
+    )
+    theirs = np.array(found.attention[0])  # without the ends of both
+    ours = run.attend(source, beam=1).layers["decoder.0.cross"].weights[head]
+    np.testing.assert_allclose(theirs, ours[: theirs.shape[0], : theirs.shape[1]], atol=1e-5)

@@ -2,7 +2,7 @@
 
 from regard.examination.agreement import Agreement
 from regard.examination.alignment import Alignment, alignment, error_rate
-from regard.examination.choosing import AligningHeads, AlignmentChoice, By, choose_heads, combined
+from regard.examination.choosing import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combined
 from regard.examination.estimates import Estimate
 from regard.examination.examination import Examination, examine
 from regard.examination.explained import Answered, Explanation
@@ -35,6 +35,7 @@ __all__ = [
     "HeadRoles",
     "HeadSample",
     "HeadSamples",
+    "KeptHeads",
     "Probe",
     "Pruned",
     "RelevanceShare",

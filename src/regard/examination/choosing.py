@@ -44,6 +44,16 @@ class AligningHeads:
         return f"{named}{f' and {more} more' if more > 0 else ''}, {ASKED[self.shifted]}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class KeptHeads:
+    """The choice that a run keeps."""
+
+    best: By
+    ways: dict[By, AligningHeads]
+    writing: AligningHeads
+    """The best head of those that are asked at the step that writes a word."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AlignmentChoice(Result):
     """Which heads align best, and how well they do on pairs by which they were not chosen."""

@@ -7,6 +7,8 @@ vocabularies as well, as files of the `tokenizers` library (or of SentencePiece,
     translator = ctranslate2.Translator("exported")
     [found] = translator.translate_batch([tokenizer.encode("ein Hund rennt").tokens], disable_unk=True)
     "".join(found.hypotheses[0]).replace("▁", " ").strip()
+
+With `return_attention=True` a translation brings what its tokens attended to by the head that was chosen to align.
 """
 
 from collections.abc import Sequence
@@ -42,6 +44,7 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
         raise InputError("exporting to CTranslate2 needs it installed: pip install 'regard[export]'") from None
     model, config, source, target = for_ctranslate2(run)
     head_width = config.hidden // config.heads
+    aligning = _aligning(run, model)
     kind = {
         "pre_norm": config.pre_norm,
         "activation": getattr(Activation, config.activation.upper()),
@@ -49,10 +52,10 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     }
     spec = TransformerSpec(
         TransformerEncoderSpec(config.enc_layers, config.heads, **kind),
-        TransformerDecoderSpec(config.dec_layers, config.heads, **kind),
+        TransformerDecoderSpec(config.dec_layers, config.heads, **kind, alignment_layer=aligning[0]),
     )
     steps = max(run.task.longest_source, run.task.longest_target) + 1
-    _fill(spec, model, config, steps)
+    _fill(spec, model, config, steps, aligning)
     spec.register_source_vocabulary(names_of(source))
     spec.register_target_vocabulary(names_of(target))
     spec.config.add_source_eos = True
@@ -85,7 +88,7 @@ class InCTranslate2:
     program = "ctranslate2"
     missing = {
         "logits": "CTranslate2 gives the log-probabilities of given tokens only",
-        "weights": "CTranslate2 gives the mean over some heads of one layer only",
+        "weights": "CTranslate2 gives those of one head of one layer only",
     }
 
     def __init__(self, run: Exportable, folder: Path) -> None:
@@ -139,7 +142,19 @@ def _tokens(names: list[str], sentences: Tensor) -> list[list[str]]:
     return [[names[index] for index in row if index not in (PAD, EOS)] for row in sentences.tolist()]
 
 
-def _fill(spec: Any, model: Transformer, config: TransformerConfig, steps: int) -> None:
+def _aligning(run: Exportable, model: Transformer) -> tuple[int, int]:
+    """Return the layer and head whose weights CTranslate2 is to give with its answers, as those of words that are
+    written: the best of those that were chosen to align by; else the first of the last layer."""
+    kept = run.kept_heads()
+    if kept is None:
+        return len(model.cross_layers) - 1, 0
+    [(layer, head)] = kept.writing.heads
+    return model.cross_layers.index(layer), head
+
+
+def _fill(
+    spec: Any, model: Transformer, config: TransformerConfig, steps: int, aligning: tuple[int, int]
+) -> None:
     embedding = model.source_embedding or model.target_embedding
     _embed(spec.encoder, spec.encoder.embeddings[0], embedding)
     _embed(spec.decoder, spec.decoder.embeddings, model.target_embedding)
@@ -154,9 +169,10 @@ def _fill(spec: Any, model: Transformer, config: TransformerConfig, steps: int) 
     for part, layer in zip(spec.encoder.layer, model.encoder.layers, strict=True):
         _attend(part.self_attention, layer.self_attention, layer.attention_residual)  # type: ignore[arg-type]
         _feed_forward(part.ffn, layer.feed_forward, layer.feed_forward_residual)  # type: ignore[arg-type]
-    for part, layer in zip(spec.decoder.layer, model.decoder.layers, strict=True):
+    for number, (part, layer) in enumerate(zip(spec.decoder.layer, model.decoder.layers, strict=True)):
+        first = aligning[1] if number == aligning[0] else 0
         _attend(part.self_attention, layer.self_attention, layer.self_residual)  # type: ignore[arg-type]
-        _attend(part.attention, layer.cross, layer.cross_residual, cross=True)  # type: ignore[arg-type]
+        _attend(part.attention, layer.cross, layer.cross_residual, cross=True, first=first)  # type: ignore[arg-type]
         _feed_forward(part.ffn, layer.feed_forward, layer.feed_forward_residual)  # type: ignore[arg-type]
     weight, bias = model.vocabulary_layer
     spec.decoder.projection.weight = _array(weight)
@@ -173,12 +189,20 @@ def _place(stack: Any, positions: Any, steps: int) -> None:
     stack.position_encodings.encodings = _array(positions.vectors(0, steps))
 
 
-def _attend(spec: Any, layer: MultiHeadAttention, residual: Residual, *, cross: bool = False) -> None:
+def _attend(
+    spec: Any, layer: MultiHeadAttention, residual: Residual, *, cross: bool = False, first: int = 0
+) -> None:
+    """Fill in a layer, with head `first` before the others."""
+    heads = np.arange(layer.query.out_features).reshape(layer.heads, -1)
+    rows = np.concatenate([heads[[first]], np.delete(heads, first, axis=0)]).ravel()
     parts = [[layer.query], [layer.key, layer.value]] if cross else [[layer.query, layer.key, layer.value]]
-    for linear, together in zip(spec.linear, [*parts, [layer.output]], strict=True):
-        linear.weight = np.concatenate([_array(each.weight) for each in together])
+    for linear, together in zip(spec.linear, parts, strict=False):
+        linear.weight = np.concatenate([_array(each.weight)[rows] for each in together])
         if layer.output.bias is not None:
-            linear.bias = np.concatenate([_array(each.bias) for each in together])
+            linear.bias = np.concatenate([_array(each.bias)[rows] for each in together])
+    spec.linear[-1].weight = _array(layer.output.weight)[:, rows]
+    if layer.output.bias is not None:
+        spec.linear[-1].bias = _array(layer.output.bias)
     _normalise(spec.layer_norm, residual.norm)
 
 

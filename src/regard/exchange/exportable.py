@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from regard.attention import layers_of
 from regard.errors import InputError
+from regard.examination import KeptHeads
 from regard.models import Seq2Seq, Transformer, TransformerConfig
 from regard.tasks import SequenceTask
 from regard.text.sentencepieces import SentencePieces
@@ -35,6 +36,9 @@ class Exportable(Protocol):
     @property
     def model(self) -> Seq2Seq:
         """The model itself."""
+
+    def kept_heads(self) -> KeptHeads | None:
+        """Return the heads to align by; None where nobody has chosen any."""
 
     def unseen(self, samples: int, seed: int) -> Sequence[Any]:
         """Return pairs of source and target that training has not seen; raises `InputError` where there are

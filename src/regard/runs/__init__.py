@@ -10,7 +10,7 @@
 The command line calls these, so whatever it can do, a notebook can.
 """
 
-from regard.runs.aligning import KeptHeads, LinkedPair
+from regard.runs.aligning import LinkedPair
 from regard.runs.answers import AnswerRun, TestReport
 from regard.runs.asking import without_text
 from regard.runs.drawing import draw_model
@@ -28,7 +28,6 @@ __all__ = [
     "AnswerRun",
     "AnyRun",
     "Figures",
-    "KeptHeads",
     "LinkedPair",
     "PairReport",
     "PairRun",

@@ -19,6 +19,7 @@ from regard.examination import (
     AlignmentChoice,
     By,
     Head,
+    KeptHeads,
     all_weights,
     choose_heads,
     combined,
@@ -81,16 +82,6 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     writing: _Heads
     report: dict[str, Any]
     """How well they did, for people and programs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptHeads:
-    """The choice that is kept with a run."""
-
-    best: By
-    ways: dict[By, AligningHeads]
-    writing: AligningHeads
-    """The best head of those that are asked at the step that writes a word."""
 
 
 @dataclass(frozen=True)

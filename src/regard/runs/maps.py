@@ -6,10 +6,11 @@ import numpy as np
 import torch
 
 from regard.attention import record, short_name
+from regard.examination import KeptHeads
 from regard.examination.relevance import pad_keys
 from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
 from regard.models import AnswerModel, Seq2Seq
-from regard.runs.aligning import KeptHeads, LinkedPair
+from regard.runs.aligning import LinkedPair
 from regard.tasks import SequenceTask, Task, links
 from regard.text import BOS, EOS, PairBatch, collate, read_source
 from regard.text.vocabulary import whole

@@ -11,11 +11,11 @@ import numpy as np
 from regard.decoding import Candidate, Search, SearchTree, search_tree
 from regard.errors import InputError, begun, check_range
 from regard.evaluation import Scored, score_pairs
-from regard.examination import AlignmentChoice, By
+from regard.examination import AlignmentChoice, By, KeptHeads
 from regard.exchange import EngineName, Engines, Precision
 from regard.inspection import AttentionMap, Playback, Trial
 from regard.models import Seq2Seq
-from regard.runs.aligning import Aligner, KeptHeads, LinkedPair, both_ways, choose
+from regard.runs.aligning import Aligner, LinkedPair, both_ways, choose
 from regard.runs.maps import map_of_links, map_of_pair, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
