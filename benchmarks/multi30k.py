@@ -14,6 +14,7 @@ SIZES: dict[str, Any] = {
     "enc_layers": 4,
     "dec_layers": 4,
     "dropout": 0.2,
+    "positions": "sinusoidal",
 }
 TOKENS, SYMBOLS, SMOOTHING = 4096, 12_000, 0.1
 POSITIONS = 512

@@ -4,7 +4,8 @@ write its table and that of docs/results.md.
     python benchmarks/translation_results.py DATA [--runs comparisons/translation] [--seeds 3]
 
 DATA: the folder of `regard data multi30k`. The model is chosen on val, and reported once on test_2016_flickr,
-with beams of 5. The figures of every training go to docs/translation-results.json, and what is there is not
+with beams of 5, beside those other test sets that are in the folder (test_NAME.de.gz and test_NAME.en.gz), by
+which nothing was ever chosen. The figures of every training go to docs/translation-results.json, and what is there is not
 trained again; what was interrupted goes on. Needs the extra peers, for the tokenizer that published figures are
 of.
 """
@@ -24,18 +25,26 @@ from regard.runs import TranslationRun
 from regard.text.parallel import ParallelText
 
 MODELS: dict[str, Flags] = {
-    "Transformer, tiny, R-Drop": {"model": "transformer", "dropout": 0.2, "r_drop": 3.0},
-    "the same, rotary positions": {"model": "transformer", "dropout": 0.2, "r_drop": 3.0, "positions": "rotary"},
+    "Transformer, tiny, the default": {"model": "transformer", "dropout": 0.2, "positions": "rotary"},
+    "the same with R-Drop, sinusoidal positions": {"model": "transformer", "dropout": 0.2, "r_drop": 3.0},
+    "the same with R-Drop, rotary positions": {
+        "model": "transformer",
+        "dropout": 0.2,
+        "r_drop": 3.0,
+        "positions": "rotary",
+    },
     "recurrent, general score, to the output layer": {"model": "recurrent", "hidden": 256, "lr": 0.002},
 }
 """Each model's own flags."""
-TRANSFORMER, ROTARY, RECURRENT = MODELS
+DEFAULT, TRANSFORMER, ROTARY, RECURRENT = MODELS
 GERMAN_ENGLISH, ENGLISH_GERMAN = "German to English", "English to German"
 DIRECTIONS = {GERMAN_ENGLISH: ("de", "en"), ENGLISH_GERMAN: ("en", "de")}
 ROWS = [
+    (GERMAN_ENGLISH, DEFAULT, 4000),
     (GERMAN_ENGLISH, TRANSFORMER, 7000),
     (GERMAN_ENGLISH, ROTARY, 7000),
     (GERMAN_ENGLISH, RECURRENT, 6000),
+    (ENGLISH_GERMAN, DEFAULT, 4000),
     (ENGLISH_GERMAN, TRANSFORMER, 7000),
     (ENGLISH_GERMAN, TRANSFORMER, 9000),
     (ENGLISH_GERMAN, ROTARY, 7000),
@@ -51,7 +60,7 @@ def flags_of(direction: str, model: str, steps: int, seed: int) -> Flags:
 
 def measure(data: Path, runs: Path, job: Flags) -> dict[str, Any]:
     """Train, or go on, and test on the test text."""
-    flags = dict(job)
+    flags = {"positions": "sinusoidal", **job} if job["model"] == "transformer" else dict(job)
     languages = DIRECTIONS[flags.pop("direction")]
     return measure_run(train(data, runs, languages, flags), files(data, languages))
 
@@ -65,9 +74,24 @@ def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[s
         "val_greedy": best_validation(run),
         "val": run.test(text["valid"]).quality.bleu_lowercase,
         **scores,
+        "others": {
+            name: run.test(pair).quality.bleu_lowercase for name, pair in other_tests(text["test"]).items()
+        },
         "bleu_tokenised": tokenised(report.translations, text["test"]),
         "signatures": report.quality.signatures,
     }
+
+
+def other_tests(test: tuple[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the source and target files of other test sets beside that one, by name."""
+    source, target = map(Path, test)
+    found = {}
+    for path in sorted(source.parent.glob(f"test_*{''.join(source.suffixes)}")):
+        name = path.name.removesuffix("".join(source.suffixes))
+        pair = (path, path.with_name(name + "".join(target.suffixes)))
+        if path != source and pair[1].exists():
+            found[name] = (str(pair[0]), str(pair[1]))
+    return found
 
 
 def tokenised(translations: list[str], files: tuple[str, str]) -> float:
@@ -88,14 +112,19 @@ def tokenised(translations: list[str], files: tuple[str, str]) -> float:
 def table(results: Results, seeds: int) -> str:
     """Return a line for each of `ROWS` that was measured: mean, least and largest over the seeds."""
     body = []
+    others = sorted({name for row in results.values() for name in row.get("others", {})})
     for row in ROWS:
         keys = [key_of(flags_of(*row, seed)) for seed in range(seeds)]
         found = [results[key] for key in keys if key in results]
         if found:
             direction, model, steps = row
-            cells = [_cell(found, name) for name in QUALITIES]
-            body.append([direction, model, f"{steps:,}", str(len(found)), *cells])
-    return markdown(["direction", "model", "steps", "seeds", *QUALITIES.values()], body)
+            cells = [_cell([row[name] for row in found]) for name in QUALITIES]
+            gap = statistics.mean(row["bleu_lowercase"] - row["val"] for row in found)
+            for name in others:
+                values = [row["others"][name] for row in found if name in row.get("others", {})]
+                cells.append(_cell(values) if values else "")
+            body.append([direction, model, f"{steps:,}", str(len(found)), *cells, f"{gap:+.1f}"])
+    return markdown(["direction", "model", "steps", "seeds", *QUALITIES.values(), *others, "test less val"], body)
 
 
 def short_table(results: Results, seeds: int) -> str:
@@ -121,8 +150,7 @@ QUALITIES = {
 }
 
 
-def _cell(rows: Sequence[dict[str, Any]], name: str) -> str:
-    values = [row[name] for row in rows]
+def _cell(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 

@@ -224,7 +224,7 @@ class TranslationRecurrentFlags(
 class TranslationFlags(WhereFlags, TextFlags, TransformerModelFlags, TranslationTrainingFlags, total=False):
     """Of a Transformer on parallel text."""
 
-    preset: Literal["tiny", "small", "base", "big"] | None
+    preset: Literal["tiny", "tiny-r-drop", "marian", "small", "base", "big"] | None
 
 
 class AnyFlags(TranslationTrainingFlags, total=False):

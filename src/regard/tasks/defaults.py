@@ -29,3 +29,4 @@ class Defaults(TypedDict, total=False):
     context: str
     positions: str
     pre_norm: bool
+    r_drop: float
