@@ -1,5 +1,6 @@
 """Which engine searches, and the converted model that is kept beside a run."""
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.errors import InputError
+from regard.errors import InputError, MachineError
 from regard.exchange import engine, read_certificate
 from tests.german import sentences
 
@@ -96,6 +97,19 @@ def test_a_folder_that_takes_nothing(run: regard.TranslationRun, capsys: pytest.
     err = capsys.readouterr().err
     assert "for this time only: cannot write" in err and err.count("\n") == 1
     assert (run.folder / "engines").read_bytes() == b""
+
+
+def test_a_full_disk_does_not_keep_auto_from_answering(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(engine, "write_ctranslate2", full)
+    with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
+        translate(run)
+    assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []
+    assert "our own search answers: cannot write" in capsys.readouterr().err
 
 
 def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ import torch
 
 from regard.attention import layers_of
 from regard.decoding import Candidate, Search, translate
-from regard.errors import InputError, unknown
+from regard.errors import InputError, RegardError, unknown
 from regard.exchange.ctranslate2 import for_ctranslate2, write_ctranslate2
 from regard.exchange.export import attest
 from regard.exchange.exportable import Exportable
@@ -102,7 +102,7 @@ class Engines:
         try:
             self._check(search)
             opened = self._open(precision)
-        except InputError as error:
+        except RegardError as error:
             if asked:
                 raise
             self._tell(f"our own search answers: {error}")
@@ -128,10 +128,11 @@ class Engines:
         for_ctranslate2(self._run)
 
     def _open(self, precision: Precision) -> CTranslate2Search:
-        import ctranslate2
-
-        known = ctranslate2.get_supported_compute_types("cpu")
-        if precision not in known:
+        try:
+            import ctranslate2
+        except ImportError as error:
+            raise InputError(f"CTranslate2 cannot be loaded ({error}): give --engine regard") from error
+        if precision not in ctranslate2.get_supported_compute_types("cpu"):
             raise InputError(
                 f"precision {precision} is beyond this processor in CTranslate2: give --precision float32"
             )
@@ -157,19 +158,20 @@ class Engines:
         except InputError as error:
             self._tell(f"the model is converted for CTranslate2 for this time only: {error}")
             with tempfile.TemporaryDirectory() as folder:
-                self._convert(Path(folder))
-                return CTranslate2Search(self._run, Path(folder), precision=precision, threads=threads)
+                return self._convert(Path(folder, "model"), precision, threads)
         self._tell(f"the model is converted for CTranslate2, once: into {str(place)!r}")
-        with new_folder(place) as building:
-            self._convert(building)
+        opened = self._convert(place, precision, threads)
         for other in place.parent.glob("ctranslate2-*"):
             if other != place:
                 remove_quietly(other)
-        return CTranslate2Search(self._run, place, precision=precision, threads=threads)
+        return opened
 
-    def _convert(self, folder: Path) -> None:
-        write_ctranslate2(self._run, folder)
-        attest(self._run, folder, "ctranslate2", _drawn(self._run), progress=False)
+    def _convert(self, place: Path, precision: Precision, threads: int) -> CTranslate2Search:
+        with new_folder(place) as building:
+            write_ctranslate2(self._run, building)
+            attest(self._run, building, "ctranslate2", _drawn(self._run), progress=False)
+            # Before it has its name, under which another process may replace it.
+            return CTranslate2Search(self._run, building, precision=precision, threads=threads)
 
     def _tell(self, message: str) -> None:
         if message not in self._told:
