@@ -155,6 +155,7 @@ def test_a_translator(german: regard.TranslationRun, tmp_path: Path) -> None:
     assert [each.rpartition("<-")[2] for each in seen[0].split()] == expected
 
 
+@pytest.mark.slow
 def test_characters_to_characters(
     translator: regard.PairRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -166,6 +167,18 @@ def test_characters_to_characters(
     assert translated(tmp_path / "out", texts)[0] == translator.translate(texts, beam=1)
 
 
+@pytest.mark.slow
+def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    flags: dict[str, Any] = {"model": "lookback:LookBack", "hidden": 8, "steps": 20}
+    run = regard.train("reverse", **flags, savepath=tmp_path, progress=False)
+    assert isinstance(run, regard.PairRun)
+    folder = export(run, tmp_path / "out", to="onnx", texts=["ABC", "HELLO"], progress=False)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    assert "memory.source.keys" in config["state"] and config["cross"] == ["cross"]
+
+
+@pytest.mark.slow
 def test_a_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
     regard.prune(german, heads=1, output=tmp_path / "pruned")
     pruned = regard.load(tmp_path / "pruned")

@@ -31,8 +31,8 @@ class ExportFlags:
     """File of sentences, one a line, to compare both programs on, in UTF-8. None: a hundred of the run's text
     for validation or test."""
     license: str | None = None
-    """Licence of the model, for its card: an identifier such as cc-by-4.0. Huggingface needs it, onnx takes
-    it."""
+    """Licence of the model, for its card: an identifier such as cc-by-4.0. For huggingface it is
+    needed, for onnx it may be."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     trust_code: bool = False

@@ -229,14 +229,15 @@ def _graph(
 
 
 def _cosine(angles: Any) -> Any:
-    """Return the cosines of angles in a graph, as sines: many versions of ONNX Runtime have no `Cos` of float64."""
+    """Return the cosines of angles, as sines: those of float64 many versions of ONNX Runtime do not know."""
     import onnx_ir
-    from onnxscript import opset18
+    import onnxscript
 
+    operators: Any = onnxscript.opset18
     if angles.dtype != onnx_ir.DataType.DOUBLE:
-        return opset18.Cos(angles)
-    quarter = opset18.Constant(value=onnx_ir.tensor(math.pi / 2, dtype=onnx_ir.DataType.DOUBLE))
-    return opset18.Sin(opset18.Add(angles, quarter))
+        return operators.Cos(angles)
+    quarter = operators.Constant(value=onnx_ir.tensor(math.pi / 2, dtype=onnx_ir.DataType.DOUBLE))
+    return operators.Sin(operators.Add(angles, quarter))
 
 
 @contextmanager

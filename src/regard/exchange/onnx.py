@@ -136,8 +136,8 @@ class _Session:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # of its own kinds, as where a version knows an operation for fewer types
             raise InputError(
-                f"onnxruntime {onnxruntime.__version__} cannot run {path.name}: {told(error)}; nothing was written, "
-                f"try another version of it"
+                f"onnxruntime {onnxruntime.__version__} cannot run {path.name}: {told(error)}; nothing was "
+                f"written, try another version of it"
             ) from error
         self.inputs, self.outputs = (
             [each.name for each in side] for side in (self._session.get_inputs(), self._session.get_outputs())
