@@ -4,9 +4,9 @@ and from runs that were trained on other text; writes the table of docs/results/
     python benchmarks/transfer.py DATA [--folder comparisons/transfer]
     python benchmarks/transfer.py DATA --text
 
-DATA: the folder of `regard data multi30k`. One training at a time, 40 minutes of one core in all
-(OMP_NUM_THREADS=1). `--text` only writes the texts. What is in docs/transfer-results.json is not measured again, and
-what was interrupted goes on.
+DATA: the folder of `regard data multi30k`. One training at a time, about an hour of one core in all
+(OMP_NUM_THREADS=1). `--text` only writes the texts. What is in docs/transfer-results.json is not measured again,
+and what was interrupted goes on.
 
     few.tsv       the first 2,000 pairs
     apart.tsv     the other 27,000 captions of each language apart, each to be restored from a copy that lacks one

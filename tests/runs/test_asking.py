@@ -205,6 +205,13 @@ def test_runs_of_other_tasks(
             regard.train(task, **asked, progress=False)
 
 
+def test_a_pruned_run_is_a_beginning_too(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
+    pruned = regard.prune(german, heads=1, output=tmp_path / "pruned").run
+    begun = regard.train("translation", start_from=pruned.folder, train=other, **OTHER, savepath=tmp_path)
+    assert begun.config.kept_heads == pruned.config.kept_heads != {}
+    assert begun.parameters == pruned.parameters < german.parameters
+
+
 def test_a_whole_config_may_begin_from_a_run(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
     config = german.config
     task = dataclasses.replace(config.task, train=(str(other),), valid=(), test=())
