@@ -104,7 +104,9 @@ def test_it_goes_on_to_the_last_bit_without_the_run_it_began_from(
     with pytest.raises(KeyboardInterrupt):
         regard.train("translation", **asked, savepath=tmp_path / "parts")
     shutil.rmtree(start)
-    with pytest.raises(InputError, match="from elsewhere differs from the run's .*start: a run goes on as it"):
+    with pytest.raises(
+        InputError, match="from '.*elsewhere' differs from the run's '.*start': a run goes on as it"
+    ):
         regard.train(
             "translation", resume=True, start_from="elsewhere", progress=False, savepath=tmp_path / "parts"
         )
@@ -135,7 +137,7 @@ def test_a_run_may_be_replaced_by_one_that_begins_from_it(
         ({"tokenizer": "words"}, "tokenizer words differs from bpe of run"),
         ({"lowercase": True}, "lowercase True differs from False of run"),
         ({"model": "recurrent"}, "model recurrent differs from transformer of run"),
-        ({"preset": "small"}, "preset small is for a new model"),
+        ({"preset": "small"}, "preset 'small' is for a new model.*: leave preset out"),
         ({"hiden": 3}, "flag 'hiden' is unknown"),
         ({"train": ()}, "translation needs text to train on"),
         ({"freeze": "encodr"}, "freeze 'encodr' is no part of the model: choose embedding, encoder, encoder.0,"),

@@ -49,8 +49,8 @@ def going_on(
     before = stored.flags()
     if start_from is not None:
         origin = stored.origin and stored.origin.run
-        found = {str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)}
-        flags["from"], before["from"] = origin if origin in found else start_from, origin
+        found = [str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)]
+        flags["from"], before["from"] = repr(origin if origin in found else found[0]), repr(origin)
     for name, value in flags.items():
         if value != before.get(name):
             raise InputError(
@@ -70,7 +70,10 @@ def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> 
     if isinstance(task, RunConfig):
         flags = task.flags()
     elif "preset" in flags:
-        raise InputError(f"preset {flags['preset']} is for a new model: one that begins from a run has its sizes")
+        raise InputError(
+            f"preset {flags['preset']!r} is for a new model, and one that begins from a run has its sizes: leave "
+            f"preset out"
+        )
     on = task.on if isinstance(task, RunConfig) else make_config(task).on
     if there.on != on:
         raise InputError(f"run {before.where!r} is of task {there.on}: begin from a run of {on}")
