@@ -125,6 +125,7 @@ benchmark-translation: .venv/peers
 results-translation: .venv/peers
 	$(BIN)/python benchmarks/translation_trials.py $(DATA)
 	$(BIN)/python benchmarks/translation_results.py $(DATA)
+	$(BIN)/python benchmarks/transfer.py $(DATA)
 
 benchmark-explorer: .venv/ready
 	$(BIN)/regard train signal2 --savepath .venv/explorer --overwrite

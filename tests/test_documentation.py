@@ -66,7 +66,7 @@ def test_every_command_of_the_translation_page_works(
     """On the tests' German in place of Multi30k."""
     page = (ROOT / "docs/translation.md").read_text(encoding="utf-8")
     lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", page, re.MULTILINE)
-    assert len(lines) == 4
+    assert len(lines) == 7
     data = tmp_path / "data" / "multi30k"
     data.mkdir(parents=True)
     for part, files in write(tmp_path).items():
@@ -74,6 +74,8 @@ def test_every_command_of_the_translation_page_works(
         for file in map(Path, files):
             (data / f"{name}{file.suffix}.gz").write_bytes(gzip.compress(file.read_bytes()))
     monkeypatch.chdir(tmp_path)
+    for name in ("large.tsv", "small.tsv", "mine.tsv", "mine-valid.tsv", "corpus.tsv"):
+        (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in sentences()))
     for line in lines:
         argv = shlex.split(line)
         if argv[0] == "train" and "--help" not in argv:
@@ -82,7 +84,6 @@ def test_every_command_of_the_translation_page_works(
         assert status == 0, f"{line}: {err}"
     assert (tmp_path / "hund.png").exists()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "corpus.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in sentences()))
     exec(shortened(block).replace("steps=2", "steps=2, overwrite=True"), {})
 
 

@@ -104,7 +104,9 @@ def test_it_goes_on_to_the_last_bit_without_the_run_it_began_from(
     with pytest.raises(KeyboardInterrupt):
         regard.train("translation", **asked, savepath=tmp_path / "parts")
     shutil.rmtree(start)
-    with pytest.raises(InputError, match="from elsewhere differs from the run's .*start: a run goes on as it"):
+    with pytest.raises(
+        InputError, match="from '.*elsewhere' differs from the run's '.*start': a run goes on as it"
+    ):
         regard.train(
             "translation", resume=True, start_from="elsewhere", progress=False, savepath=tmp_path / "parts"
         )
@@ -135,7 +137,7 @@ def test_a_run_may_be_replaced_by_one_that_begins_from_it(
         ({"tokenizer": "words"}, "tokenizer words differs from bpe of run"),
         ({"lowercase": True}, "lowercase True differs from False of run"),
         ({"model": "recurrent"}, "model recurrent differs from transformer of run"),
-        ({"preset": "small"}, "preset small is for a new model"),
+        ({"preset": "small"}, "preset 'small' is for a new model.*: leave preset out"),
         ({"hiden": 3}, "flag 'hiden' is unknown"),
         ({"train": ()}, "translation needs text to train on"),
         ({"freeze": "encodr"}, "freeze 'encodr' is no part of the model: choose embedding, encoder, encoder.0,"),
@@ -203,6 +205,13 @@ def test_runs_of_other_tasks(
         asked: dict[str, Any] = {**flags, "savepath": tmp_path / "models"}
         with pytest.raises(InputError, match=message):
             regard.train(task, **asked, progress=False)
+
+
+def test_a_pruned_run_is_a_beginning_too(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
+    pruned = regard.prune(german, heads=1, output=tmp_path / "pruned").run
+    begun = regard.train("translation", start_from=pruned.folder, train=other, **OTHER, savepath=tmp_path)
+    assert begun.config.kept_heads == pruned.config.kept_heads != {}
+    assert begun.parameters == pruned.parameters < german.parameters
 
 
 def test_a_whole_config_may_begin_from_a_run(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         (
             "config.json",
             b'{"format": "regard-run/5"}',
-            "damaged: config.json: config needs exactly kept_heads, kind, model, on, origin, task, tokenizer, trai",
+            "damaged: config.json: config needs exactly kept_heads, kind, model, on, origin, task, tokenizer, tr",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors: it is cut short, or no file of tensors"),

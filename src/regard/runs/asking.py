@@ -1,4 +1,4 @@
-"""What is asked of a training: the config of a new run, of one that goes on, and of one that begins from another."""
+"""What is asked of a training: the config of a new run, of one that goes on, of one that begins from another."""
 
 import dataclasses
 import hashlib
@@ -49,8 +49,8 @@ def going_on(
     before = stored.flags()
     if start_from is not None:
         origin = stored.origin and stored.origin.run
-        found = {str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)}
-        flags["from"], before["from"] = origin if origin in found else start_from, origin
+        found = [str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)]
+        flags["from"], before["from"] = repr(origin if origin in found else found[0]), repr(origin)
     for name, value in flags.items():
         if value != before.get(name):
             raise InputError(
@@ -70,7 +70,10 @@ def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> 
     if isinstance(task, RunConfig):
         flags = task.flags()
     elif "preset" in flags:
-        raise InputError(f"preset {flags['preset']} is for a new model: one that begins from a run has its sizes")
+        raise InputError(
+            f"preset {flags['preset']!r} is for a new model, and one that begins from a run has its sizes: leave "
+            f"preset out"
+        )
     on = task.on if isinstance(task, RunConfig) else make_config(task).on
     if there.on != on:
         raise InputError(f"run {before.where!r} is of task {there.on}: begin from a run of {on}")
@@ -90,7 +93,7 @@ def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> 
 
 
 def without_text(config: RunConfig) -> RunConfig:
-    """Return a config that names no text, and freezes nothing: what a run begins with that begins from this one."""
+    """Return a config that names no text and freezes nothing: the defaults of a run that begins from this one."""
     fresh = {each.name: each.default for each in dataclasses.fields(config.task_class.config_class)}
     task = dataclasses.replace(config.task, **{name: fresh[name] for name in config.task_class.texts})
     return dataclasses.replace(config, task=task, training=dataclasses.replace(config.training, freeze=()))
@@ -104,8 +107,8 @@ def _another(name: str, value: object, before: object, run: AnyRun) -> InputErro
 
 
 def _ready(config: RunConfig) -> RunConfig:
-    """Return a config that is to be trained, its code trusted from now on; raises `InputError` where what it needs
-    is not installed."""
+    """Return a config that is to be trained, its code trusted from now on; raises `InputError` where what it
+    needs is not installed."""
     if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise InputError("tensorboard needs it installed: pip install 'regard[track]'")
     config = config.resolved()

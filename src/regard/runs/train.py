@@ -216,7 +216,7 @@ def train(
         if isinstance(built, Translation):
             keep_memory()
             validate = validation(built)
-        state = start(config, built, world, before and before.model.state_dict())
+        state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
         if resume:

@@ -3,9 +3,9 @@
     share of corpus i = weight i / sum of all weights
 
 A mixture has no end. Of the pairs that are served up to the end of any pool (see `buckets`), each corpus has its
-share, to within one pair. Each corpus is served in epochs of its own, its chunks in another random order each time;
-so a small one with a large weight comes round sooner. Where each corpus stands follows from the number of the pool
-alone, so that a place in a mixture is a place as in one corpus, and can be taken up in the same way.
+share, to within one pair. Each corpus is served in epochs of its own, its chunks in another random order each
+time; so a small one with a large weight comes round sooner. Where each corpus stands follows from the number of
+the pool alone, so that a place in a mixture is a place as in one corpus, and can be taken up in the same way.
 """
 
 from collections.abc import Iterator

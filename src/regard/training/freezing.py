@@ -20,7 +20,7 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
 
     Raises `InputError` for a part that the model does not have, or where nothing is left to train.
     """
-    names = {name: parameter for name, parameter in model.named_parameters()}
+    names = dict(model.named_parameters())
     for part in parts:
         found = [parameter for name, parameter in names.items() if _is_in(name, part)]
         if not found:

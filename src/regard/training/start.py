@@ -78,8 +78,8 @@ def _begun(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None
         for name, found in kept(before).items():
             if mine.get(name) != found:
                 raise InputError(
-                    f"parameter {name} is {found} in the run to begin from, and {mine.get(name, 'missing')} here: "
-                    f"its sizes are to be the same, max_len too where positions are learned"
+                    f"parameter {name} is {found} in the run to begin from, and {mine.get(name, 'missing')} "
+                    f"here: its sizes are to be the same, max_len too where positions are learned"
                 )
         model.load_state_dict(before)
     freeze(model, config.training.freeze)
