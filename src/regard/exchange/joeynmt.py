@@ -34,8 +34,12 @@ SPECIAL = {"pad": (1, "<pad>"), "bos": (2, "<s>"), "eos": (3, "</s>"), "unk": (0
 """In our order: their number and how they are spelled, unless the configuration says otherwise."""
 STEPS = 5000
 """Positions that JoeyNMT knows."""
-NUMPY = [np._core.multiarray.scalar, np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.int64))]
-"""Of what a checkpoint holds besides tensors: figures of its validations."""
+SCALAR: Any = np.float64(0).__reduce__()[0]
+NUMPY: list[Any] = [
+    *((SCALAR, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
+    *(np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.int64))),
+]
+"""What a checkpoint holds besides tensors: figures of its validations, from before NumPy 2 or since."""
 
 
 def read_joeynmt(folder: Path) -> Arrived:
