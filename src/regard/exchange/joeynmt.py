@@ -19,19 +19,14 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.exchange.arriving import Arrived
 from regard.exchange.certificate import Forced, token_log_probabilities
-from regard.exchange.exportable import Cut
+from regard.exchange.joeytext import MEND, kind_of, pieces_of, special_of, symbols_of, vocabulary_of
 from regard.exchange.parameters import Numbering, Renamed, Rows, rows_of, to_ours
 from regard.own import told
-from regard.reading import DamageError, check_file, damaged, is_file, read_bytes, read_text
+from regard.reading import check_file, damaged, is_file, read_text
 from regard.text import BOS, EOS, PAD, PairBatch
-from regard.text.sentencepieces import SentencePieces
-from regard.text.subwords import given_symbols
 
-MEND = "restore a copy of the folder"
 INSTALL = "pip install --no-deps joeynmt==2.3.0 subword-nmt 'importlib_metadata<8'"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
-SPECIAL = {"pad": (1, "<pad>"), "bos": (2, "<s>"), "eos": (3, "</s>"), "unk": (0, "<unk>")}
-"""In our order: their number and how they are spelled, unless the configuration says otherwise."""
 STEPS = 5000
 """Positions that JoeyNMT knows."""
 SCALAR: Any = np.float64(0).__reduce__()[0]
@@ -57,7 +52,7 @@ def read_joeynmt(folder: Path) -> Arrived:
         config = yaml.safe_load(read_text(folder / "config.yaml", MEND))
         data, model = config["data"], config["model"]
         flags = _settings(model)
-        sides = [_vocabulary(folder, data, side) for side in ("src", "trg")]
+        sides = [vocabulary_of(folder, data, side) for side in ("src", "trg")]
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise damaged(folder / "config.yaml", told(error, 100), MEND) from error
     state = _state(folder)
@@ -80,7 +75,7 @@ def read_joeynmt(folder: Path) -> Arrived:
         found["output.weight"] = rows_of(output, target_rows)
     longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
     flags |= {
-        "tokenizer": _kind(data["src"]),
+        "tokenizer": kind_of(data["src"]),
         "vocab_size": max(len(source), len(target)),
         "max_len": min(longest if longest > 0 else 256, STEPS // 4 - 1),
         "lowercase": bool(data["src"].get("lowercase", False)),
@@ -176,70 +171,6 @@ def _state(folder: Path) -> dict[str, Tensor]:
     return {name: each.float() for name, each in found.items()}
 
 
-def _kind(side: Mapping[str, Any]) -> str:
-    """Return what we call how a side is cut; raises `InputError` for what is not imported."""
-    level = side["level"]
-    if level == "bpe":
-        level = side.get("tokenizer_type", side.get("bpe_type", "sentencepiece"))
-    kinds = {"word": "words", "char": "characters", "sentencepiece": "sentencepiece"}
-    if level not in kinds:
-        raise InputError(f"tokenizer_type {level} is not imported: only word, char and sentencepiece are")
-    if side.get("normalize", False):
-        raise InputError("normalize is on: text is not normalised as JoeyNMT does here")
-    if (cutter := side.get("tokenizer_cfg", {}).get("pretokenizer", "none")) != "none":
-        raise InputError(f"pretokenizer {cutter} is not imported: only none is")
-    return kinds[level]
-
-
-def _special(data: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
-    """Return the special symbols, in our order; raises `InputError` for more of them than ours."""
-    given = data.get("special_symbols", {})
-    for name in ("sep_token", "lang_tags"):
-        if given.get(name):
-            raise InputError(f"special_symbols.{name} {given[name]} is not imported: there are no prompts here")
-    return {
-        name: (given.get(f"{name}_id", number), given.get(f"{name}_token", token))
-        for name, (number, token) in SPECIAL.items()
-    }
-
-
-def _symbols(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
-    """Return the symbols of a vocabulary by their numbers, as JoeyNMT reads its file."""
-    file = folder / f"{side}_vocab.txt"
-    special = sorted(_special(data).values())
-    return list(dict.fromkeys([*(token for _, token in special), *read_text(file, MEND).splitlines()]))
-
-
-def _vocabulary(folder: Path, data: Mapping[str, Any], side: str) -> tuple[Cut, Rows]:
-    """Return the vocabulary of a side, and its numbers of our symbols."""
-    about, symbols = data[side], _symbols(folder, data, side)
-    special = _special(data)
-    for number, token in special.values():
-        if symbols[number] != token:
-            raise damaged(folder / f"{side}_vocab.txt", f"its symbol {number} is not {token}", MEND)
-    taken = [number for number, _ in special.values()]
-    rest = [number for number in range(len(symbols)) if number not in taken]
-    names, kind, lowercase = (
-        [symbols[number] for number in rest],
-        _kind(about),
-        bool(about.get("lowercase", False)),
-    )
-    rows = [*taken, *rest]
-    if kind != "sentencepiece":
-        return given_symbols(names, words=kind == "words", lowercase=lowercase), rows
-    file = _pieces(folder, about)
-    try:
-        return SentencePieces(read_bytes(file), names, lowercase=lowercase), rows
-    except DamageError as error:
-        raise damaged(file, error, MEND) from error
-
-
-def _pieces(folder: Path, about: Mapping[str, Any]) -> Path:
-    """Return where the model of SentencePiece is: JoeyNMT copies it into the training's folder."""
-    named = Path(about["tokenizer_cfg"]["model_file"])
-    return folder / named.name if is_file(folder / named.name) else named
-
-
 class InJoeyNMT:
     """A training's model, opened by `joeynmt`; `state` are its parameters, `rows` its numbers of our symbols."""
 
@@ -261,7 +192,7 @@ class InJoeyNMT:
 
         del run
         data = config["data"]
-        named = _special(data)
+        named = special_of(data)
         special = SimpleNamespace(
             **{f"{name}_id": number for name, (number, _) in named.items()},
             **{f"{name}_token": token for name, (_, token) in named.items()},
@@ -269,11 +200,11 @@ class InJoeyNMT:
             sep_token=None,
             lang_tags=[],
         )
-        source, target = (Vocabulary(_symbols(folder, data, side), special) for side in ("src", "trg"))
+        source, target = (Vocabulary(symbols_of(folder, data, side), special) for side in ("src", "trg"))
         self._vocabulary, self._source, self._target = source, Numbering(rows[0]), Numbering(rows[1])
         about = {**data["src"], "tokenizer_cfg": dict(data["src"].get("tokenizer_cfg", {}))}
-        if _kind(about) == "sentencepiece":
-            about["tokenizer_cfg"]["model_file"] = str(_pieces(folder, about))
+        if kind_of(about) == "sentencepiece":
+            about["tokenizer_cfg"]["model_file"] = str(pieces_of(folder, about))
         self._tokenizer: Any = _build_tokenizer(about)
         try:
             self._tokenizer.set_vocab(source)
