@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.text import BOS, EOS, PAD, UNKNOWN
-from regard.text.subwords import Subwords, train_subwords
+from regard.text.subwords import Subwords, given_symbols, train_subwords
 from regard.text.vocabulary import BLANK, TokenizerKind
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "klein ist der Hund"] * 3
@@ -159,3 +159,14 @@ def test_a_vocabulary_without_room_is_refused(kind: TokenizerKind) -> None:
 def test_a_unigram_vocabulary_holds_every_character() -> None:
     with pytest.raises(InputError, match="no unigram vocabulary of 6 symbols|vocab_size 6 leaves no room"):
         train_subwords(TEXT, kind="unigram", size=6)
+
+
+def test_symbols_that_are_known() -> None:
+    words = given_symbols(["Hund", "der"], words=True)
+    assert words.encode("der Hund") == [5, 4] and words.decode([5, 4]) == "der Hund"
+    assert words.encode("der  Hund.") == [5, 3, 3] and words.places("der Hund") == [(0, 3), (3, 8)]
+    characters = given_symbols(["a", "b", BLANK], words=False, lowercase=True)
+    assert characters.encode("A b") == [4, 6, 5] and characters.decode([4, 6, 5]) == "a b"
+    assert characters.places("A b") == [(0, 1), (1, 2), (2, 3)] and not characters.encode("")
+    again = Subwords.from_json(characters.to_json())
+    assert again.encode("ab ☃") == characters.encode("ab ☃") == [4, 5, 6, 3]

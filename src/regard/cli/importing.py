@@ -1,4 +1,4 @@
-"""`regard import FOLDER --from huggingface`: make a run of another program's model."""
+"""`regard import FOLDER --from huggingface | joeynmt`: make a run of another program's model."""
 
 import sys
 from dataclasses import dataclass
@@ -15,8 +15,9 @@ from regard.runs import SAVEPATH
 PROG = "regard import"
 DESCRIPTION = (
     "Make a run of another program's model: of a Marian model of Hugging Face's with its tokenizer (needs the "
-    "extra hub). A hundred sentences go through both programs: certificate.json says by how much they differ, "
-    "and where that is more than 1e-4, nothing is written. FOLDER: the model's."
+    "extra hub), or of a Transformer that JoeyNMT 2 has trained (needs JoeyNMT). A hundred sentences go through "
+    "both programs: certificate.json says by how much they differ, and where that is more than 1e-4, nothing is "
+    "written. FOLDER: the model's."
 )
 
 

@@ -266,7 +266,8 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # nothing of it is asked
-            model, about = transformers.MarianMTModel.from_pretrained(
+            marian: Any = transformers.MarianMTModel
+            model, about = marian.from_pretrained(
                 folder,
                 attn_implementation="eager",
                 dtype=torch.float32,

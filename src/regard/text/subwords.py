@@ -207,6 +207,26 @@ def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowe
     return found
 
 
+def given_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> Subwords:
+    """Return a vocabulary of symbols that are known, with indices from 4 on: words between blanks, or characters,
+    with `▁` for the blank. Text is taken as it is, or put into lower case."""
+    names = [*RESERVED, *(f"{BLANK}{each}" if words else each for each in symbols)]
+    tokenizer = Tokenizer(
+        models.WordLevel({name: index for index, name in enumerate(names)}, unk_token=RESERVED[UNKNOWN])
+    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] if lowercase else [])
+    if words:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="always")
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Metaspace(BLANK, prepend_scheme="never", split=False),
+                pre_tokenizers.Split("", "isolated"),
+            ]
+        )
+    return Subwords.from_json(_without_added(tokenizer))
+
+
 def _model(kind: TokenizerKind) -> models.Model:
     if kind == "words":
         return models.WordLevel(unk_token=RESERVED[UNKNOWN])
