@@ -5,9 +5,9 @@ write its table and that of docs/results.md.
 
 DATA: the folder of `regard data multi30k`. The model is chosen on val, and reported once on test_2016_flickr,
 with beams of 5, beside those other test sets that are in the folder (test_NAME.de.gz and test_NAME.en.gz), by
-which nothing was ever chosen. The figures of every training go to docs/translation-results.json, and what is there is not
-trained again; what was interrupted goes on. Needs the extra peers, for the tokenizer that published figures are
-of.
+which nothing was ever chosen. The figures of every training go to docs/translation-results.json, and what is
+there is not trained again; what was interrupted goes on. Needs the extra peers, for the tokenizer that published
+figures are of.
 """
 
 import argparse

@@ -39,7 +39,8 @@ TRIALS: dict[str, Flags] = {
     "label smoothing 0.2": {"label_smoothing": 0.2},
     "rate 0.005": {"lr": 0.005},
 }
-"""Each with what it changes of `BASE`, in the order in which they are trained; another seed shows how much is chance."""
+"""Each with what it changes of `BASE`, in the order in which they are trained; another seed shows how much is
+chance."""
 
 
 def measure(data: Path, runs: Path, flags: Flags) -> dict[str, float]:

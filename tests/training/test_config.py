@@ -80,12 +80,12 @@ def test_flags_that_do_not_fit_are_refused(flags: dict[str, Any], message: str) 
 
 
 def test_what_older_runs_have_not_stored_is_as_they_were() -> None:
-    for task, model, given, later in (
+    for task, model, flags, later in (
         ("signal", "query", {}, ("positions", "layer")),
         ("dates", "recurrent", {}, ("enc_hidden", "bidirectional", "start", "score_width")),
         ("translation", "transformer", {"positions": "sinusoidal"}, ("positions", "layer", "batchsize")),
     ):
-        config = make_config(task, {"model": model, **given})
+        config = make_config(task, {"model": model, **flags})
         stored = dataclasses.asdict(config)
         for part in ("model", "training"):
             stored[part] = {name: value for name, value in stored[part].items() if name not in later}

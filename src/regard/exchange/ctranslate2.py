@@ -8,7 +8,7 @@ vocabularies as well, as files of the `tokenizers` library (or of SentencePiece,
     [found] = translator.translate_batch([tokenizer.encode("ein Hund rennt").tokens], disable_unk=True)
     "".join(found.hypotheses[0]).replace("▁", " ").strip()
 
-With `return_attention=True` a translation brings what its tokens attended to by the head that was chosen to align.
+With `return_attention=True` a translation brings what its tokens attended to, by the head chosen to align.
 """
 
 from collections.abc import Sequence

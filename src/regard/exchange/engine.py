@@ -186,7 +186,7 @@ def _digest(run: Exportable) -> str:
     found = hashlib.sha256(json.dumps([*told, source.to_json(), target.to_json()]).encode())
     for name, tensor in run.model.state_dict().items():
         found.update(name.encode())
-        found.update(np.ascontiguousarray(tensor.detach().float().cpu().numpy()))
+        found.update(np.ascontiguousarray(tensor.detach().float().cpu().numpy()).data)
     return found.hexdigest()[:16]
 
 

@@ -17,8 +17,8 @@ BLANK = "▁"
 HALF = re.compile("[\ud800-\udfff]")
 """Half a pair of UTF-16."""
 TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
-"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`), or by one of SentencePiece that an
-imported model came with (see `sentencepieces`)."""
+"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`), or by one of SentencePiece that
+an imported model came with (see `sentencepieces`)."""
 
 
 def whole(text: str) -> str:
