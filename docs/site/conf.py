@@ -49,6 +49,7 @@ docs/looking
 docs/check
 docs/recurrent
 docs/translation
+docs/aligning
 docs/exchange
 docs/attention
 docs/results

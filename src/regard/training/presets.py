@@ -37,8 +37,8 @@ PRESETS: dict[str, Defaults] = {
     },
 }
 """tiny is the best that 20 minutes of a core were found to make of 29,000 pairs, tiny-r-drop that of two hours
-(docs/results.md); base and big are the paper's (Vaswani et al. 2017, table 3); marian is as wide and deep as tiny,
-as `regard export --to huggingface` takes it."""
+(docs/results.md); base and big are the paper's (Vaswani et al. 2017, table 3); marian is as wide and deep as
+tiny, as `regard export --to huggingface` takes it."""
 
 
 def sized(task: type[AnyTask], kind: str) -> bool:
