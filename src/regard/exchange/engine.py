@@ -125,7 +125,10 @@ class Engines:
             raise InputError(
                 "layers are being recorded or changed, of which CTranslate2 knows nothing: give --engine regard"
             )
-        for_ctranslate2(self._run)
+        try:
+            for_ctranslate2(self._run)
+        except InputError as error:
+            raise InputError(f"{error}; give --engine regard") from error
 
     def _open(self, precision: Precision) -> CTranslate2Search:
         try:
@@ -186,7 +189,7 @@ def _digest(run: Exportable) -> str:
     found = hashlib.sha256(json.dumps([*told, source.to_json(), target.to_json()]).encode())
     for name, tensor in run.model.state_dict().items():
         found.update(name.encode())
-        found.update(np.ascontiguousarray(tensor.detach().float().cpu().numpy()))
+        found.update(np.ascontiguousarray(tensor.detach().float().cpu().numpy()).data)
     return found.hexdigest()[:16]
 
 
