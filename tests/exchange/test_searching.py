@@ -137,7 +137,7 @@ def test_bad_numbers_are_refused_alike(run: regard.TranslationRun, options: dict
     errors = []
     for engine in ("regard", "ctranslate2"):
         with pytest.raises(InputError) as error:
-            run.search(["x"], engine=engine, **options)  # type: ignore[arg-type]
+            run.search(["x"], engine=engine, **options)
         errors.append(str(error.value))
     assert errors[0] == errors[1]
 

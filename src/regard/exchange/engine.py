@@ -125,7 +125,10 @@ class Engines:
             raise InputError(
                 "layers are being recorded or changed, of which CTranslate2 knows nothing: give --engine regard"
             )
-        for_ctranslate2(self._run)
+        try:
+            for_ctranslate2(self._run)
+        except InputError as error:
+            raise InputError(f"{error}; give --engine regard") from error
 
     def _open(self, precision: Precision) -> CTranslate2Search:
         try:
