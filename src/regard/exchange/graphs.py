@@ -15,8 +15,9 @@ import logging
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
+from io import StringIO
 from typing import Any, NamedTuple
 
 import torch
@@ -222,10 +223,13 @@ def _graph(
     except InputError:
         raise
     except Exception as error:  # of many kinds, as those who trace and those who write raise them
-        first_error: BaseException = error
-        while first_error.__cause__ is not None:
-            first_error = first_error.__cause__
-        raise InputError(f"PyTorch cannot write it as ONNX: {told(first_error)}") from error
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise InputError(
+            f"PyTorch cannot write it as ONNX ({told(cause, 160)}): what it computes may depend on shapes, "
+            f"and not on values"
+        ) from error
 
 
 def _cosine(angles: Any) -> Any:
@@ -242,13 +246,12 @@ def _cosine(angles: Any) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep what the exporter says of itself, such as which packages it does without, from the user."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """Keep what the exporter says of itself, and the listings of what it could not trace, from the user."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        logging.disable(before)
