@@ -26,7 +26,7 @@ pytest.importorskip("onnxscript")
 
 from regard.exchange.graphs import Graph, graphs_of, tensors_of  # noqa: E402
 
-SYMBOLS = {"source_symbols": 23, "target_symbols": 19, "longest": 70}
+SYMBOLS: dict[str, Any] = {"source_symbols": 23, "target_symbols": 19, "longest": 70}
 
 
 def transformer(**flags: Any) -> Seq2Seq:
