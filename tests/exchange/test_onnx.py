@@ -1,5 +1,6 @@
 """Models as ONNX: run by ONNX Runtime with the same numbers, for any batch and length, and without Regard."""
 
+import copy
 import json
 import os
 import re
@@ -19,13 +20,13 @@ from regard.exchange import export, read_certificate
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
 from tests.german import sentences
 
-for package in ("onnx", "onnxscript"):
-    pytest.importorskip(package)
+onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
 
 from regard.exchange.graphs import Graph, graphs_of, tensors_of  # noqa: E402
 
-SYMBOLS = {"source_symbols": 23, "target_symbols": 19, "longest": 70}
+SYMBOLS: dict[str, Any] = {"source_symbols": 23, "target_symbols": 19, "longest": 70}
 
 
 def transformer(**flags: Any) -> Seq2Seq:
@@ -84,6 +85,8 @@ def check_sizes(found: dict[str, np.ndarray], shapes: dict[str, list[int | str]]
 def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     model = MODELS[name]()
     encoder, decoder = map(Opened, graphs_of(model))
+    for part in (encoder, decoder):
+        onnx.checker.check_model(onnx.load_from_string(part.graph.content), full_check=True)
     for batch, length in ((1, 1), (7, 1), (1, 5), (7, 5), (1, 60), (7, 60)):
         source = torch.randint(4, 19, (batch, length))
         for row in range(batch):  # of many lengths
@@ -190,6 +193,22 @@ def test_a_pruned_run(german: regard.TranslationRun, tmp_path: Path) -> None:
     assert sorted(heads) == [1, 2, 2, 2]
 
 
+@pytest.mark.slow
+def test_another_model_is_not_written(
+    german: regard.TranslationRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoiled(model: Seq2Seq) -> tuple[Graph, Graph]:
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            other.get_parameter("decoder.layers.0.cross.query.weight").mul_(1.1)
+        return graphs_of(other)
+
+    monkeypatch.setattr("regard.exchange.onnx.graphs_of", spoiled)
+    with pytest.raises(InputError, match="differ by .* in onnxruntime, at most 0.0001 .* nothing was written"):
+        export(german, tmp_path / "out", to="onnx", texts=["Heute singt der alte Hund."], progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 OWN = """
 import torch
 from regard.attention import Score
@@ -201,7 +220,9 @@ class Peeking(Score):
 """
 
 
-def test_what_cannot_be_traced_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_traced_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "peeking_score.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     flags: dict[str, Any] = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "steps": 1}
@@ -214,9 +235,11 @@ def test_what_cannot_be_traced_is_refused_by_name(tmp_path: Path, monkeypatch: p
         progress=False,
     )
     assert isinstance(run, regard.PairRun)
+    capfd.readouterr()
     with pytest.raises(InputError, match="score peeking_score:Peeking: PyTorch cannot write it as ONNX") as told:
         export(run, tmp_path / "out", to="onnx", progress=False)
     assert "\n" not in str(told.value) and not (tmp_path / "out").exists()
+    assert capfd.readouterr() == ("", "")  # PyTorch would list all that it has traced
 
 
 def test_without_the_extra(

@@ -15,8 +15,9 @@ import logging
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
+from io import StringIO
 from typing import Any, NamedTuple
 
 import torch
@@ -52,16 +53,9 @@ def graphs_of(model: Seq2Seq) -> tuple[Graph, Graph]:
     """
     model = copy.deepcopy(model).cpu().float().eval()
     one, other = (_try(model, *sizes) for sizes in zip(*SIZES.values(), strict=True))
-    encoder, decoder = (
-        [
-            _shapes(getattr(one, f"{part}_{side}"), getattr(other, f"{part}_{side}"))
-            for side in ("inputs", "outputs")
-        ]
-        for part in ("encoder", "decoder")
-    )
     return (
-        _graph(_Encoder(model), one.encoder_inputs, *encoder),
-        _graph(_Decoder(model, one.state), one.decoder_inputs, *decoder),
+        _graph(_Encoder(model), one.encoder, other.encoder),
+        _graph(_Decoder(model, one.state), one.decoder, other.decoder),
     )
 
 
@@ -153,15 +147,19 @@ class _Decoder(nn.Module):
         return tuple(_step(self.model, token, with_tensors(self.state, given))[1].values())
 
 
-class _Trial(NamedTuple):
-    """What both parts of a model were given, and gave, by name."""
+class _Passed(NamedTuple):
+    """What a part of a model was given, and gave, by name."""
 
-    encoder_inputs: dict[str, Tensor]
-    encoder_outputs: dict[str, Tensor]
-    decoder_inputs: dict[str, Tensor]
-    decoder_outputs: dict[str, Tensor]
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+
+
+class _Trial(NamedTuple):
+    """What both parts did with some sources, and the state that lies in the decoder's inputs."""
+
+    encoder: _Passed
+    decoder: _Passed
     state: Any
-    """The state that lies in the decoder's inputs."""
 
 
 @torch.no_grad()
@@ -173,7 +171,7 @@ def _try(model: Seq2Seq, batch: int, length: int, steps: int) -> _Trial:
         state, _ = _step(model, token, state)
     # Laid out in their order, as those that a program hands over are.
     given = {"token": token} | {name: tensor.contiguous() for name, tensor in tensors_of(state).items()}
-    return _Trial({"source": source}, encoded, given, _step(model, token, state)[1], state)
+    return _Trial(_Passed({"source": source}, encoded), _Passed(given, _step(model, token, state)[1]), state)
 
 
 def _shapes(one: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Shape]:
@@ -187,22 +185,20 @@ def _shapes(one: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Shape
     }
 
 
-def _graph(
-    part: nn.Module, given: dict[str, Tensor], inputs: dict[str, Shape], outputs: dict[str, Shape]
-) -> Graph:
-    """Have PyTorch trace a part of a model and write it."""
+def _graph(part: nn.Module, one: _Passed, other: _Passed) -> Graph:
+    """Have PyTorch trace a part of a model, which did this in two trials, and write it."""
     import onnx_ir
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-    sizes = [
+    inputs, outputs = _shapes(one.inputs, other.inputs), _shapes(one.outputs, other.outputs)
+    first, *others = (
         {place: size for place, size in enumerate(shape) if isinstance(size, str)} for shape in inputs.values()
-    ]
-    first, *others = sizes
+    )
     try:
         with _quietly():
             program: Any = torch.onnx.export(
                 part,
-                tuple(given.values()),
+                tuple(one.inputs.values()),
                 input_names=list(inputs),
                 output_names=list(outputs),
                 dynamic_shapes=(first, tuple(others)) if others else (first,),
@@ -222,10 +218,13 @@ def _graph(
     except InputError:
         raise
     except Exception as error:  # of many kinds, as those who trace and those who write raise them
-        first_error: BaseException = error
-        while first_error.__cause__ is not None:
-            first_error = first_error.__cause__
-        raise InputError(f"PyTorch cannot write it as ONNX: {told(first_error)}") from error
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise InputError(
+            f"PyTorch cannot write it as ONNX ({told(cause, 160)}): what it computes may depend on shapes, "
+            f"and not on values"
+        ) from error
 
 
 def _cosine(angles: Any) -> Any:
@@ -242,13 +241,12 @@ def _cosine(angles: Any) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep what the exporter says of itself, such as which packages it does without, from the user."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """Keep what the exporter says of itself, and the listings of what it could not trace, from the user."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        logging.disable(before)
