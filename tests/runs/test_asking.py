@@ -56,7 +56,7 @@ def test_text_is_not_taken_over_and_all_else_is(
 ) -> None:
     flags = {**OTHER, "dropout": 0.25, "lr": 0.001, "max_len": 40}
     begun = regard.train("translation", start_from=german.folder, train=other, **flags, savepath=tmp_path)
-    task, there = begun.config.task, german.config.task
+    task, there = begun.task.config, german.task.config
     assert task.train == (str(other),) and task.valid == task.test == () and there.valid
     named = {"train", "valid", "test", "steps", "validate_every", "dropout", "lr", "max_len"}
     for name, value in begun.config.flags().items():
@@ -137,7 +137,7 @@ def test_a_run_may_be_replaced_by_one_that_begins_from_it(
         ({"tokenizer": "words"}, "tokenizer words differs from bpe of run"),
         ({"lowercase": True}, "lowercase True differs from False of run"),
         ({"model": "recurrent"}, "model recurrent differs from transformer of run"),
-        ({"preset": "small"}, "preset 'small' is for a new model.*: leave preset out"),
+        ({"preset": "small"}, "preset 'small' is for a new model.*: leave it out"),
         ({"hiden": 3}, "flag 'hiden' is unknown"),
         ({"train": ()}, "translation needs text to train on"),
         ({"freeze": "encodr"}, "freeze 'encodr' is no part of the model: choose embedding, encoder, encoder.0,"),
@@ -221,7 +221,9 @@ def test_a_whole_config_may_begin_from_a_run(german: regard.TranslationRun, othe
     asked = dataclasses.replace(config, task=task, training=training)
     begun = regard.train(asked, start_from=german.folder, progress=False, savepath=tmp_path)
     assert begun.config.origin is not None and begun.step == 3
-    wider = dataclasses.replace(asked, model=dataclasses.replace(config.model, hidden=64))
+    wider = dataclasses.replace(asked, model=dataclasses.replace(config.model, hidden=64))  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="a config is given: leave out steps"):
+        regard.train(asked, start_from=german.folder, steps=3, savepath=tmp_path / "x")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="hidden 64 differs from 32 of run"):
         regard.train(wider, start_from=german.folder, progress=False, savepath=tmp_path / "wider")
 

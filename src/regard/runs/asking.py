@@ -24,8 +24,7 @@ def name_of(task: str | RunConfig) -> str:
 
 def asked(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
     """Return the config of a new run; raises `InputError` for what cannot be asked."""
-    if isinstance(task, RunConfig) and flags:
-        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
+    _check_alone(task, flags)
     return _ready(task if isinstance(task, RunConfig) else make_config(task, flags))
 
 
@@ -66,21 +65,19 @@ def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> 
 
     Raises `InputError` where it is of another task, or a flag asks for another model or vocabulary.
     """
+    _check_alone(task, flags)
     there = before.config
-    if isinstance(task, RunConfig):
-        flags = task.flags()
-    elif "preset" in flags:
+    flags = dict(task.flags() if isinstance(task, RunConfig) else flags)
+    if (preset := flags.pop("preset", None)) is not None:
         raise InputError(
-            f"preset {flags['preset']!r} is for a new model, and one that begins from a run has its sizes: leave "
-            f"preset out"
+            f"preset {preset!r} is for a new model, and one that begins from a run has its sizes: leave it out"
         )
     on = task.on if isinstance(task, RunConfig) else make_config(task).on
     if there.on != on:
         raise InputError(f"run {before.where!r} is of task {there.on}: begin from a run of {on}")
-    if flags.get("model", there.kind) != there.kind:
-        raise _another("model", flags["model"], there.kind, before)
-    base = without_text(there)
-    config = changed_config(base, {name: value for name, value in flags.items() if name != "model"})
+    if (model := flags.pop("model", there.kind)) != there.kind:
+        raise _another("model", model, there.kind, before)
+    config = changed_config(without_text(there), flags)
     free = {*there.task_class.texts, *there.task_class.loose, *OTHERWISE}
     decided = {*vars(there.task), *vars(there.model), *SIZES} - free
     for name, value in config.flags().items():
@@ -90,6 +87,11 @@ def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> 
     digest = hashlib.sha256(pack(weights, before.step)).hexdigest()
     origin = Origin(run=str(before.folder.absolute()), step=before.step, weights=digest)
     return _ready(dataclasses.replace(config, origin=origin))
+
+
+def _check_alone(task: str | RunConfig, flags: dict[str, Any]) -> None:
+    if isinstance(task, RunConfig) and flags:
+        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change them in it")
 
 
 def without_text(config: RunConfig) -> RunConfig:
