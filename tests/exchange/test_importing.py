@@ -112,6 +112,13 @@ def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
         import_model(folder, savepath=tmp_path, name="other", texts=TEXTS)
 
 
+def test_pieces_have_no_file_for_onnx(imported: regard.TranslationRun, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    with pytest.raises(InputError, match="tokenizer sentencepiece has no file of the tokenizers library"):
+        export(imported, tmp_path / "out", to="onnx", license="mit", texts=TEXTS)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("options", [{}, {"shared": False, "tie_word_embeddings": False}])
 def test_they_leave_for_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> None:
     pytest.importorskip("ctranslate2")

@@ -11,7 +11,8 @@ is put into the order of theirs.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     `hub` is not installed; `MachineError` where the disk refuses.
     """
     try:
+        import transformers
         from transformers import GenerationConfig, MarianConfig, MarianMTModel
     except ImportError:
         raise InputError("exporting to Hugging Face needs transformers: pip install 'regard[hub]'") from None
@@ -97,7 +99,8 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     theirs.generation_config = generation(
         max_length=run.task.longest_target, num_beams=1, suppress_tokens=[PAD, BOS, UNKNOWN], **special
     )
-    theirs.save_pretrained(folder)
+    with _quietly(transformers):
+        theirs.save_pretrained(folder)
     if isinstance(source, SentencePieces) and isinstance(target, SentencePieces):
         _write_marians_tokenizer(folder, source, target, marian.max_position_embeddings)
     else:
@@ -259,13 +262,8 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
         import transformers
     except ImportError:
         raise InputError("models of Hugging Face need transformers: pip install 'regard[hub]'") from None
-    talk: Any = transformers.utils.logging
-    said, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    talk.set_verbosity_error()
-    talk.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # nothing of it is asked
+        with _quietly(transformers):
             marian: Any = transformers.MarianMTModel
             model, about = marian.from_pretrained(
                 folder,
@@ -280,11 +278,24 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
             )
     except Exception as error:  # there is no end of what it raises for damaged files
         raise InputError(f"{str(folder)!r} cannot be loaded by transformers: {told(error, 200)}") from error
-    finally:
-        talk.set_verbosity(said)
-        if bars:
-            talk.enable_progress_bar()
     lacking = [name for name in about["missing_keys"] if "embed_positions" not in name]
     if lacking:
         raise InputError(f"{str(folder)!r} is damaged: {lacking[0]} is missing from its weights; fetch it anew")
     return model.eval(), tokenizer
+
+
+@contextmanager
+def _quietly(transformers: Any) -> Iterator[None]:
+    """Keep bars and warnings of the library, which say nothing that is not checked here, from the terminal."""
+    talk = transformers.utils.logging
+    said, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
+    talk.set_verbosity_error()
+    talk.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # nothing of it is asked
+            yield
+    finally:
+        talk.set_verbosity(said)
+        if bars:
+            talk.enable_progress_bar()

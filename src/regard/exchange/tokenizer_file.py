@@ -2,15 +2,23 @@
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from regard.errors import InputError
 from regard.text import UNKNOWN, Characters, Vocabulary, Words
+from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import RESERVED, Subwords
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer that makes the same indices of a text, and the same text of indices.
 
-    The end of sequence is the caller's to add, as here.
+    The end of sequence is the caller's to add, as here. Raises `InputError` for a vocabulary of SentencePiece, as
+    the library cuts some texts otherwise.
     """
+    if isinstance(vocabulary, SentencePieces):
+        raise InputError(
+            "tokenizer sentencepiece has no file of the tokenizers library, which cuts some texts otherwise: "
+            "export to ctranslate2 or huggingface"
+        )
     if isinstance(vocabulary, Subwords):
         return Tokenizer.from_str(vocabulary.to_json())
     assert isinstance(vocabulary, Characters)  # of which those of words are a kind

@@ -252,8 +252,9 @@ class Transformer(Seq2Seq):
     def start(self, memory: TransformerMemory) -> TransformerState:
         """Return the state before the first step, with one hypothesis for each source."""
         layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]  # with heads of their own
-        nothing = memory.layers[0].values.new_zeros(len(memory.mask), 0, layers[0].key.in_features)
-        return TransformerState(tuple(layer.project(nothing) for layer in layers), memory)
+        step = memory.layers[0].values.new_zeros(len(memory.mask), 1, layers[0].key.in_features)
+        past = tuple(KeyValues(*(each[:, :, :0] for each in layer.project(step))) for layer in layers)
+        return TransformerState(past, memory)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
