@@ -25,7 +25,7 @@ from regard.own import told
 from regard.reading import check_file, damaged, is_file, read_text
 from regard.text import BOS, EOS, PAD, PairBatch
 
-INSTALL = "pip install --no-deps joeynmt==2.3.0 subword-nmt 'importlib_metadata<8'"
+INSTALL = "pip install --no-deps joeynmt==2.3.0 subword-nmt 'importlib_metadata<8' zipp"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
 STEPS = 5000
 """Positions that JoeyNMT knows."""
