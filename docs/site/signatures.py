@@ -46,5 +46,8 @@ class _FullNames(ast.NodeTransformer):
             return node  # its strings are values
         return self.generic_visit(node)
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return node  # what annotates a type says nothing of types
+
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return self.visit(ast.parse(node.value, mode="eval").body) if isinstance(node.value, str) else node
