@@ -6,12 +6,12 @@ DATA: the folder of `regard data multi30k`. German to English in lower case, the
 translation` with and without a guide: the links that eflomal finds in the training text (extra align). Error
 rates are against its links of the validation text, of which a half chooses the heads, but for the first hundred
 pairs; those stand apart, against the links of alignment.links, which were drawn by hand. BLEU is that of
-test_2016_flickr, with beams of 5. The figures of every training go to docs/alignment-results.json, and what is there is not trained
-again.
+test_2016_flickr, with beams of 5. The figures of every training go to docs/alignment-results.json, and what is
+there is not trained again.
 
-Hand-drawn links are of words between blanks. Sure are words that translate each other in their sentence, each part of
-a compound with the whole; possible are those that belong to what is linked and have no counterpart (the `are` of
-`are loading`), and free wordings.
+Hand-drawn links are of words between blanks. Sure are words that translate each other in their sentence, each
+part of a compound with the whole; possible are those that belong to what is linked and have no counterpart (the `are`
+of `are loading`), and free wordings.
 """
 
 import argparse

@@ -102,7 +102,7 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
     assert isinstance(task, PairTask)
     batches, tokens = [], []
     for _ in range(steps):
-        source, target = task.sample(BATCH, generator)
+        source, target, _ = task.sample(BATCH, generator)
         source = F.pad(source, (0, task.max_source + 1 - source.shape[1]))
         target = F.pad(target, (0, task.max_target + 1 - target.shape[1]))
         batches.append((source.numpy(), target.numpy()))

@@ -53,8 +53,8 @@ def write_marian(folder: Path, *, shared: bool = True, **options: Any) -> Path:
     folder.mkdir()
     models = [pieces_of(side) for side in (0, 1)]
     vocabularies = [vocabulary_of(*models)] if shared else [vocabulary_of(model) for model in models]
-    for name, model in zip(("source.spm", "target.spm"), models, strict=True):
-        (folder / name).write_bytes(model)
+    for name, content in zip(("source.spm", "target.spm"), models, strict=True):
+        (folder / name).write_bytes(content)
     for name, vocabulary in zip(("vocab.json", "target_vocab.json"), vocabularies, strict=False):
         (folder / name).write_text(json.dumps(vocabulary), encoding="utf-8")
     about: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "source_lang": "de", "target_lang": "en"}

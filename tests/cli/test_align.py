@@ -194,7 +194,7 @@ def test_heads_of_a_model_that_went_on_are_forgotten(own: Path, texts: tuple[Pat
 def test_silver_links(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
     source, target, links = texts
     try:
-        import eflomal  # type: ignore[import-not-found]
+        import eflomal
     except ImportError:
         status, _, err = command("align", own, source, target, "--silver")
         assert status != 0 and "silver links need eflomal: pip install 'regard[align]', or give --links" in err

@@ -1,14 +1,16 @@
 """Which heads align, where it is known beforehand which do."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from regard.errors import InputError
-from regard.examination import choose_heads, links_of
+from regard.examination import AligningHeads, Head, choose_heads, links_of
 from regard.examination.choosing import combined
-from regard.text.links import KnownLinks
+from regard.text.links import KnownLinks, Link
 
-HEADS = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
+HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
 RANDOM = np.random.default_rng(0)
 
 
@@ -63,7 +65,7 @@ def test_others_are_reported_on_the_same_pairs() -> None:
     weights, known = pairs_of(40, right={(0, 0): 1.0})
     asked: list[int] = []
 
-    def beside(numbers, chosen):  # type: ignore[no-untyped-def]
+    def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
         asked.extend(numbers)
         assert chosen.heads == (HEADS[0],)
         return {"gold": [known[number].sure for number in numbers]}
@@ -86,6 +88,6 @@ def test_the_end_of_the_source_is_no_word() -> None:
     assert combined(np.ones((2, 3, 4, 5)), HEADS, choose_heads(*_some(), against="x").ways["all"]).shape == (4, 5)
 
 
-def _some():  # type: ignore[no-untyped-def]
+def _some() -> tuple[list[np.ndarray], list[Head], list[KnownLinks]]:
     weights, known = pairs_of(20, right={})
     return weights, HEADS, known

@@ -38,7 +38,7 @@ def imported(theirs: Path, tmp_path_factory: pytest.TempPathFactory) -> regard.T
     return run
 
 
-def check(found: regard.exchange.Certificate, sentences: int) -> None:  # type: ignore[name-defined]
+def check(found: regard.exchange.Certificate, sentences: int) -> None:
     assert found.logits is not None and found.weights is not None and found.missing == {}
     assert 0 < found.logits < 1e-4 and 0 < found.weights < 1e-4 and found.same_tokens == 1
     assert found.same_greedy == 1 and found.same_beam > 0.9 and found.sentences == sentences
@@ -102,7 +102,7 @@ def test_there_and_back_again(imported: regard.TranslationRun, tmp_path: Path) -
 def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
     flags = {**TINY, "pre_norm": False, "steps": 5}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path, progress=False)
-    folder = export(run, tmp_path / "out", to="huggingface", license="mit", progress=False)  # type: ignore[arg-type]
+    folder = export(run, tmp_path / "out", to="huggingface", license="mit", progress=False)
     place = import_model(folder, savepath=tmp_path, name="again", texts=TEXTS, progress=False)
     check(read_certificate(place), 12)
     stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))

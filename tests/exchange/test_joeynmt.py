@@ -41,7 +41,8 @@ def pieces() -> bytes:
     from sentencepiece import SentencePieceTrainer
 
     made = io.BytesIO()
-    SentencePieceTrainer.train(
+    train: Any = SentencePieceTrainer.train
+    train(
         sentence_iterator=iter([text for pair in sentences() for text in pair]),
         model_writer=made,
         vocab_size=80,

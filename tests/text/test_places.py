@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from regard.text.cutting import cut_into
 from regard.text.places import places_of, words_at
 from regard.text.subwords import train_subwords
+from regard.text.vocabulary import TokenizerKind
 
 TEXTS = ["Zwei große Hunde laufen, schnell!", "ein Hund läuft", "zwei Katzen und ein Hund", "  ein  Hund  "]
-KINDS = ["bpe", "unigram", "words", "characters"]
+KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
 
 
 def test_words_and_parts() -> None:
@@ -32,7 +33,7 @@ def test_pieces_between_words_belong_to_the_next_and_at_the_end_to_the_last() ->
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text("abZweigroßeHund ,.!\u00e4\U0001f600\t", max_size=30))
-def test_every_piece_has_its_word(kind: str, text: str) -> None:
+def test_every_piece_has_its_word(kind: TokenizerKind, text: str) -> None:
     vocabulary = SUBWORDS[kind]
     cut = cut_into(text, vocabulary, "words")
     assert len(cut.word_of) == len(cut.indices)
