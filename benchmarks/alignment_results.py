@@ -10,8 +10,8 @@ test_2016_flickr, with beams of 5. The figures of every training go to docs/alig
 there is not trained again.
 
 Hand-drawn links are of words between blanks. Sure are words that translate each other in their sentence, each
-part of a compound with the whole; possible are those that belong to what is linked and have no counterpart (the `are`
-of `are loading`), and free wordings.
+part of a compound with the whole; possible are those that belong to what is linked and have no counterpart (the
+`are` of `are loading`), and free wordings.
 """
 
 import argparse
