@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import importlib.util
 import re
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import regard
-from tests.german import sentences, write
+from tests.german import LINKS, sentences, write
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -85,6 +86,40 @@ def test_every_command_of_the_translation_page_works(
     assert (tmp_path / "hund.png").exists()
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(shortened(block).replace("steps=2", "steps=2, overwrite=True"), {})
+
+
+def test_every_command_of_the_aligning_page_works(
+    command: Callable[..., tuple[int, str, str]],
+    german: regard.TranslationRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the tests' German and a run on it, for every run that the page names."""
+    page = (ROOT / "docs/aligning.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^regard (.*?)(?: +#.*| > .*)?$", page, re.MULTILINE)
+    assert len(lines) == 12
+    monkeypatch.chdir(tmp_path)
+    for name in ("translation", "de-en", "en-de"):
+        shutil.copytree(german.folder, tmp_path / "models" / name)
+    pairs = sentences()
+    for names, side in ((("source.txt", "val.de", "train.de"), 0), (("target.txt", "val.en", "train.en"), 1)):
+        for name in names:
+            (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    for name in ("gold.txt", "train.links"):
+        (tmp_path / name).write_text(f"{LINKS}\n" * len(pairs))
+    for line in lines:
+        argv = shlex.split(line)
+        if "--silver" in argv and importlib.util.find_spec("eflomal") is None:
+            continue
+        if argv[0] == "train":
+            argv += ["--steps", "2", "--overwrite", *(["--vocab_size", "60"] if argv[1] == "translation" else [])]
+        status, _, err = command(*argv)
+        assert status == 0, f"{line}: {err}"
+    (tmp_path / "gold.txt").write_text(f"{LINKS}\n" * 100)
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    shown: dict[str, Any] = {}
+    exec(block, shown)
+    assert shown["found"].weights.shape == (7, 7) and len(shown["known"]) == 100
 
 
 def test_the_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
