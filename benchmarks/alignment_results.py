@@ -121,7 +121,7 @@ def main() -> None:
     jobs = [{"guide": guide, "seed": seed} for guide in (False, True) for seed in range(args.seeds)]
     work = partial(measure, args.data, args.runs)
     results = measure_missing(DOCS / "alignment-results.json", work, jobs)
-    write_tables({"alignment": table(results, args.seeds)})
+    write_tables({"guided alignment": table(results, args.seeds)})
 
 
 if __name__ == "__main__":
