@@ -41,7 +41,11 @@ def vocabulary_of(*models: bytes) -> dict[str, int]:
         found |= {processor.IdToPiece(index) for index in range(2, processor.GetPieceSize())}
     kept = [piece for index, piece in enumerate(sorted(found)) if index % 19 != 18]
     # Of two vocabularies, padding has one number in both.
-    named = ["</s>", "<unk>", *kept, ">>en<<", "<pad>"] if len(models) > 1 else ["</s>", "<unk>", "<pad>", *kept]
+    named = (
+        ["</s>", "<unk>", *kept, ">>en<<", "<pad>"]
+        if len(models) > 1
+        else ["</s>", "<unk>", "<pad>", *kept, ">>en<<"]
+    )
     return {piece: index for index, piece in enumerate(named)}
 
 

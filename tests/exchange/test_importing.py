@@ -100,7 +100,7 @@ def test_there_and_back_again(imported: regard.TranslationRun, tmp_path: Path) -
 
 
 def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
-    flags = {**TINY, "pre_norm": False, "steps": 5}
+    flags = {**TINY, "pre_norm": False, "positions": "sinusoidal", "steps": 5}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path, progress=False)
     folder = export(run, tmp_path / "out", to="huggingface", license="mit", progress=False)
     place = import_model(folder, savepath=tmp_path, name="again", texts=TEXTS, progress=False)
