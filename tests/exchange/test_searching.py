@@ -4,6 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.decoding import search
+from regard.decoding import Search, search
 from regard.errors import InputError
 from regard.exchange import searching
 from regard.text import UNKNOWN
@@ -128,6 +129,35 @@ def test_answers_that_do_not_end_are_cut_at_the_same_length(
     found = run.search(SOURCES[:10], beam=beam, n_best=beam)
     assert not all(each.finished for one in found for each in one)
     check_same(run, SOURCES[:10], beam=beam, n_best=beam)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_an_answer_may_be_as_long_as_the_longest(
+    run: regard.TranslationRun, ours: list[int], monkeypatch: pytest.MonkeyPatch, beam: int
+) -> None:
+    [[best, *_]] = run.search(SOURCES[:1], beam=beam)
+    for module in (search, searching):
+        monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: len(best.tokens))
+    assert run.search(SOURCES[:1], beam=beam)[0][0].finished
+    check_same(run, SOURCES[:1], beam=beam)
+    assert not ours
+
+
+def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> None:
+    """Of three hypotheses that end, two are returned: the third is less likely than both, and may be as long as
+    the longer one, whose length penalty is the larger."""
+    run.translate(SOURCES[:1], engine="ctranslate2")
+    there = searching.CTranslate2Search(
+        run, next((run.folder / "engines").iterdir()), precision="float32", threads=1
+    )
+    names = run.task.target_vocabulary.symbols
+    hypotheses = [[*names[5:12], "</s>"], [names[5], "</s>"]]
+    found = SimpleNamespace(hypotheses=hypotheses, scores=[-3.0, -3.5])
+    asked = Search(beam=2, length_penalty=1.0)
+    [best] = there._best(found, asked)
+    assert best.tokens == list(range(5, 12)) and best.score == pytest.approx(-3.0 / (13 / 6))
+    assert there._best(found, dataclasses.replace(asked, n_best=2)) == []
+    assert len(there._best(found, dataclasses.replace(asked, n_best=2, length_penalty=0.0))) == 2
 
 
 @pytest.mark.parametrize(
