@@ -92,6 +92,7 @@ TINY: dict[str, Any] = {
     "enc_layers": 2,
     "dec_layers": 1,
     "tokens": 400,
+    "positions": "sinusoidal",
     "dropout": 0.1,
     "average": 0.95,
     "validate_every": 100,

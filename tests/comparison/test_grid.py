@@ -156,7 +156,7 @@ def test_translations_are_not_compared_without_a_test(command: Command, tmp_path
     text = write(tmp_path)
     flags = [word for name in ("train", "valid") for word in (f"--{name}", *map(str, text[name]))]
     kept = tmp_path / "kept"
-    status, _, err = command("compare", "translation", *flags, "--vary", "hidden=4,8", "--savepath", kept)
+    status, _, err = command("compare", "translation", *flags, "--vary", "hidden=8,16", "--savepath", kept)
     assert status == 2 and err == "regard: translation has no text to test on: give one with --test\n"
     assert not kept.exists()
 

@@ -54,7 +54,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     ],
     "copy": [["test", "copy", "--samples", "2"], ["translate", "copy", "ABC"], ["train", "copy", "--resume"]],
     "translation": [
-        ["translate", "translation", "Heute läuft der kleine Hund."],
+        ["translate", "translation", "Heute läuft der kleine Hund.", "--engine", "regard"],
         ["train", "translation", "--resume"],
     ],
 }

@@ -78,8 +78,8 @@ def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def _flags_of(command: str, words: tuple[str, ...]) -> tuple[Flag, ...] | None:
     """Return the flags of a command, None where it is not about this."""
-    # Comparing has flags of its own, and then those of the training.
-    parsers, extra = (2, VARIED) if command == "compare" else (1, ())
+    # Training and comparing have flags of their own, and then those of what is trained.
+    parsers, extra = 1 + (command in ("train", "compare")), VARIED if command == "compare" else ()
     seen: list[Any] = []
     real = tyro.cli
 

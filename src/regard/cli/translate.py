@@ -139,8 +139,10 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer every line of `file` as it comes, in order."""
     for lines in numbered_chunks(file):
-        marked = [_read(line, number, flags) for number, line in lines]
-        texts = [_checked(run, each.text, number) for each, (number, _) in zip(marked, lines, strict=True)]
+        marked, texts = [], []
+        for number, line in lines:
+            marked.append(_read(line, number, flags))
+            texts.append(_checked(run, marked[-1].text, number))
         found = iter(run.search([text for text in texts if text is not None], **_search(flags)))
         answers = [next(found) if text is not None else None for text in texts]
         _write(_with_more(run, marked, answers, flags), flags)
