@@ -59,6 +59,28 @@ def test_choose_report_keep_and_align(own: Path, texts: tuple[Path, Path, Path],
         assert command("align", own, source, target, "--by", way)[0] == 0
 
 
+def test_a_choice_is_not_lost_unasked(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
+    source, target, links = texts
+    command("align", own, source, target, "--links", links)
+    before = (own / "alignment.json").read_text()
+    wrong = source.with_name("wrong.links")
+    wrong.write_text("0-1 3-3\n" * len(PAIRS))
+    asked = ("align", own, source, target, "--links", wrong)
+    status, out, _ = command(*asked, "--no-keep")
+    assert status == 0 and "Kept in" not in out and (own / "alignment.json").read_text() == before
+    status, out, _ = command(*asked)
+    assert "They replace decoder.0.cross" in out and "which were chosen before; --no-keep reports" in out
+    command("align", own, source, target, "--links", links)
+
+
+def test_a_run_of_the_other_direction_is_another_run(
+    own: Path, texts: tuple[Path, Path, Path], command: Command, translator: regard.PairRun
+) -> None:
+    for other in (own, translator.folder):
+        status, _, err = command("align", own, *texts[:2], "--reverse", other)
+        assert status != 0 and "is to be another run of task translation, of the other direction" in err
+
+
 def test_pairs_may_come_in_any_way(
     own: Path, texts: tuple[Path, Path, Path], command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -73,7 +95,7 @@ def test_pairs_may_come_in_any_way(
     pairs.write_text("".join(f"{one}\t{other}\tmore\n" for one, other in PAIRS))
     assert command("align", own, pairs)[1] == expected
     status, out, _ = command("align", own, source)  # translated first
-    assert status == 0 and len(out.splitlines()) == len(PAIRS)
+    assert status == 0 and len(out.splitlines()) == len(PAIRS) and out.count(" ||| ") == len(PAIRS)
 
 
 def test_json_has_words_links_and_weights(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
@@ -89,13 +111,14 @@ def test_json_has_words_links_and_weights(own: Path, texts: tuple[Path, Path, Pa
 
 
 def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
-    """The run itself stands in for one of the other direction, whatever that says."""
+    """A copy of the run stands in for one of the other direction, whatever that says."""
     source, target, links = texts
-    status, out, _ = command("align", own, source, target, "--links", links, "--reverse", own)
+    other = shutil.copytree(own, own.parent / "other", dirs_exist_ok=True)
+    status, out, _ = command("align", own, source, target, "--links", links, "--reverse", other)
     assert status == 0
     for how in ("product", "intersection", "union", "grow-diag-final"):
         assert f"both: {how}" in out
-        assert command("align", own, source, target, "--reverse", own, "--symmetrise", how)[0] == 0
+        assert command("align", own, source, target, "--reverse", other, "--symmetrise", how)[0] == 0
     command("align", own, source, target, "--links", links)
 
 
@@ -151,6 +174,15 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
         (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known ending"),
         (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads by"),
+        (
+            ["a.de", "a.en", "--links", "a.links", "--plot", "x.png"],
+            "--plot draws a pair and goes not with choosing",
+        ),
+        (
+            ["a.de", "a.en", "--format", "json", "--plot", "x.png"],
+            "--plot draws a pair and goes not with --format",
+        ),
+        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise is for two directions: give a run"),
     ],
 )
 def test_what_cannot_be_aligned_is_one_line(
@@ -179,7 +211,10 @@ def test_by_what_was_not_chosen(
         german.choose_alignment(PAIRS[:1], [regard.KnownLinks.of([])] * 2)
 
 
-def test_heads_of_a_model_that_went_on_are_forgotten(own: Path, texts: tuple[Path, Path, Path]) -> None:
+def test_heads_of_a_model_that_went_on_are_forgotten(
+    own: Path, texts: tuple[Path, Path, Path], command: Command
+) -> None:
+    command("align", own, *texts[:2], "--links", texts[2])
     run = regard.load_translator(str(own))
     assert run.kept_heads() is not None
     kept = json.loads((own / "alignment.json").read_text())

@@ -227,7 +227,7 @@ def test_the_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[
     status, out, _ = command("import", theirs, *flags, "--texts", tmp_path / "text")
     assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'de-en'}\n12 sentences in both")
     status, _, err = command("import", theirs, *flags, "--texts", tmp_path / "text")
-    assert status == 2 and "already holds a run" in err
+    assert status == 2 and "holds a run already: give another --name" in err
     (tmp_path / "long").write_text("Hund " * 300, encoding="utf-8")
     status, _, err = command("import", theirs, *flags, "--name", "b", "--texts", tmp_path / "long")
     assert status == 2 and "at most 60 are taken" in err

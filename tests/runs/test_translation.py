@@ -94,7 +94,7 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
     assert files(parts) == files(whole)
 
 
-MADE_OF_HEADS = ("heads", "inner", "dec_layers")
+MADE_OF_HEADS = ("heads", "inner", "dec_layers", "positions")
 
 
 def test_accumulated_batches_learn_as_one_larger_batch(tmp_path: Path) -> None:

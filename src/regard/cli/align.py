@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Literal
 
 from rich.console import Console
 
-from regard.cli.carrying import tell_heads
+from regard.cli.carrying import SEPARATOR, tell_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.screen import open_on_screen
@@ -28,11 +28,13 @@ DESCRIPTION = (
     "Say which words of each target come from which words of its source, a line for each pair: by the heads "
     "that were chosen for that, or by all. RUN: a task's name, or a run's folder. SOURCE and TARGET: files of a "
     "sentence a line, or - for standard input. Without TARGET the lines of SOURCE are pairs with a tab between "
-    "them, or sentences that are translated first. With --links or --silver, heads are chosen: on one half "
-    "of the pairs, and how well they do is reported on the other; the choice is kept with the run. Without "
-    "SOURCE, the pairs are the run's own validation text, or drawn with the links that the task knows."
+    "them, or sentences that are translated first; then the translation stands before its links. With --links or "
+    "--silver, heads are chosen: on one half of the pairs, and how well they do is reported on the other; the "
+    "choice is kept with the run. Without SOURCE, the pairs are the run's own validation text, or drawn with the "
+    "links that the task knows."
 )
 REPORTED = "Kept in {}: `regard align`, `regard translate --align` and the explorer use it from now on\n"
+REPLACED = "They replace {}, which were chosen before; --no-keep reports, and leaves the choice as it is\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,8 @@ class AlignFlags:
     silver: bool = False
     """Choose the heads by the links that eflomal finds (extra align), which learns from the run's training text
     as well. With --links: report eflomal's beside."""
+    keep: bool = True
+    """Keep the heads that are chosen with the run; --no-keep: only report."""
     samples: int = 500
     """Pairs that heads are chosen by and reported on, at most: the first ones."""
     by: By | None = None
@@ -55,8 +59,9 @@ class AlignFlags:
     None: words; for tasks of characters, characters."""
     reverse: str | None = None
     """Run of the other direction, with whose links these are made one."""
-    symmetrise: Symmetrising = "product"
-    """How, with --reverse: from both directions' weights, multiplied; or from the links of each."""
+    symmetrise: Symmetrising | None = None
+    """How, with --reverse: from both directions' weights, multiplied (product); or from the links of each. None:
+    product."""
     format: Literal["moses", "json"] = "moses"
     """moses: 0-0 1-2, source and target word from 0. json: an object a line, with words, links and weights."""
     plot: Path | None = None
@@ -79,18 +84,33 @@ def run(argv: list[str]) -> None:
         check_ending(flags.plot)
     if source == target == "-":
         raise InputError("SOURCE and TARGET are both standard input: give one of them as a file")
-    check_range("samples", flags.samples, 1, 10**6)
+    choosing = flags.links is not None or flags.silver or source is None
+    _check_together(flags, choosing=choosing)
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
     reverse = None
     if flags.reverse is not None:
         reverse = load_translator(flags.reverse, savepath=flags.savepath, trust_code=flags.trust_code)
+        if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve():
+            raise InputError(
+                f"reverse {flags.reverse!r} is to be another run of task {run.name}, of the other direction"
+            )
     keep_memory()
-    if flags.links is not None or flags.silver or source is None:
+    if choosing:
         _choose(run, reverse, source, target, flags)
         return
     with ExitStack() as stack:
         files = [_open(stack, each) for each in (source, target) if each is not None]
         _align_lines(run, reverse, files, flags)
+
+
+def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
+    """Raise `InputError` for flags of which one would have no effect."""
+    check_range("samples", flags.samples, 1, 10**6)
+    if flags.plot is not None and (choosing or flags.format == "json"):
+        what = "--format json" if flags.format == "json" else "choosing heads"
+        raise InputError(f"--plot draws a pair and goes not with {what}: leave out one of them")
+    if flags.symmetrise is not None and flags.reverse is None:
+        raise InputError("--symmetrise is for two directions: give a run of the other one by --reverse")
 
 
 def _open(stack: ExitStack, name: str) -> BinaryIO:
@@ -121,9 +141,15 @@ def _choose(
         others = {"eflomal": silver} if known else {}
         if not known:
             known, against = [KnownLinks.of(each) for each in silver], "eflomal's links"
-    choice = run.choose_alignment(pairs, known, against=against, reverse=reverse, others=others, unit=flags.unit)
+    before = run.kept_heads()
+    choice = run.choose_alignment(
+        pairs, known, against=against, reverse=reverse, others=others, unit=flags.unit, keep=flags.keep
+    )
     Console().print(choice.table())
-    sys.stdout.write(REPORTED.format(run.folder / "alignment.json"))
+    if flags.keep:
+        sys.stdout.write(REPORTED.format(run.folder / "alignment.json"))
+        if before is not None and before.ways[before.best] != choice.ways[choice.best]:
+            sys.stdout.write(REPLACED.format(before.ways[before.best]))
 
 
 def _given(source: str, target: str | None) -> list[tuple[str, str]]:
@@ -198,7 +224,8 @@ def _write(
     alone = [texts[0] for texts in known if len(texts) == 1]
     answers = iter(run.translate(alone))
     pairs = [(texts[0], texts[1] if len(texts) > 1 else next(answers)) for texts in known]
-    found = iter(run.align(pairs, by=flags.by, unit=flags.unit, reverse=reverse, symmetrise=flags.symmetrise))
+    how = flags.symmetrise or "product"
+    found = iter(run.align(pairs, by=flags.by, unit=flags.unit, reverse=reverse, symmetrise=how))
     for texts in lines:
         each = None if texts is None else next(found)
         if flags.plot is not None:
@@ -206,13 +233,16 @@ def _write(
                 raise InputError("the first pair is too long to be drawn: give another")
             _draw(run, each, flags.plot)
             return
-        sys.stdout.write(f"{_told(each, flags)}\n")
+        translated = texts is not None and len(texts) == 1
+        sys.stdout.write(f"{_told(each, flags, translated=translated)}\n")
     sys.stdout.flush()
 
 
-def _told(found: LinkedPair | None, flags: AlignFlags) -> str:
+def _told(found: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> str:
+    """Return the links of a pair, behind its target where nobody has that yet."""
     if flags.format == "moses":
-        return "" if found is None else found.moses
+        before = f"{' '.join(found.target)}{SEPARATOR}" if found is not None and translated else ""
+        return "" if found is None else f"{before}{found.moses}"
     told: dict[str, Any] = {} if found is None else found.json()
     return json.dumps(told, ensure_ascii=False)
 

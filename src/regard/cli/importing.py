@@ -43,7 +43,9 @@ class ImportFlags:
 
 def run(argv: list[str]) -> None:
     """Import as `argv` asks, and say where the run is."""
-    folder, flags = parse_of_run(ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en")
+    folder, flags = parse_of_run(
+        ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
+    )
     texts = None if flags.texts is None else sentences_in(flags.texts)
     place = import_model(
         folder,

@@ -86,12 +86,13 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
 
 
 def parse_of_run(
-    default: Flags, argv: list[str], *, prog: str, description: str, example: str = "counting"
+    default: Flags, argv: list[str], *, prog: str, description: str, example: str = "counting", what: str = "run"
 ) -> tuple[str, Flags]:
-    """Read `argv` as the name of a run and flags over `default`; the rest is as in `first_word` and `parse`."""
+    """Read `argv` as the name of a run, or of something else, and flags over `default`; the rest is as in
+    `first_word` and `parse`."""
     if wants_help(argv[:1]):
-        parse(default, argv, prog=f"{prog} RUN", description=description)
-    name, argv = first_word(argv, what="run", prog=prog, example=example)
+        parse(default, argv, prog=f"{prog} {what.upper()}", description=description)
+    name, argv = first_word(argv, what=what, prog=prog, example=example)
     return name, parse(default, argv, prog=f"{prog} {name}", description=description)
 
 

@@ -60,11 +60,17 @@ def read_huggingface(folder: Path) -> Arrived:
     """
     if not is_folder(folder):
         raise InputError(f"{str(folder)!r} is no folder: give one with a model as save_pretrained writes it")
+    if is_file(folder / "model.safetensors") and is_file(folder / "metrics.jsonl"):
+        raise InputError(f"{str(folder)!r} is a run already: use it as it is")
     kind = read_json(folder / "config.json", _About, MEND, finite=False).model_type
     if kind != "marian":
         raise InputError(
             f"model_type {kind} is not marian: models of other architectures are looked at, `regard look`"
         )
+    if not is_file(folder / "tokenizer.json"):
+        for name in ("source.spm", "target.spm", "vocab.json"):
+            if not is_file(folder / name):
+                raise InputError(f"{str(folder / name)!r} is missing: {MEND}")
     theirs, _ = load_marian(folder)
     config = theirs.config
     flags, state = settings_of(config), theirs.state_dict()

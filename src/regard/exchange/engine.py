@@ -105,7 +105,7 @@ class Engines:
         except RegardError as error:
             if asked:
                 raise
-            self._tell(f"our own search answers: {error}")
+            self._tell(f"our own search answers: {str(error).removesuffix(': give --engine regard')}")
             return None
         if engine == "auto":
             found = f"CTranslate2 {version('ctranslate2')} answers, in {precision}"

@@ -277,7 +277,9 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
                 folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
             )
     except Exception as error:  # there is no end of what it raises for damaged files
-        raise InputError(f"{str(folder)!r} cannot be loaded by transformers: {told(error, 200)}") from error
+        raise InputError(
+            f"{str(folder)!r} cannot be loaded by transformers: {told(error, 200)}; fetch it anew"
+        ) from error
     lacking = [name for name in about["missing_keys"] if "embed_positions" not in name]
     if lacking:
         raise InputError(f"{str(folder)!r} is damaged: {lacking[0]} is missing from its weights; fetch it anew")

@@ -46,6 +46,8 @@ def import_model(
     called = folder.resolve().name if name is None else name
     check_name(Path(called))
     place = Path(savepath) / called
+    if RunFolder(place).exists():
+        raise InputError(f"{str(place)!r} holds a run already: give another --name, or another --savepath")
     arrived = ORIGINS[program](folder)
     written = {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
     config = make_config("translation", {**arrived.flags, **written, "model": "transformer"}).resolved()

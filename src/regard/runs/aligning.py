@@ -205,13 +205,16 @@ def choose(
     reverse: Aligner | None = None,
     others: dict[str, Sequence[frozenset[Link]]] | None = None,
     unit: Unit | None = None,
+    keep: bool = True,
     seed: int = 0,
 ) -> AlignmentChoice:
     """Choose the heads that a run aligns by, keep them, and return how well they do; see
     `SequenceRun.choose_alignment`."""
     unit, turned = unit or aligner.unit, [(target, source) for source, target in pairs]
     if reverse is not None:
-        choose(reverse, turned, [each.turned() for each in known], against=against, unit=unit, seed=seed)
+        choose(
+            reverse, turned, [each.turned() for each in known], against=against, unit=unit, keep=keep, seed=seed
+        )
     vocabularies = (aligner.task.source_vocabulary, aligner.task.target_vocabulary)
     cuts, weights = all_weights(aligner.model, pairs, vocabularies, unit)
     for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
@@ -231,5 +234,6 @@ def choose(
         return told
 
     choice = choose_heads(weights, heads, known, against=against, beside=beside, seed=seed)
-    aligner.keep(choice)
+    if keep:
+        aligner.keep(choice)
     return choice

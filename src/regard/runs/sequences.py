@@ -195,13 +195,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         reverse: "SequenceRun | None" = None,
         others: dict[str, Sequence[frozenset[Link]]] | None = None,
         unit: Unit | None = None,
+        keep: bool = True,
         seed: int = 0,
     ) -> AlignmentChoice:
         """Choose the heads to align by, on half of the pairs, and return how well they do on the other half.
 
-        The choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the links are,
-        for people; `others`: links of the same pairs that something else has found, to be reported besides.
-        Raises `InputError` where pairs are too few, links lead past their words, or there is no attention.
+        With `keep` the choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the
+        links are, for people; `others`: links of the same pairs that something else has found, to be reported
+        besides. Raises `InputError` where pairs are too few, links lead past their words, or there is no attention.
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
@@ -214,6 +215,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             reverse=None if reverse is None else reverse._aligner,
             others=others,
             unit=unit,
+            keep=keep,
             seed=seed,
         )
 
