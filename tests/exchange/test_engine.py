@@ -139,8 +139,7 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
     drawn = run.search(SOURCES, temperature=1.0, seed=3)
     assert run.search(SOURCES, temperature=1.0, seed=3, engine="auto") == drawn
     assert capsys.readouterr().err == (
-        "regard: our own search answers: temperature 1 draws by our own seeds, which CTranslate2 does not: give "
-        "--engine regard\n"
+        "regard: our own search answers: temperature 1 draws by our own seeds, which CTranslate2 does not\n"
     )
     with regard.record(run.model) as records:
         translate(run, engine="auto", beam=1)

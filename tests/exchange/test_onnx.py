@@ -79,9 +79,8 @@ def check_sizes(found: dict[str, np.ndarray], shapes: dict[str, list[int | str]]
         assert list(found[name].shape) == told, name
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "rotary, additive" else pytest.mark.slow) for name in MODELS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
 def test_the_same_numbers_for_any_batch_and_length(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     model = MODELS[name]()
     encoder, decoder = map(Opened, graphs_of(model))

@@ -50,14 +50,16 @@ def write_onnx(run: Exportable, folder: Path) -> None:
             import_module(package)
     except ImportError:
         raise InputError("exporting to ONNX needs its packages: pip install 'regard[onnx]'") from None
+    vocabularies = {"source": run.task.source_vocabulary, "target": run.task.target_vocabulary}
+    tokenizers = {name: tokenizer_of(each).to_str(pretty=True) for name, each in vocabularies.items()}
     try:
         encoder, decoder = graphs_of(run.model)
     except InputError as error:
         raise InputError(f"{_own_code(run)}: {error}") from error
     for name, graph in zip(PARTS, (encoder, decoder), strict=True):
         write_file(folder / f"{name}.onnx", graph.content)
-    for name, vocabulary in (("source", run.task.source_vocabulary), ("target", run.task.target_vocabulary)):
-        write_file(folder / f"{name}.json", tokenizer_of(vocabulary).to_str(pretty=True).encode())
+    for name, tokenizer in tokenizers.items():
+        write_file(folder / f"{name}.json", tokenizer.encode())
     write_json(
         folder / "config.json",
         {
