@@ -202,7 +202,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         With `keep` the choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the
         links are, for people; `others`: links of the same pairs that something else has found, to be reported
-        besides. Raises `InputError` where pairs are too few, links lead past their words, or there is no attention.
+        besides. Raises `InputError` where pairs are too few, links lead past words, or there is no attention.
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
