@@ -49,7 +49,7 @@ class TranslationConfig:
     which a head of attention is guided (Garg et al. 2019): the first one of the last layer but one."""
     tokenizer: TokenizerKind = "bpe"
     """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters; by the
-    vocabulary that an imported model came with (sentencepiece)."""
+    vocabulary that an imported model came with (sentencepiece, codes)."""
     vocab_size: int = 12_000
     """Symbols of the vocabulary, at most."""
     joint: bool = True

@@ -17,9 +17,11 @@ from regard.errors import InputError
 from regard.files import cannot_write, write_json
 from regard.progress import reading_bar
 from regard.reading import damaged, is_file, is_folder, read_json
+from regard.text import codes, sentencepieces
+from regard.text.codes import CodedWords
 from regard.text.corpus import Corpus, open_corpus, write_corpus
 from regard.text.parallel import Text
-from regard.text.sentencepieces import MARK, SentencePieces
+from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords, train_subwords
 from regard.text.vocabulary import Learned, TokenizerKind
 
@@ -86,7 +88,9 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def _from_json(text: str) -> Learned:
-    return SentencePieces.from_json(text) if text.startswith(MARK) else Subwords.from_json(text)
+    if text.startswith(sentencepieces.MARK):
+        return SentencePieces.from_json(text)
+    return CodedWords.from_json(text) if text.startswith(codes.MARK) else Subwords.from_json(text)
 
 
 def prepare_corpus(
