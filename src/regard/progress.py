@@ -3,16 +3,11 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LINE_EVERY = 500
 """Steps between two lines where there is no terminal."""
@@ -21,12 +16,12 @@ LINE_EVERY = 500
 @contextmanager
 def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Callable[[dict[str, float]], None]]:
     """Show a training that stands at `step` of `steps`; yields what to call with each line of metrics."""
-    console = Console(stderr=True)
-    if not show:
-        yield lambda metrics: None
-    elif not (console.is_terminal or console.is_jupyter):
-        yield lambda metrics: _line(name, steps, metrics)
+    console = _screen() if show else None
+    if console is None:
+        yield lambda metrics: _line(name, steps, metrics) if show else None
     else:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -49,31 +44,41 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable[..., None]]:
     """Show the reading of `size` bytes; yields what to call with the bytes read so far, and, where `size` is not
     known before, then with all there are."""
-    console = Console(stderr=True)
-    with_bar = show and (console.is_terminal or console.is_jupyter)
+    console = _screen() if show else None
+    if console is None:
+        tell(name, show=show)
+        yield lambda done, size=size: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not with_bar) as progress:
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(name, total=size)
-        if show and not with_bar:
-            sys.stderr.write(f"{name}\n")
         yield lambda done, size=size: progress.update(task, completed=done, total=size)
 
 
 @contextmanager
 def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Callable[[], None]]:
     """Show work of `total` parts of which `done` are done; yields what to call after each one more."""
-    console = Console(stderr=True)
-    with_bar = show and (console.is_terminal or console.is_jupyter)
+    console = _screen() if show else None
+    if console is None:
+        numbers = count(done + 1)
+        yield lambda: tell(f"{name}: {next(numbers)} of {total} done", show=show)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not with_bar) as progress:
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(name, total=total, completed=done)
+        yield lambda: progress.advance(task)
 
-        def one_more() -> None:
-            progress.advance(task)
-            if show and not with_bar:
-                sys.stderr.write(f"{name}: {progress.tasks[0].completed:.0f} of {total} done\n")
 
-        yield one_more
+def _screen() -> "Console | None":
+    """Return the terminal or notebook in which a bar can be drawn; None where there is none."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if console.is_terminal or console.is_jupyter else None
 
 
 def tell(message: str, *, show: bool) -> None:

@@ -7,6 +7,8 @@ of a query model together.
 What is measured already is not trained again, and what was interrupted goes on where it stopped.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import time
@@ -14,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import torch
@@ -24,9 +26,13 @@ from regard.errors import InputError
 from regard.files import write_json
 from regard.progress import counting_bar
 from regard.reading import is_file, read_json
-from regard.runs import AnyRun, Figures, load, train, train_seeds
+from regard.runs import Figures, load, train, train_seeds
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config, renamed, stackable
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 LARGEST = 1 << 20
 """Bytes of the file of a measurement, at most."""

@@ -4,8 +4,15 @@ What reads corpora and learns vocabularies brings libraries along, and is import
 `subwords`, `corpus`, `buckets`.
 """
 
-from regard.text.batch import PairBatch, collate, read_source
-from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, TokenizerKind, Vocabulary, Words
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.text.batch import PairBatch, collate, read_source
+    from regard.text.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, TokenizerKind, Vocabulary, Words
+
+late(__name__)
 
 __all__ = [
     "BOS",
