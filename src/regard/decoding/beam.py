@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, check_numbers, log_probabilities
 from regard.decoding.largest import largest
-from regard.decoding.vocabulary import vocabulary_layer
+from regard.decoding.stepper import Stepper, stepper_of
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 
 @torch.inference_mode()
 def beam_search(
-    model: Seq2Seq,
+    model: Seq2Seq | Stepper,
     source: Tensor,
     source_mask: Tensor,
     *,
@@ -75,15 +75,16 @@ def beam_search(
     """
     check_beam(width, n_best, alpha)
     device = source.device
-    state, logits = model.start(model.encode(source, source_mask)), vocabulary_layer(model)
+    steps = stepper_of(model)
+    state = steps.start(steps.encode(source, source_mask))
     active = torch.arange(len(source), device=device)
     prefixes = torch.full((len(source), 1, 1), BOS, device=device)
     totals = torch.zeros(len(source), 1, device=device)
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max_len + 1):
-        states, state = model.step(prefixes[:, :, -1], state)
+        states, state = steps.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
-        found = log_probabilities(logits(states))
+        found = log_probabilities(steps.logits(states))
         if time == 0:
             check_numbers(found)
         ends, parents, tokens, going_on = _best(found, totals, width)

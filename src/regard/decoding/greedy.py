@@ -7,13 +7,15 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, check_numbers, log_probabilities
 from regard.decoding.largest import largest
-from regard.decoding.vocabulary import vocabulary_layer
+from regard.decoding.stepper import Stepper, stepper_of
 from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
 
 
-def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_len: int) -> list[Hypothesis]:
+def greedy_search(
+    model: Seq2Seq | Stepper, source: Tensor, source_mask: Tensor, *, max_len: int
+) -> list[Hypothesis]:
     """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
     `source_mask` (B, Ts): True before the end. Sources that have found their end take no more steps.
@@ -26,7 +28,7 @@ def greedy_search(model: Seq2Seq, source: Tensor, source_mask: Tensor, *, max_le
 
 
 def sample(
-    model: Seq2Seq,
+    model: Seq2Seq | Stepper,
     source: Tensor,
     source_mask: Tensor,
     *,
@@ -55,17 +57,22 @@ COLDEST, HOTTEST = 1e-3, 1e3
 
 @torch.inference_mode()
 def _walk(
-    model: Seq2Seq, source: Tensor, source_mask: Tensor, choose: Callable[[Tensor], Tensor], max_len: int
+    model: Seq2Seq | Stepper,
+    source: Tensor,
+    source_mask: Tensor,
+    choose: Callable[[Tensor], Tensor],
+    max_len: int,
 ) -> list[Hypothesis]:
     """Go on with the tokens (B, 1) that `choose` finds in log-probabilities (B, V)."""
-    state, logits = model.start(model.encode(source, source_mask)), vocabulary_layer(model)
+    steps = stepper_of(model)
+    state = steps.start(steps.encode(source, source_mask))
     tokens = torch.full((len(source), 1), BOS, device=source.device)
     total = torch.zeros(len(source), dtype=torch.float64, device=source.device)
     active = torch.arange(len(source), device=source.device)
     written = torch.full((len(source), max_len + 1), EOS, device=source.device)
     for time in range(max_len + 1):
-        states, state = model.step(tokens, state)
-        found = log_probabilities(logits(states[:, 0]))
+        states, state = steps.step(tokens, state)
+        found = log_probabilities(steps.logits(states[:, 0]))
         tokens = choose(found)
         best = found.gather(1, tokens)
         going = tokens[:, 0] != EOS

@@ -48,6 +48,8 @@ TASKS = {
     "translation": "Translation",
 }
 """Every task by name, with its class."""
+_copies: dict[str, Path] = {}
+"""Where the content of a task's file lies on a machine that has not got the file itself."""
 
 
 def find_task(name: str) -> type[AnyTask]:
@@ -64,10 +66,15 @@ def find_task(name: str) -> type[AnyTask]:
         return found
     if not name.endswith(".py"):
         raise unknown("task", name, TASKS, other="a Python file")
-    path = Path(name)
+    path = _copies.get(name, Path(name))
     if not is_file(path):
         raise OwnCodeError(f"task file {name!r} does not exist: give the path of a Python file")
     return _task_of_file(path.resolve(), path.stat().st_mtime_ns)
+
+
+def use_copy(name: str, copy: Path) -> None:
+    """Let the file `copy` stand for the task file `name` in this process."""
+    _copies[name] = copy
 
 
 @functools.cache
@@ -148,4 +155,5 @@ __all__ = [
     "examples",
     "find_task",
     "links",
+    "use_copy",
 ]

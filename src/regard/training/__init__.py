@@ -6,7 +6,7 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
-    from regard.training.flags import changed, changed_config, make_config
+    from regard.training.flags import changed, changed_config, make_config, stored_config
     from regard.training.folder import RunFolder, digest, find_run, new_run, renamed
     from regard.training.freezing import trained_parameters
     from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
@@ -83,6 +83,7 @@ __all__ = [
     "sized",
     "stackable",
     "start",
+    "stored_config",
     "train_steps",
     "trained_parameters",
     "trust",
