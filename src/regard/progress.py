@@ -1,6 +1,7 @@
 """Progress of long work: a bar in a terminal or notebook, lines elsewhere."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 LINE_EVERY = 500
 """Steps between two lines where there is no terminal."""
+LINE_AFTER = 10.0
+"""Seconds between two lines of a preparation there."""
 
 
 @contextmanager
@@ -55,6 +58,39 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(name, total=size)
         yield lambda done, size=size: progress.update(task, completed=done, total=size)
+
+
+@contextmanager
+def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int, bool], None]]:
+    """Show the preparation of text of `size` bytes; yields what to call with how many pairs more are there, of
+    how many bytes, and whether they were there before."""
+    console = Console(stderr=True)
+    with_bar = show and (console.is_terminal or console.is_jupyter)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        DownloadColumn(),
+        TextColumn("{task.fields[pairs]:,} pairs, {task.fields[pace]:,.0f}/s"),
+        TimeRemainingColumn(),
+    )
+    begun = told = time.monotonic()
+    pairs = fresh = 0
+    with Progress(*columns, console=console, disable=not with_bar) as progress:
+        task = progress.add_task(name, total=size, pairs=0, pace=0.0)
+        if show and not with_bar:
+            sys.stderr.write(f"{name}\n")
+
+        def more(count: int, done: int, before: bool) -> None:
+            nonlocal pairs, fresh, told
+            pairs, fresh, now = pairs + count, fresh + (0 if before else count), time.monotonic()
+            progress.update(task, advance=done, pairs=pairs, pace=fresh / max(now - begun, 1e-3))
+            if show and not with_bar and now - told > LINE_AFTER:
+                told = now
+                share = progress.tasks[0].completed / max(size, 1)
+                pace = f"{fresh / (now - begun):,.0f} pairs/s"
+                sys.stderr.write(f"{name}: {pairs:,} pairs, {share:.0%}, {pace}\n")
+
+        yield more
 
 
 @contextmanager
