@@ -64,8 +64,30 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
 def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int, bool], None]]:
     """Show the preparation of text of `size` bytes; yields what to call with how many pairs more are there, of
     how many bytes, and whether they were there before."""
-    console = Console(stderr=True)
-    with_bar = show and (console.is_terminal or console.is_jupyter)
+    console = _screen() if show else None
+    begun = told = time.monotonic()
+    pairs = fresh = read = 0
+
+    def counted(count: int, done: int, before: bool) -> float:
+        """Return pairs a second, of those that were not there before."""
+        nonlocal pairs, fresh, read
+        pairs, fresh, read = pairs + count, fresh + (0 if before else count), read + done
+        return fresh / max(time.monotonic() - begun, 1e-3)
+
+    if console is None:
+        tell(name, show=show)
+
+        def say(count: int, done: int, before: bool) -> None:
+            nonlocal told
+            pace = counted(count, done, before)
+            if time.monotonic() - told > LINE_AFTER:
+                told = time.monotonic()
+                tell(f"{name}: {pairs:,} pairs, {read / max(size, 1):.0%}, {pace:,.0f} pairs/s", show=show)
+
+        yield say
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=10),
@@ -73,22 +95,12 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
         TextColumn("{task.fields[pairs]:,} pairs, {task.fields[pace]:,.0f}/s"),
         TimeRemainingColumn(),
     )
-    begun = told = time.monotonic()
-    pairs = fresh = 0
-    with Progress(*columns, console=console, disable=not with_bar) as progress:
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task(name, total=size, pairs=0, pace=0.0)
-        if show and not with_bar:
-            sys.stderr.write(f"{name}\n")
 
         def more(count: int, done: int, before: bool) -> None:
-            nonlocal pairs, fresh, told
-            pairs, fresh, now = pairs + count, fresh + (0 if before else count), time.monotonic()
-            progress.update(task, advance=done, pairs=pairs, pace=fresh / max(now - begun, 1e-3))
-            if show and not with_bar and now - told > LINE_AFTER:
-                told = now
-                share = progress.tasks[0].completed / max(size, 1)
-                pace = f"{fresh / (now - begun):,.0f} pairs/s"
-                sys.stderr.write(f"{name}: {pairs:,} pairs, {share:.0%}, {pace}\n")
+            pace = counted(count, done, before)
+            progress.update(task, advance=done, pairs=pairs, pace=pace)
 
         yield more
 
