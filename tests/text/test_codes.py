@@ -1,5 +1,7 @@
 """Codes of byte-pair encoding: by hand, and beside the library tokenizers."""
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,8 @@ def test_kept_with_a_run() -> None:
     found = CodedWords(CODES, SYMBOLS)
     again, same = read_vocabularies(found.to_json(), found.to_json())
     assert isinstance(again, CodedWords) and same is again and again.to_json() == found.to_json()
+    sent = pickle.loads(pickle.dumps(found))  # to a process that prepares text
+    assert sent.to_json() == found.to_json() and sent.encode("schnee") == [4, 5]
     for damage in ('"symbols":["a","a"]', '"symbols":[]', '"symbols":["a"],"more":1'):
         with pytest.raises(InputError, match="tokenizer is damaged: .* import it anew"):
             CodedWords.from_json(f'{{"codes":[["a","b"]],{damage}}}')

@@ -1,20 +1,26 @@
 """`regard train TASK`: train a model on a task."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import shlex
 import sys
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.words import say
-from regard.runs import SAVEPATH, AnyRun, train, without_text
+from regard.runs import SAVEPATH, train, without_text
 from regard.tasks import TASKS
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, find_run, make_config, sized
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 PROG = "regard train"
 UNSEEN = {"numbers": 1000, "text": 300}

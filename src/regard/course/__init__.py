@@ -5,7 +5,14 @@ learner's code runs in a process of its own (`sandbox.py`, `child.py`, `answerin
 here (`judging.py`, `diagnosis.py`).
 """
 
-from regard.course.check import check, write_stubs
-from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.course.check import check, write_stubs
+    from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
+
+late(__name__)
 
 __all__ = ["CaseReport", "CheckReport", "Diagnosis", "ExerciseReport", "Finding", "check", "write_stubs"]

@@ -71,6 +71,7 @@ class Engines:
             search,
             max_len=self._run.task.longest_target,
             batchsize=batchsize,
+            scored=scored,
         )
 
     @property

@@ -229,7 +229,9 @@ class Translation(SequenceTask):
             )
             recut = (source, target)
         place, most = Place(*beginning.place), settings.batchsize
-        return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
+        return Buckets(
+            corpus, settings.tokens, settings.seed, place, recut, most, guide, sharing=beginning.sharing
+        )
 
     def _guide(self, corpus: "Corpus", *, progress: bool) -> "Guide | None":
         """Return the links of the corpus; None where no head is guided."""

@@ -65,6 +65,10 @@ class CodedWords:
     def __len__(self) -> int:
         return len(self.symbols)
 
+    def __reduce__(self) -> tuple[type["CodedWords"], tuple[Codes, list[str]]]:
+        # Other processes prepare text too; what is kept of words is not sent along.
+        return CodedWords, (self.codes, self.symbols[len(SPECIAL) :])
+
     def encode(self, text: str) -> list[int]:
         """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
         return [self._indices.get(piece, UNKNOWN) for piece in self._pieces(text)]
