@@ -212,10 +212,8 @@ def train(
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
         config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
-        validate = None
-        if isinstance(built, Translation):
-            keep_memory()
-            validate = validation(built)
+        keep_memory()
+        validate = validation(built) if isinstance(built, Translation) else None
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
