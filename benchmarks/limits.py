@@ -3,11 +3,11 @@
     python benchmarks/limits.py DATA [--steps 8] [--model RUN] [--only tiny]
 
 DATA: the folder of `regard data multi30k`; --model: a trained Transformer to search with (default: one that has
-not learned, whose answers go on to the end). One thread. Of each kind of step: the arithmetic of its matrix products,
-the bytes that all its operations read and write, how long either would take at the speed of a large product or
-copy, and how long the step takes, by the processor's time, which other programs disturb least. The share is that of
-the products in the step: the rest goes to everything else. Bytes are no limit where tensors stay in the cache, as
-those of small models do; they say how much is gone through.
+not learned, whose answers go on to the end). One thread. Of each kind of step: the arithmetic of its products of
+matrices, the bytes that all its operations read and write, how long either would take at the speed of a large
+product or copy, and how long the step takes, by the processor's time, which other programs disturb least. The share
+is that of the products in the step: the rest goes to everything else. Bytes are no limit where tensors stay in the
+cache, as those of small models do; they say how much is gone through.
 """
 
 import argparse
