@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer, MultiHeadAttention
 from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
+from regard.decoding.past import Seen
 from regard.decoding.products import Product
 
 
@@ -51,18 +52,18 @@ class OwnAttention:
         self.project = side_by_side(layer.query, layer.key, layer.value, scale=layer.head_width**-0.5)
 
     def projected(self, sums: Tensor, slot: Tensor, turn: Tensor | None) -> Tensor:
-        """Put keys and values where they belong (2, B, H, T, d), and return the queries (B, T, H, d).
+        """Put keys and values where they belong (2, B, H, T, d), and return the queries (N, H d).
 
         `turn` (T or 1, H d) are the complex numbers by which queries and keys are turned, if they are.
         """
-        _, sequences, heads, steps, _ = slot.shape
+        _, sequences, heads, steps, width = slot.shape
         made = self.project(self.around.before(sums))
         if turn is not None:
             pairs = made.view(sequences, steps, -1, 2)[:, :, : turn.shape[1]]
             torch.view_as_complex(pairs).mul_(turn)
-        parts = made.view(sequences, steps, 3, heads, -1)
-        slot.copy_(parts[:, :, 1:].permute(2, 0, 3, 1, 4))
-        return parts[:, :, 0]
+        queries, both = made.split([heads * width, 2 * heads * width], dim=1)
+        slot.copy_(both.view(sequences, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
+        return queries
 
     def added(self, sums: Tensor, context: Tensor) -> Tensor:
         """Add what is made of the context (N, H d)."""
@@ -76,10 +77,9 @@ class Crossing:
         self.around, self.output = Around(residual), side_by_side(layer.output)
         self.ask = side_by_side(layer.query, scale=layer.head_width**-0.5)
 
-    def __call__(self, sums: Tensor, count: int, heads: int, memory: Tensor, hidden: Tensor | None) -> Tensor:
-        """Attend with `count` hypotheses of each source; the rest is as in `attend`."""
-        queries = self.ask(self.around.before(sums))
-        context = attend(queries.view(-1, count, heads, memory.shape[-1]), memory, hidden)
+    def __call__(self, sums: Tensor, count: int, memory: Seen) -> Tensor:
+        """Attend to the memory with `count` hypotheses of each source."""
+        context = attend(self.ask(self.around.before(sums)), count, memory)
         return self.around.after(self.output.add_to(sums, context))
 
 
@@ -105,7 +105,8 @@ class EncoderSteps:
 
     def __call__(self, sums: Tensor, slot: Tensor, mask: Tensor | None, turn: Tensor | None) -> Tensor:
         """Attend to all steps (2, B, H, T, d); `mask` (B, 1, 1, T), True before the end, None where all is."""
-        queries = self.own.projected(sums, slot, turn).transpose(1, 2)
+        _, sources, heads, steps, width = slot.shape
+        queries = self.own.projected(sums, slot, turn).view(sources, steps, heads, width).transpose(1, 2)
         # The queries are scaled already.
         context = F.scaled_dot_product_attention(queries, slot[0], slot[1], attn_mask=mask, scale=1.0)
         return self.forward(self.own.added(sums, context.transpose(1, 2).reshape(len(sums), -1)))
@@ -119,31 +120,38 @@ class DecoderStep:
         self.cross = Crossing(layer.cross, layer.cross_residual)
         self.forward = Forward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(
-        self,
-        sums: Tensor,
-        slot: Tensor,
-        past: tuple[Tensor, Tensor | None],
-        memory: tuple[Tensor, Tensor | None],
-        turn: Tensor | None,
-    ) -> Tensor:
+    def __call__(self, sums: Tensor, slot: Tensor, past: Seen, memory: Seen, turn: Tensor | None) -> Tensor:
         """Attend to the past, of which the step's own keys and values (2, B, H, K, d) are a part, and to the
-        memory; each with what is added to scores, as in `attend`."""
-        heads, count = slot.shape[2:4]
-        context = attend(self.own.projected(sums, slot, turn), *past)
-        sums = self.own.added(sums, context)
-        return self.forward(self.cross(sums, count, heads, *memory))
+        memory."""
+        count = slot.shape[3]
+        sums = self.own.added(sums, attend(self.own.projected(sums, slot, turn), count, past))
+        return self.forward(self.cross(sums, count, memory))
 
 
-def attend(queries: Tensor, memory: Tensor, hidden: Tensor | None) -> Tensor:
-    """Return the contexts (B K, H d) of scaled queries (B, K, H, d) over keys and values (2, B H, N, d); `hidden`
-    is added to the scores, and broadcasts to (B H, K, N)."""
-    sources, count, heads, width = queries.shape
-    keys, values = memory
-    queries, turned = queries.transpose(1, 2).reshape(-1, count, width), keys.transpose(1, 2)
-    scores = torch.bmm(queries, turned) if hidden is None else torch.baddbmm(hidden, queries, turned)
-    context = torch.bmm(scores.softmax(-1), values)
-    return context.view(sources, heads, count, width).transpose(1, 2).reshape(sources * count, -1)
+def attend(queries: Tensor, count: int, seen: Seen) -> Tensor:
+    """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` hypotheses of each source."""
+    heads = _by_head(queries, count, seen.values.shape[2])
+    if seen.hidden is None:
+        scores = torch.bmm(heads, seen.keys)
+    else:
+        scores = torch.baddbmm(seen.hidden, heads, seen.keys)
+    return _joined(torch.bmm(scores.softmax(-1), seen.values), queries.shape)
+
+
+def _by_head(states: Tensor, count: int, width: int) -> Tensor:
+    """Turn (B K, H d) into (B H, K, d)."""
+    if count == 1:
+        return states.reshape(-1, 1, width)
+    heads = states.shape[1] // width
+    return states.view(-1, count, heads, width).transpose(1, 2).reshape(-1, count, width)
+
+
+def _joined(heads: Tensor, shape: torch.Size) -> Tensor:
+    """Turn (B H, K, d) into (B K, H d) of this shape."""
+    every, count, width = heads.shape
+    if count == 1:
+        return heads.view(shape)
+    return heads.view(-1, shape[1] // width, count, width).transpose(1, 2).reshape(shape)
 
 
 def side_by_side(*layers: nn.Linear, scale: float = 1.0) -> Product:

@@ -16,6 +16,17 @@ from torch import Tensor
 from regard.attention.weights import LANES
 
 
+class Seen(NamedTuple):
+    """What the queries of one layer attend to."""
+
+    keys: Tensor
+    """(B H, d, N), turned for the product with queries."""
+    values: Tensor
+    """(B H, N, d)."""
+    hidden: Tensor | None
+    """What is added to scores, and broadcasts to (B H, K, N); None where all may be seen."""
+
+
 class Memory(NamedTuple):
     """What the decoder may look at, at least `LANES` steps of each source: a softmax over fewer is slow."""
 
@@ -34,14 +45,18 @@ class Memory(NamedTuple):
         there = F.pad(mask, (0, missing))
         # A source of nothing but padding has weights all the same, but nothing to give.
         states.mul_(there[:, None, :, None])
-        return cls(states, hiding(there, states)[:, None, None].repeat(1, states.shape[3], 1, 1))
+        return cls(states, _hiding(there, states)[:, None, None].repeat(1, states.shape[3], 1, 1))
+
+    def layers(self) -> list[Seen]:
+        """Return what each layer attends to."""
+        return _layers(self.states, None if self.hidden is None else self.hidden.flatten(0, 1))
 
 
 class State:
     """All that one step hands to the next. Each step changes it: there is one at a time."""
 
     def __init__(self, memory: Memory) -> None:
-        self.memory = memory
+        self.memory, self.known = memory, memory.layers()
         layers, sides, sources, heads, _, width = memory.states.shape
         self.time = self.used = 0
         """Steps so far, and keys that the hypotheses of each source have left (N)."""
@@ -49,12 +64,13 @@ class State:
         """Keys and values of all steps so far, (L, 2, B, H, room, d)."""
         self.lineage: Tensor | None = None
         """What is added to scores so that each hypothesis sees its own past, (B, K, N); None where it is all."""
+        self._first = _hiding(torch.arange(2 * LANES) < LANES, self.past)
 
-    def after(self, count: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    def after(self, count: int) -> tuple[Tensor, list[Seen]]:
         """Go on to a step of `count` hypotheses of each source.
 
-        Returns where its keys and values belong, (L, 2, B, H, K, d); those of all steps, (L, 2, B H, N, d), at
-        least `LANES`; and what is added to scores over these, if anything.
+        Returns where its keys and values belong, (L, 2, B, H, K, d), and what each layer attends to: those of all
+        steps, and `LANES` at least.
         """
         before, self.used, self.time = self.used, self.used + count, self.time + 1
         if self.used > self.past.shape[4]:
@@ -63,16 +79,15 @@ class State:
             room[..., :before, :] = self.past[..., :before, :]
             self.past = room
         slots, seen = self.past[..., before : self.used, :], self.past[..., : max(self.used, LANES), :]
-        return slots, seen.flatten(2, 3), self._hidden(before, count)
+        return slots, _layers(seen, self._hidden(before, count))
 
     def _hidden(self, before: int, count: int) -> Tensor | None:
         missing = max(LANES - self.used, 0)
         if self.lineage is None and count == 1:
-            there = torch.arange(self.used + missing) < self.used
-            return hiding(there, self.past).view(1, 1, -1) if missing else None
+            return self._first[missing : missing + LANES] if missing else None
         sources, heads = self.past.shape[2:4]
         known = self.past.new_zeros(sources, count, before) if self.lineage is None else self.lineage
-        own = hiding(torch.eye(count, dtype=torch.bool), self.past)
+        own = _hiding(torch.eye(count, dtype=torch.bool), self.past)
         self.lineage = torch.cat([known, own.expand(sources, -1, -1)], dim=-1)
         hidden = F.pad(self.lineage, (0, missing), value=_lowest(self.past)) if missing else self.lineage
         return hidden.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
@@ -100,11 +115,17 @@ class State:
         self.past = self.past[:, :, : len(sources)]
         hidden = self.memory.hidden
         self.memory = Memory(kept(self.memory.states, 2), hidden if hidden is None else kept(hidden, 0))
+        self.known = self.memory.layers()
         self.lineage = None if self.lineage is None else self.lineage[sources]
         return self
 
 
-def hiding(there: Tensor, like: Tensor) -> Tensor:
+def _layers(states: Tensor, hidden: Tensor | None) -> list[Seen]:
+    keys, values = states.flatten(2, 3).unbind(1)
+    return [Seen(*each, hidden) for each in zip(keys.transpose(2, 3), values, strict=True)]
+
+
+def _hiding(there: Tensor, like: Tensor) -> Tensor:
     """Return what is added to scores: 0 where something is, and else so little that no weight is left of it."""
     return torch.zeros(there.shape, dtype=like.dtype).masked_fill_(~there, _lowest(like))
 

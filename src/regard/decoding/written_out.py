@@ -85,13 +85,10 @@ class WrittenOut:
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
         it."""
-        time, (slots, seen, lineage) = state.time, state.after(tokens.shape[1])
+        time, (slots, past) = state.time, state.after(tokens.shape[1])
         sums, turn = self._embed(tokens.flatten(), time), self.turn(time, 1)
-        known, hidden = state.memory.states.flatten(2, 3), state.memory.hidden
-        hidden = None if hidden is None else hidden.flatten(0, 1)
-        for layer, *its in zip(self.decoder, slots, seen, known, strict=True):
-            slot, past, memory = its
-            sums = layer(sums, slot, (past, lineage), (memory, hidden), turn)
+        for layer, slot, own, memory in zip(self.decoder, slots, past, state.known, strict=True):
+            sums = layer(sums, slot, own, memory, turn)
         states = sums if self.norms[1] is None else self.norms[1](sums)
         return states.view(*tokens.shape, -1), state
 

@@ -9,6 +9,7 @@ from regard.errors import InputError
 from regard.examination import KeptHeads
 from regard.models import Seq2Seq, Transformer, TransformerConfig
 from regard.tasks import SequenceTask
+from regard.text.codes import CodedWords
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords
 from regard.training import RunConfig
@@ -45,7 +46,7 @@ class Exportable(Protocol):
         none."""
 
 
-Cut = Subwords | SentencePieces
+Cut = Subwords | SentencePieces | CodedWords
 """Vocabularies that other programs can be handed."""
 
 

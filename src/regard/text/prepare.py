@@ -17,12 +17,14 @@ from regard.errors import InputError
 from regard.files import holding, taking_turns, write_json
 from regard.progress import preparing_bar, reading_bar, tell
 from regard.reading import damaged, files_in, is_file, read_json
+from regard.text import codes, sentencepieces
+from regard.text.codes import CodedWords
 from regard.text.corpus import INDEX, Corpus, open_corpus, write_index
 from regard.text.making import WHOLE, Maker, Part, Vocabularies, key_of, make_shards
 from regard.text.parallel import Text
 from regard.text.prepared import digest, layout_of, texts_in
 from regard.text.sample import PAIRS, Sample
-from regard.text.sentencepieces import MARK, SentencePieces
+from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords, train_subwords
 from regard.text.vocabulary import Learned, TokenizerKind
 
@@ -103,7 +105,9 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def _from_json(text: str) -> Learned:
-    return SentencePieces.from_json(text) if text.startswith(MARK) else Subwords.from_json(text)
+    if text.startswith(sentencepieces.MARK):
+        return SentencePieces.from_json(text)
+    return CodedWords.from_json(text) if text.startswith(codes.MARK) else Subwords.from_json(text)
 
 
 @dataclass(frozen=True)
@@ -203,8 +207,8 @@ class Preparation:
         parts = max(each.parts for each in found)
         if missing := self._missing():
             raise InputError(
-                f"corpus {str(self.folder)!r} is incomplete, of {parts} parts {listed(missing)} missing: prepare "
-                f"them (--prepare {missing[0]}/{parts}), or delete the folder to prepare all of it here"
+                f"corpus {str(self.folder)!r} is incomplete, {listed(missing, parts)}: prepare what is missing "
+                f"(--prepare {missing[0]}/{parts}), or delete the folder to prepare all of it here"
             )
         return max(shards for shards in found.values() if shards is not None)
 
@@ -219,13 +223,13 @@ class _Begun(msgspec.Struct, forbid_unknown_fields=True):
     """Of all parts; None where this one is not done."""
 
 
-def listed(numbers: list[int], most: int = 8) -> str:
-    """Return numbers in words: 2, 5 and 7 are."""
+def listed(numbers: list[int], parts: int, most: int = 8) -> str:
+    """Say which parts of so many are missing."""
     if len(numbers) == 1:
-        return f"{numbers[0]} is"
-    first, last = numbers[:-1][:most], numbers[-1]
-    more = "" if len(numbers) <= most + 1 else f" ({len(numbers)} in all)"
-    return f"{', '.join(map(str, first))}{' ...' if more else ''} and {last}{more} are"
+        return f"part {numbers[0]} of {parts} is missing"
+    first, last = ", ".join(map(str, numbers[:-1][:most])), numbers[-1]
+    more = " ..." if len(numbers) > most + 1 else ""
+    return f"parts {first}{more} and {last} of {parts} are missing"
 
 
 def prepare_corpus(
