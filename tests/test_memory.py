@@ -101,7 +101,7 @@ def test_who_says_how_many_kernels_are_kept_is_heard(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(CACHES[0], "7")
     monkeypatch.delenv(CACHES[1], raising=False)
     keep_memory()
-    assert [os.environ[name] for name in CACHES] == ["7", "256"]
+    assert [os.environ[name] for name in CACHES] == ["7", "128"]
 
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
