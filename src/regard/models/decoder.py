@@ -19,7 +19,7 @@ from the papers: Bahdanau's output goes through a maxout layer that also reads t
 are stacked; the LSTM's cell starts as its state does, from a matrix of its own.
 
 Where the cell reads nothing that attention made, all its steps run in one fused kernel, and attention is one
-call.
+call. Where it does, and nobody looks on, `unrolled` takes all steps of an LSTM in one operation.
 """
 
 from typing import Literal, NamedTuple
@@ -141,12 +141,13 @@ class RecurrentDecoder(nn.Module):
         """Return o (B, Tt, D) of all embedded target steps (B, Tt, E)."""
         state = self.start(memory)
         if self.stepwise:
-            found = self._unrolled(embedded, state)
-            return self._one_by_one(embedded, state) if found is None else found
+            together = self._unrolled(embedded, state)
+            return self._one_by_one(embedded, state) if together is None else together
         begin = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
         states, _ = self.rnn(embedded, begin if len(begin) == 2 else begin[0])
         if self.cross is None:
-            return states
+            found: Tensor = states
+            return found
         queries = states
         if self.query == "previous":
             queries = torch.cat([state.cell[0], states[:, :-1]], dim=1)
@@ -169,7 +170,6 @@ class RecurrentDecoder(nn.Module):
         weights = CellWeights.of(self.rnn, embedded.shape[-1])
         places = Places(
             cell=self.context in ("cell", "both"),
-            output=self.context in ("output", "both"),
             feeds=self.input_feeding,
             previous=self.query == "previous",
         )
