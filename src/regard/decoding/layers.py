@@ -79,6 +79,12 @@ class Crossing:
     def __init__(self, layer: MultiHeadAttention, residual: Residual) -> None:
         self.around, self.output = Around(residual), side_by_side(layer.output)
         self.ask = side_by_side(layer.query, scale=layer.head_width**-0.5)
+        self.project = side_by_side(layer.key, layer.value)
+
+    def project_to(self, slot: Tensor, states: Tensor) -> None:
+        """Put the keys and values of the encoder's states (N, D) where they belong, (2, B, H, T, d)."""
+        _, sources, heads, steps, width = slot.shape
+        slot.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
 
     def __call__(self, sums: Tensor, count: int, memory: Seen) -> Tensor:
         """Attend to the memory with `count` hypotheses of each source."""

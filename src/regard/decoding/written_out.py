@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import (
@@ -25,7 +24,7 @@ from regard.attention import (
     layers_of,
 )
 from regard.attention.weights import LANES
-from regard.decoding.layers import DecoderStep, EncoderSteps, Norm, side_by_side
+from regard.decoding.layers import DecoderStep, EncoderSteps, Norm
 from regard.decoding.past import Memory, State
 from regard.decoding.products import vocabulary_layer
 from regard.models import Seq2Seq, Transformer
@@ -64,7 +63,6 @@ class WrittenOut:
             Norm(each.norm) if isinstance(each.norm, nn.LayerNorm) else None
             for each in (model.encoder, model.decoder)
         ]
-        self.memory = side_by_side(*(side for each in layers for side in (each.cross.key, each.cross.value)))
         self.logits = vocabulary_layer(model)
         self.turn, self.added = cache(self._turn), cache(self._added)
 
@@ -77,11 +75,12 @@ class WrittenOut:
         for layer in self.encoder:
             sums = layer(sums, slot, seen, turn)
         states = sums if self.norms[0] is None else self.norms[0](sums)
-        made = self.memory(states).view(sources, steps, len(self.decoder), 2, self.heads, self.width)
-        keys_values = F.pad(made.permute(2, 3, 0, 4, 1, 5), (0, 0, 0, max(LANES - steps, 0))).contiguous()
-        # A source of nothing but padding has weights all the same, but nothing to give.
-        keys_values[..., :steps, :].mul_(source_mask[:, None, :, None])
-        return Memory(keys_values, own.hidden)
+        found = own.states.new_zeros(len(self.decoder), *own.states.shape[1:])
+        for layer, room in zip(self.decoder, found, strict=True):
+            layer.cross.project_to(room[..., :steps, :], states)
+        if own.hidden is not None:  # a source of nothing but padding has weights all the same, but nothing to give
+            found[..., :steps, :].mul_(source_mask[:, None, :, None])
+        return Memory(found, own.hidden)
 
     def start(self, memory: Memory) -> State:
         """Return the state before the first step, with one hypothesis for each source."""
