@@ -5,18 +5,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from regard.errors import InputError, begun, unknown
 from regard.exchange.arriving import Arrived, read_huggingface
 from regard.exchange.certificate import NAME, SENTENCES, certify
+from regard.exchange.choices import Origin
 from regard.exchange.joeynmt import read_joeynmt
 from regard.files import check_name, holding, write_json
 from regard.models import Seq2Seq, Transformer
 from regard.tasks import Translation
 from regard.training import RunConfig, RunFolder, digest, make_config, new_run
 
-Origin = Literal["huggingface", "joeynmt"]
 ORIGINS: dict[str, Callable[[Path], Arrived]] = {"huggingface": read_huggingface, "joeynmt": read_joeynmt}
 """How a folder of each program is read."""
 

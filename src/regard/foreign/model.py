@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard import examination
 from regard.attention import Records, short_name
 from regard.attention.intervening import To
 from regard.errors import InputError, begun, check_range
@@ -25,9 +26,6 @@ from regard.examination import (
     Examination,
     HeadImportance,
     HeadRoles,
-    examine,
-    head_importance,
-    head_roles,
 )
 from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside
@@ -301,7 +299,7 @@ class ForeignModel:
         what it answers itself, where no truth is known. See `measure`. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
-        return head_importance(subject, samples=max(len(subject.inputs), 1))
+        return examination.head_importance(subject, samples=max(len(subject.inputs), 1))
 
     def examine(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
         """Ask what the attention to some inputs means, two or more (None: its own).
@@ -309,14 +307,14 @@ class ForeignModel:
         What cannot be asked of such a model is said in `unanswered`. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
-        found = examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
+        found = examination.examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
         own = isinstance(self.family, OwnReader)
         return dataclasses.replace(found, over="inputs" if own else "pictures" if self.pictures else "texts")
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
         """Describe what each head does, over ten inputs or more (None: its own)."""
         subject = self if texts is None else self.over(texts)
-        return head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
+        return examination.head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
 
     def prune(
         self, heads: int, output: str | Path, *, texts: Iterable[Any] | None = None, overwrite: bool = False
