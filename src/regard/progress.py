@@ -1,6 +1,7 @@
 """Progress of long work: a bar in a terminal or notebook, lines elsewhere."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 LINE_EVERY = 500
 """Steps between two lines where there is no terminal."""
+LINE_AFTER = 10.0
+"""Seconds between two lines of a preparation there."""
 
 
 @contextmanager
@@ -55,6 +58,51 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(name, total=size)
         yield lambda done, size=size: progress.update(task, completed=done, total=size)
+
+
+@contextmanager
+def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int, bool], None]]:
+    """Show the preparation of text of `size` bytes; yields what to call with how many pairs more are there, of
+    how many bytes, and whether they were there before."""
+    console = _screen() if show else None
+    begun = told = time.monotonic()
+    pairs = fresh = read = 0
+
+    def counted(count: int, done: int, before: bool) -> float:
+        """Return pairs a second, of those that were not there before."""
+        nonlocal pairs, fresh, read
+        pairs, fresh, read = pairs + count, fresh + (0 if before else count), read + done
+        return fresh / max(time.monotonic() - begun, 1e-3)
+
+    if console is None:
+        tell(name, show=show)
+
+        def say(count: int, done: int, before: bool) -> None:
+            nonlocal told
+            pace = counted(count, done, before)
+            if time.monotonic() - told > LINE_AFTER:
+                told = time.monotonic()
+                tell(f"{name}: {pairs:,} pairs, {read / max(size, 1):.0%}, {pace:,.0f} pairs/s", show=show)
+
+        yield say
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        DownloadColumn(),
+        TextColumn("{task.fields[pairs]:,} pairs, {task.fields[pace]:,.0f}/s"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(name, total=size, pairs=0, pace=0.0)
+
+        def more(count: int, done: int, before: bool) -> None:
+            pace = counted(count, done, before)
+            progress.update(task, advance=done, pairs=pairs, pace=pace)
+
+        yield more
 
 
 @contextmanager

@@ -33,3 +33,18 @@ def largest(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]
         places = torch.cat([places, behind.expand(len(places), -1)], dim=1)
     found, order = (totals.gather(1, places // symbols) + values.flatten(1).gather(1, places)).topk(count)
     return found, places.gather(1, order)
+
+
+def largest_one(values: Tensor) -> Tensor:
+    """Return where the largest of each row is, (N, 1) int64, of values (N, V). Of equal ones, any is taken."""
+    symbols = values.shape[1]
+    stretches = symbols // STRETCH
+    if stretches < 2:
+        return values.argmax(1, keepdim=True)
+    # The last stretch reaches back from the end, so that there is no rest.
+    whole = values[:, : stretches * STRETCH].unflatten(1, (stretches, STRETCH)).amax(-1)
+    last = values[:, -STRETCH:].amax(-1, keepdim=True)
+    best = torch.cat([whole, last], dim=1).argmax(1, keepdim=True)
+    begin = (best * STRETCH).clamp_(max=symbols - STRETCH)
+    places = begin + torch.arange(STRETCH, device=values.device)
+    return begin + values.gather(1, places).argmax(1, keepdim=True)

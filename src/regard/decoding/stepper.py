@@ -1,5 +1,6 @@
 """Who takes the steps of a search: a model's own layers, or what is written out for it."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -39,3 +40,10 @@ def stepper_of(model: Seq2Seq | Stepper) -> Stepper:
     if isinstance(model, Plain | WrittenOut):
         return model
     return WrittenOut(model) if knows(model) else Plain(model)
+
+
+def staying(going: Sequence[bool]) -> list[int]:
+    """Return the rows that go on, those from behind in the places of those that do not: so the fewest move."""
+    count = sum(going)
+    behind = (row for row in range(count, len(going)) if going[row])
+    return [row if going[row] else next(behind) for row in range(count)]

@@ -74,6 +74,7 @@ class Engines:
             search,
             max_len=self._run.task.longest_target,
             batchsize=batchsize,
+            scored=scored,
         )
 
     @property

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.attention import layers_of
 from regard.errors import InputError
+<<<<<<< HEAD
 from regard.models import Transformer, TransformerConfig
+=======
+from regard.examination import KeptHeads
+from regard.models import Seq2Seq, Transformer, TransformerConfig
+from regard.tasks import SequenceTask
+from regard.text.codes import CodedWords
+>>>>>>> main
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords
 
@@ -50,7 +57,7 @@ class Exportable(Protocol):
         none."""
 
 
-Cut = Subwords | SentencePieces
+Cut = Subwords | SentencePieces | CodedWords
 """Vocabularies that other programs can be handed."""
 
 

@@ -11,13 +11,19 @@ from regard.errors import InputError, begun, unknown
 from regard.exchange.arriving import Arrived, read_huggingface
 from regard.exchange.certificate import NAME, SENTENCES, certify
 from regard.exchange.choices import Origin
+from regard.exchange.fairseq import read_fairseq
 from regard.exchange.joeynmt import read_joeynmt
 from regard.files import check_name, holding, write_json
 from regard.models import Seq2Seq, Transformer
+from regard.own import told
 from regard.tasks import Translation
 from regard.training import RunConfig, RunFolder, digest, make_config, new_run
 
-ORIGINS: dict[str, Callable[[Path], Arrived]] = {"huggingface": read_huggingface, "joeynmt": read_joeynmt}
+ORIGINS: dict[str, Callable[[Path], Arrived]] = {
+    "huggingface": read_huggingface,
+    "joeynmt": read_joeynmt,
+    "fairseq": read_fairseq,
+}
 """How a folder of each program is read."""
 
 
@@ -56,7 +62,12 @@ def import_model(
     task: Translation = made
     config = dataclasses.replace(config, tokenizer=digest(task.files))
     model = Transformer(config.model, **task.sizes).eval()  # type: ignore[arg-type]
-    model.load_state_dict(dict(arrived.parameters))
+    try:
+        model.load_state_dict(dict(arrived.parameters))
+    except RuntimeError as error:  # which has a line for each
+        raise InputError(
+            f"{str(folder)!r} is damaged: its parameters are not of its sizes ({told(error, 150)}); fetch it anew"
+        ) from error
     with holding(place), new_run(place, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
         building.write_model(0, model.state_dict())

@@ -25,7 +25,7 @@ from regard.decoding.search import candidates, in_batches, longest_answer, searc
 from regard.exchange.choices import Precision
 from regard.exchange.ctranslate2 import for_ctranslate2, names_of
 from regard.exchange.exportable import Exportable
-from regard.text import EOS
+from regard.text import EOS, collate
 from regard.text.subwords import RESERVED
 
 NO_PENALTY = 1e-9
@@ -79,7 +79,9 @@ class CTranslate2Search:
             found = [self._best(each.result(), search) for each in waiting]
             left = [index for index, each in zip(indices, found, strict=True) if not each]
             ours = iter(
-                search_batch(self._model, [sources[index] for index in left], search, most=most) if left else ()
+                search_batch(self._model, collate([sources[index] for index in left]), search, most=most)
+                if left
+                else ()
             )
             for index, each in zip(indices, found, strict=True):
                 answers[index] = candidates(each or next(ours), self._target)

@@ -6,7 +6,7 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.files.folders import new_folder
-    from regard.files.locking import holding
+    from regard.files.locking import holding, is_in_use, keep_in_use, taking_turns
     from regard.files.state import state_folder
     from regard.files.temporary import remove_quietly, tidy
     from regard.files.together import writing_files
@@ -28,9 +28,12 @@ __all__ = [
     "check_name",
     "check_writable",
     "holding",
+    "is_in_use",
+    "keep_in_use",
     "new_folder",
     "remove_quietly",
     "state_folder",
+    "taking_turns",
     "tidy",
     "write_file",
     "write_json",

@@ -6,6 +6,8 @@ subject = regard.look(module, function)         # one's own, with what makes ten
 subject.attend("The cat sat").save("cat.html")
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -22,11 +24,6 @@ from regard import examination
 from regard.attention import Records, short_name
 from regard.attention.intervening import To
 from regard.errors import InputError, begun, check_range
-from regard.examination import (
-    Examination,
-    HeadImportance,
-    HeadRoles,
-)
 from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside
 from regard.foreign.families import Answer, Family, Fed, called, states_of
@@ -43,6 +40,7 @@ from regard.foreign.untrained import untrained_model
 from regard.inspection import AttentionMap, Layer, Playback, Trial
 
 if TYPE_CHECKING:
+    from regard.examination import Examination, HeadImportance, HeadRoles
     from regard.inspection.widget import AttentionWidget
 
 IMPORTANCE = 50
@@ -167,11 +165,11 @@ class ForeignModel:
             remove_heads(self.model, self.layers, layer, heads, lambda: states_of(called(self.model, tried)))
         self.__dict__.pop("layers", None)
 
-    def weighing(self, shown: str | None) -> "ForeignModel":
+    def weighing(self, shown: str | None) -> ForeignModel:
         """Return itself where it has inputs of its own, or else one that has what is shown."""
         return self if self.inputs or shown is None else self.over([shown])
 
-    def over(self, inputs: Iterable[Any]) -> "ForeignModel":
+    def over(self, inputs: Iterable[Any]) -> ForeignModel:
         """Return the same subject, asked over these inputs: texts, pairs of source and target, or pictures."""
         given = all_asked(inputs)
         if not given:
@@ -266,7 +264,7 @@ class ForeignModel:
         """Return what it attends to in one of its inputs, given its target where it has one."""
         return self._map(Answer(dataclasses.replace(input, given=self.family.plain(self.model, input))))
 
-    def untrained(self, seed: int) -> "ForeignModel":
+    def untrained(self, seed: int) -> ForeignModel:
         """Return the same subject with parameters as they would be before training, or where nobody knows those,
         with its own in another order."""
         model = untrained_model(self.model, seed)
@@ -329,7 +327,7 @@ class ForeignModel:
         whole = self if texts is None else self.over(texts)
         return prune_model(whole, heads, Path(output), samples=IMPORTANCE, overwrite=overwrite)
 
-    def beside(self, other: "ForeignModel", texts: Iterable[Any]) -> Beside:
+    def beside(self, other: ForeignModel, texts: Iterable[Any]) -> Beside:
         """Return this model and another one over the same inputs: losses, answers, importance, entropy and
         weights of heads. Raises `InputError` where they do not measure the same."""
         if not isinstance(other, ForeignModel):
@@ -337,6 +335,6 @@ class ForeignModel:
         one = self.over(texts)
         return beside(one, other.over(one.inputs), one.inputs)
 
-    def view(self, input: Any = None, **options: Any) -> "AttentionWidget":
+    def view(self, input: Any = None, **options: Any) -> AttentionWidget:
         """Return a widget for a notebook that shows an input; `options` as in `attend`."""
         return self.attend(input, **options).view()

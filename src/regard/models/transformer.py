@@ -232,14 +232,13 @@ class Transformer(Seq2Seq):
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        states = self.encoded(source, source_mask)
-        return TransformerMemory(tuple(self.decoder.project(states)), source_mask.unsqueeze(1))
-
-    def encoded(self, source: Tensor, source_mask: Tensor) -> Tensor:
-        """Return the encoder's output (B, Ts, D), of which the decoder makes the memory."""
-        states = self.dropout(self._at(self.source_positions, self.input_embedding(source) * self.scale))
         # Three dimensions, for two could as well be (Tq, Tk).
-        found: Tensor = self.encoder(states, source_mask.unsqueeze(1))
+        mask = source_mask.unsqueeze(1)
+        return TransformerMemory(tuple(self.decoder.project(self.encoder(self.embedded(source), mask))), mask)
+
+    def embedded(self, source: Tensor) -> Tensor:
+        """Return what the encoder is fed for sources (B, Ts): (B, Ts, D)."""
+        found: Tensor = self.dropout(self._at(self.source_positions, self.input_embedding(source) * self.scale))
         return found
 
     def read(self, target_in: Tensor, memory: TransformerMemory, forced: Tensor | None = None) -> Tensor:

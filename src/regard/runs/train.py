@@ -17,6 +17,7 @@ from regard.runs.asking import asked, begun_from, going_on, name_of
 from regard.runs.loading import SAVEPATH, load, stored_task
 from regard.tasks import Beginning
 from regard.training import (
+    ALONE,
     OneLearner,
     RunFolder,
     digest,
@@ -215,17 +216,15 @@ def train(
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
         config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
-        validate = None
-        if not built.draws:
-            keep_memory()
-            validate = evaluation.validation(cast("Translation", built))
+        keep_memory()
+        validate = None if built.draws else evaluation.validation(cast("Translation", built))
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
         if resume:
             state.restore(folder)
         with world.one_by_one():
-            batches = built.batches(config.training, _beginning(state, prepared, show=show))
+            batches = built.batches(config.training, _beginning(state, prepared, world, show=show))
         with world.one_by_one():
             if world.first:
                 _open(folder, config, built, state, resume=resume, overwrite=overwrite, launch=world.launch)
@@ -258,7 +257,7 @@ def train_seeds(
         if len({state.step for state in states}) > 1:
             raise InputError("the runs stand at different steps: train each one alone")
         batches = [
-            each.batches(config.training, _beginning(state, Path(PREPARED), show=False))
+            each.batches(config.training, _beginning(state, Path(PREPARED), ALONE, show=False))
             for each, config, state in zip(built, configs, states, strict=True)
         ]
         train_steps(training.StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
@@ -286,8 +285,14 @@ def _tell_frozen(state: TrainingState, *, show: bool) -> None:
     tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
-def _beginning(state: TrainingState, prepared: Path, *, show: bool) -> Beginning:
-    return Beginning(generator=state.generator, place=state.progress.place, folder=prepared, progress=show)
+def _beginning(state: TrainingState, prepared: Path, world: World, *, show: bool) -> Beginning:
+    return Beginning(
+        generator=state.generator,
+        place=state.progress.place,
+        folder=prepared,
+        sharing=(world.rank, world.size),
+        progress=show,
+    )
 
 
 def _open(

@@ -1,7 +1,7 @@
 """Text as indices: vocabularies, batches of pairs, and corpora on disk.
 
 What reads corpora and learns vocabularies brings libraries along, and is imported where it is used: `parallel`,
-`subwords`, `corpus`, `buckets`.
+`subwords`, `corpus`, `buckets`. Batches bring PyTorch, which the processes that prepare a corpus do without.
 """
 
 from typing import TYPE_CHECKING

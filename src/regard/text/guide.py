@@ -28,8 +28,8 @@ from regard.reading import check_file, damaged, is_folder, read_json
 from regard.text.corpus import Corpus
 from regard.text.cutting import cut_into
 from regard.text.links import parse_moses
+from regard.text.making import Vocabularies
 from regard.text.parallel import ParallelText
-from regard.text.prepare import Vocabularies
 
 FORMAT = "regard-guide/1"
 MEND = "delete its folder to prepare it anew"
@@ -62,10 +62,6 @@ class Guide:
             np.memmap(self.folder / "links.bin", dtype=TOKEN, mode="r")[2 * bounds[0] : 2 * bounds[-1]]
         )
         return np.split(links.reshape(-1, 2), bounds[1:-1] - bounds[0])
-
-    def read_pool(self, corpus: Corpus, seed: int, epoch: int, pool: int) -> list[np.ndarray]:
-        """Return the links of the pairs that `corpus.read_pool` returns."""
-        return [links for chunk in corpus.chunks_of(seed, epoch, pool) for links in self.read(*chunk)]
 
 
 def aims(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
