@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.attention import layers_of
 from regard.errors import InputError
-<<<<<<< HEAD
 from regard.models import Transformer, TransformerConfig
-=======
-from regard.examination import KeptHeads
-from regard.models import Seq2Seq, Transformer, TransformerConfig
-from regard.tasks import SequenceTask
 from regard.text.codes import CodedWords
->>>>>>> main
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords
 
