@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         load,
         load_translator,
         plot_positions,
+        prepare,
         prune,
         train,
     )
@@ -152,6 +153,7 @@ __all__ = [
     "maps_of",
     "patch",
     "plot_positions",
+    "prepare",
     "prune",
     "read_links",
     "record",

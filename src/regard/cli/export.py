@@ -4,9 +4,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard import exchange
 from regard.cli.lines import sentences_in
 from regard.cli.parsing import parse_of_run
-from regard.exchange import Program, export, read_certificate
+from regard.exchange import Program
 from regard.runs import SAVEPATH, load_translator
 
 PROG = "regard export"
@@ -44,5 +45,5 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
     texts = None if flags.texts is None else sentences_in(flags.texts)
-    folder = export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
-    sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{read_certificate(folder).summary()}\n")
+    folder = exchange.export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
+    sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{exchange.read_certificate(folder).summary()}\n")

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from regard.errors import InputError, unknown
 from regard.exchange.card import Card, model_card
 from regard.exchange.certificate import NAME, SENTENCES, Opened, certify, short_enough
+from regard.exchange.choices import Program
 from regard.exchange.ctranslate2 import InCTranslate2, for_ctranslate2, write_ctranslate2
 from regard.exchange.exportable import Exportable
 from regard.exchange.huggingface import USE as USE_HUGGINGFACE
@@ -30,7 +31,6 @@ class Converter(NamedTuple):
     """What is particular of its model card, where one belongs to it."""
 
 
-Program = Literal["ctranslate2", "huggingface", "onnx"]
 PROGRAMS: dict[str, Converter] = {
     "ctranslate2": Converter(for_ctranslate2, write_ctranslate2, InCTranslate2),
     "huggingface": Converter(

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from regard.errors import InputError, unknown
 from regard.exchange.arriving import Arrived, read_huggingface
 from regard.exchange.certificate import NAME, SENTENCES, certify, short_enough
+from regard.exchange.choices import Origin
 from regard.exchange.fairseq import read_fairseq
 from regard.exchange.joeynmt import read_joeynmt
 from regard.files import check_name, holding, write_json
@@ -18,7 +19,6 @@ from regard.own import told
 from regard.tasks import Translation
 from regard.training import RunConfig, RunFolder, digest, make_config, new_run
 
-Origin = Literal["huggingface", "joeynmt", "fairseq"]
 ORIGINS: dict[str, Callable[[Path], Arrived]] = {
     "huggingface": read_huggingface,
     "joeynmt": read_joeynmt,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.text.corpus import Corpus
     from regard.text.guide import Guide
     from regard.text.parallel import Text
+    from regard.text.prepare import Preparation
     from regard.text.vocabulary import Learned
 
 Part = Literal["train", "valid", "test"]
@@ -197,22 +198,16 @@ class Translation(SequenceTask):
         """Both vocabularies, by side."""
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
-    def corpora(self, folder: Path, *, progress: bool = True) -> "list[Corpus]":
-        """Return the texts to train on as indices, one for each weight, prepared in `folder` or found there.
+    def preparations(self, folder: Path, *, progress: bool = True) -> "list[Preparation]":
+        """Return how each text to train on, one for each weight, becomes indices in `folder`.
 
         Raises `InputError` where there is none, or one cannot be read.
         """
-        from regard.text.prepare import prepare_corpus
+        from regard.text.prepare import Preparation
 
+        vocabularies = (self.source_vocabulary, self.target_vocabulary)
         return [
-            prepare_corpus(
-                text,
-                (self.source_vocabulary, self.target_vocabulary),
-                folder,
-                max_len=self.config.max_len,
-                strict=self.config.strict,
-                progress=progress,
-            )
+            Preparation(text, vocabularies, folder, self.config.max_len, self.config.strict, progress)
             for text in self.config.training_texts()
         ]
 
@@ -226,7 +221,7 @@ class Translation(SequenceTask):
         self.config.check_guide()
         if settings.merge_dropout and self.config.guide is not None:
             raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
-        corpora = self.corpora(beginning.folder, progress=beginning.progress)
+        corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         tell(f"Training on {corpus.told}", show=beginning.progress)
         guide = self._guide(corpora[0], progress=beginning.progress)

@@ -207,8 +207,8 @@ class Preparation:
         parts = max(each.parts for each in found)
         if missing := self._missing():
             raise InputError(
-                f"corpus {str(self.folder)!r} is incomplete, of {parts} parts {listed(missing)} missing: prepare "
-                f"them (--prepare {missing[0]}/{parts}), or delete the folder to prepare all of it here"
+                f"corpus {str(self.folder)!r} is incomplete, {listed(missing, parts)}: prepare what is missing "
+                f"(--prepare {missing[0]}/{parts}), or delete the folder to prepare all of it here"
             )
         return max(shards for shards in found.values() if shards is not None)
 
@@ -223,13 +223,13 @@ class _Begun(msgspec.Struct, forbid_unknown_fields=True):
     """Of all parts; None where this one is not done."""
 
 
-def listed(numbers: list[int], most: int = 8) -> str:
-    """Return numbers in words: 2, 5 and 7 are."""
+def listed(numbers: list[int], parts: int, most: int = 8) -> str:
+    """Say which parts of so many are missing."""
     if len(numbers) == 1:
-        return f"{numbers[0]} is"
-    first, last = numbers[:-1][:most], numbers[-1]
-    more = "" if len(numbers) <= most + 1 else f" ({len(numbers)} in all)"
-    return f"{', '.join(map(str, first))}{' ...' if more else ''} and {last}{more} are"
+        return f"part {numbers[0]} of {parts} is missing"
+    first, last = ", ".join(map(str, numbers[:-1][:most])), numbers[-1]
+    more = " ..." if len(numbers) > most + 1 else ""
+    return f"parts {first}{more} and {last} of {parts} are missing"
 
 
 def prepare_corpus(
