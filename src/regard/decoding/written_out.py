@@ -78,7 +78,9 @@ class WrittenOut:
         found = own.states.new_zeros(len(self.decoder), *own.states.shape[1:])
         for layer, room in zip(self.decoder, found, strict=True):
             layer.cross.project_to(room[..., :steps, :], states)
-        if own.hidden is not None:  # a source of nothing but padding has weights all the same, but nothing to give
+        if (
+            own.hidden is not None
+        ):  # a source of nothing but padding has weights all the same, but nothing to give
             found[..., :steps, :].mul_(source_mask[:, None, :, None])
         return Memory(found, own.hidden)
 
