@@ -18,6 +18,9 @@ from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
 from regard.decoding.past import Seen
 from regard.decoding.products import Product
 
+MANY = 64
+"""Queries of a sequence from which PyTorch's kernel is faster, which never holds all scores."""
+
 
 class Norm:
     """A layer normalisation."""
@@ -76,6 +79,12 @@ class Crossing:
     def __init__(self, layer: MultiHeadAttention, residual: Residual) -> None:
         self.around, self.output = Around(residual), side_by_side(layer.output)
         self.ask = side_by_side(layer.query, scale=layer.head_width**-0.5)
+        self.project = side_by_side(layer.key, layer.value)
+
+    def project_to(self, slot: Tensor, states: Tensor) -> None:
+        """Put the keys and values of the encoder's states (N, D) where they belong, (2, B, H, T, d)."""
+        _, sources, heads, steps, width = slot.shape
+        slot.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
 
     def __call__(self, sums: Tensor, count: int, memory: Seen) -> Tensor:
         """Attend to the memory with `count` hypotheses of each source."""
@@ -103,13 +112,10 @@ class EncoderSteps:
         self.own = OwnAttention(own, layer.attention_residual)
         self.forward = Forward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, slot: Tensor, mask: Tensor | None, turn: Tensor | None) -> Tensor:
-        """Attend to all steps (2, B, H, T, d); `mask` (B, 1, 1, T), True before the end, None where all is."""
-        _, sources, heads, steps, width = slot.shape
-        queries = self.own.projected(sums, slot, turn).view(sources, steps, heads, width).transpose(1, 2)
-        # The queries are scaled already.
-        context = F.scaled_dot_product_attention(queries, slot[0], slot[1], attn_mask=mask, scale=1.0)
-        return self.forward(self.own.added(sums, context.transpose(1, 2).reshape(len(sums), -1)))
+    def __call__(self, sums: Tensor, slot: Tensor, seen: Seen, turn: Tensor | None) -> Tensor:
+        """Attend to all steps, whose keys and values belong into `slot`, (2, B, H, T, d), and are `seen` then."""
+        queries = self.own.projected(sums, slot, turn)
+        return self.forward(self.own.added(sums, attend(queries, slot.shape[3], seen)))
 
 
 class DecoderStep:
@@ -129,13 +135,15 @@ class DecoderStep:
 
 
 def attend(queries: Tensor, count: int, seen: Seen) -> Tensor:
-    """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` hypotheses of each source."""
-    heads = _by_head(queries, count, seen.values.shape[2])
-    if seen.hidden is None:
-        scores = torch.bmm(heads, seen.keys)
-    else:
-        scores = torch.baddbmm(seen.hidden, heads, seen.keys)
-    return _joined(torch.bmm(scores.softmax(-1), seen.values), queries.shape)
+    """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` of each source."""
+    keys, values, hidden = seen
+    heads = _by_head(queries, count, values.shape[2])
+    if count > MANY:
+        mask = None if hidden is None else hidden[None]
+        given = heads[None], keys.transpose(1, 2)[None], values[None]
+        return _joined(F.scaled_dot_product_attention(*given, attn_mask=mask, scale=1.0)[0], queries.shape)
+    scores = torch.bmm(heads, keys) if hidden is None else torch.baddbmm(hidden, heads, keys)
+    return _joined(torch.bmm(scores.softmax(-1), values), queries.shape)
 
 
 def _by_head(states: Tensor, count: int, width: int) -> Tensor:

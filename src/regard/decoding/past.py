@@ -37,14 +37,12 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, states: Tensor, mask: Tensor) -> "Memory":
-        """Return keys and values (L, 2, B, H, Ts, d) of sources with a mask (B, Ts), True before the end."""
-        missing = max(LANES - mask.shape[1], 0)
-        states = F.pad(states, (0, 0, 0, missing)).contiguous()
+        """Return keys and values (L, 2, B, H, Ts, d) with what hides those for which a mask (B, T) is False, or
+        which come after it."""
+        missing = states.shape[4] - mask.shape[1]
         if not missing and mask.all():
             return cls(states, None)
         there = F.pad(mask, (0, missing))
-        # A source of nothing but padding has weights all the same, but nothing to give.
-        states.mul_(there[:, None, :, None])
         return cls(states, _hiding(there, states)[:, None, None].repeat(1, states.shape[3], 1, 1))
 
     def layers(self) -> list[Seen]:
@@ -103,18 +101,18 @@ class State:
         return self
 
     def keep(self, sources: Tensor) -> "State":
-        """Go on with some of the sources, (B',) int64: what stays at its place is not touched."""
-        moved = (sources != torch.arange(len(sources))).nonzero()[:, 0]
-        origin = sources[moved]
-
-        def kept(states: Tensor, dim: int) -> Tensor:
-            states.index_copy_(dim, moved, states.index_select(dim, origin))
-            return states.narrow(dim, 0, len(sources))
-
-        kept(self.past[..., : self.used, :], 2)
-        self.past = self.past[:, :, : len(sources)]
-        hidden = self.memory.hidden
-        self.memory = Memory(kept(self.memory.states, 2), hidden if hidden is None else kept(hidden, 0))
+        """Go on with some of the sources, (B',) int64, each at its place or before it; what stays there is not
+        touched."""
+        moves = [(here, there) for here, there in enumerate(sources.tolist()) if here != there]
+        kept = slice(len(sources))
+        past, hidden = self.past[..., : self.used, :], self.memory.hidden
+        for here, there in moves:
+            past[:, :, here] = past[:, :, there]
+            self.memory.states[:, :, here] = self.memory.states[:, :, there]
+            if hidden is not None:
+                hidden[here] = hidden[there]
+        self.past = self.past[:, :, kept]
+        self.memory = Memory(self.memory.states[:, :, kept], None if hidden is None else hidden[kept])
         self.known = self.memory.layers()
         self.lineage = None if self.lineage is None else self.lineage[sources]
         return self

@@ -6,11 +6,11 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.exchange.certificate import Certificate, read_certificate
-    from regard.exchange.choices import EngineName, Precision
+    from regard.exchange.choices import EngineName, Origin, Precision, Program
     from regard.exchange.ctranslate2 import for_ctranslate2, write_ctranslate2
     from regard.exchange.engine import Engines
-    from regard.exchange.export import PROGRAMS, Program, attest, export
-    from regard.exchange.importing import ORIGINS, Origin, import_model
+    from regard.exchange.export import PROGRAMS, attest, export
+    from regard.exchange.importing import ORIGINS, import_model
     from regard.exchange.searching import CTranslate2Search
 
 late(__name__)

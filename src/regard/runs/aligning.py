@@ -204,7 +204,9 @@ class Aligner:
             told.update({name: [links[each] for each in numbers] for name, links in (others or {}).items()})
             if reverse is None:
                 return told
-            forward = [_linked(*cuts[each], combined(weights[each], heads, chosen)) for each in numbers]
+            forward = [
+                _linked(*cuts[each], combined(weights[each], heads, chosen), chosen.name) for each in numbers
+            ]
             backward = reverse.align([turned[each] for each in numbers], unit=unit)
             for how in SYMMETRISED:
                 joined = self.both_ways(forward, backward, how)
