@@ -68,9 +68,9 @@ class Stopwatch:
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
+    from regard.memory import keep_memory
     from regard.streams import generator_of
     from regard.tasks import Beginning, Task
-    from regard.memory import keep_memory
     from regard.training import OneLearner, fitting_threads, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
@@ -96,7 +96,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         try:
             batches = built.batches(config.training, Beginning(generator=state.generator))
             learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task))
-            with fitting_threads(config, built, state.model):
+            with fitting_threads(state.model):
                 train_steps(learner, config.training, look)
         except DoneError as done:
             if done.args[0] is not None:

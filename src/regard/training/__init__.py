@@ -25,6 +25,7 @@ from regard.training.start import build_model, load_parameters, start
 from regard.training.state import TrainingState
 from regard.training.stopping import Interrupted
 from regard.training.tensors import kept, pack
+from regard.training.threads import fitting_threads
 from regard.training.trust import trust
 from regard.training.world import ALONE, World, join_world
 
@@ -64,6 +65,7 @@ __all__ = [
     "exact",
     "find_kind",
     "find_run",
+    "fitting_threads",
     "join_world",
     "kept",
     "kinds_for",
