@@ -32,7 +32,7 @@ def fitting_threads(model: nn.Module) -> Iterator[None]:
 
 
 def _own_choices() -> tuple[int, int]:
-    """Return how many threads PyTorch may have chosen itself: one for each core, or for every second one where the
-    system counts each twice."""
+    """Return how many threads PyTorch may have chosen itself: one for each core, or for every second one where
+    the system counts each twice."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores, cores // 2
