@@ -148,7 +148,10 @@ class OneLearner:
         """Return the metrics of the averaged model, which the first process works out for all."""
         found: Metrics = {}
         # A search has other shapes at every step: compiled layers would be compiled again and again.
-        with self.state.averaged() as model, torch.compiler.set_stance("force_eager"):
+        eager = (
+            torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
+        )  # takes seconds
+        with self.state.averaged() as model, eager:
             if self.world.first:
                 found = validate(model)
         return found | {"bleu": self.world.agree(found.get("bleu", 0.0))}
