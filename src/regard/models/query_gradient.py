@@ -30,7 +30,6 @@ from regard.attention import (
 )
 from regard.attention.weights import LANES
 from regard.models.answer import AnswerModel
-from regard.models.query import QueryModel
 from regard.models.layer_gradients import (
     Back,
     Grads,
@@ -42,6 +41,7 @@ from regard.models.layer_gradients import (
     normed,
     softmax,
 )
+from regard.models.query import QueryModel
 
 BackToBoth = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From the gradient of what was found to that of what was wanted, (H To, D), and of the memory's rows."""

@@ -23,8 +23,8 @@ from regard.tasks.source import BatchSettings, Beginning, Place, Source
 
 PAST_END = -1
 """The index at steps past the end of a sequence."""
-TOGETHER = 5000
-"""Samples of a training that are drawn at once, at most, where that is several batches."""
+TOGETHER = 1 << 16
+"""Letters of a training that are drawn at once, at most, where that is several batches."""
 NULL = " "
 """The null character. On input `_` is taken for it too, which survives a shell better than a space."""
 
@@ -261,7 +261,7 @@ class Samples:
     def __init__(self, task: Task, settings: BatchSettings, beginning: Beginning) -> None:
         self.task, self.settings, self.generator = task, settings, beginning.generator
         alike = type(task).sample is Task.sample and not settings.vary_len
-        self.together = max(1, TOGETHER // settings.batchsize) if alike else 1
+        self.together = max(1, TOGETHER // (settings.batchsize * task.input_len)) if alike else 1
         self.taken, self.ahead = 0, list[Batch]()
         self.after = self.generator.clone_state()
         if beginning.place[2] > 0 and self.together > 1:
