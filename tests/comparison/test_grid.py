@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.comparison import Measured, Variant, compare, grid, make_variants
+from regard.comparison import Measured, Variant, compare, here, job, make_variants
 from regard.comparison.report import spread
 from regard.errors import InputError
 from tests.conftest import TINY
@@ -24,11 +24,11 @@ SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run jobs here: starting processes takes seconds each."""
 
-    def here(work: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        for job in jobs:
-            yield job, work(job)
+    def one_by_one(work: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        for each in jobs:
+            yield each, work(each)
 
-    monkeypatch.setattr(grid, "in_processes", here)
+    monkeypatch.setattr(here, "in_processes", one_by_one)
 
 
 def test_variants_are_all_combinations() -> None:
@@ -106,17 +106,16 @@ def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
     flags: dict[str, Any] = {"steps": 20, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path / "a"}
     whole = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     flags["savepath"] = tmp_path / "b"
-    stopped = grid.train
+    stopped = job.train
 
     def dying(*args: Any, **kwargs: Any) -> Any:
         stopped(*args, **kwargs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(grid, "train", dying)
-    with pytest.raises(KeyboardInterrupt):
-        compare("reverse", {"score": ["dot"]}, progress=False, **flags)
-    monkeypatch.undo()
-    monkeypatch.setattr(grid, "_measure_all", lambda jobs, progress: grid._measure_group(jobs))
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "train", dying)
+        with pytest.raises(KeyboardInterrupt):
+            compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     [[measured]], [[expected]] = parts.measured.values(), whole.measured.values()
     assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
@@ -217,25 +216,3 @@ def test_a_translator_of_lower_case_is_compared_without_regard_to_case(tmp_path:
     scores = run.test().quality
     assert found.values(found.variants[0], "bleu") == [scores.bleu_lowercase]
     assert scores.bleu is None and str(run.test()).startswith(f"BLEU {scores.bleu_lowercase:.2f}")
-
-
-def test_on_a_gpu_seeds_are_trained_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here as if there were one, for which jobs go together; the training itself asks again, and stays here."""
-    jobs = [
-        grid._Job(task, tmp_path / f"{task}-{score}-{seed}", {"score": score, "seed": seed})
-        for task in ("counting", "reverse")
-        for score in ("dot", "additive")
-        for seed in range(3)
-    ]
-    assert grid._groups(jobs) == [[job] for job in jobs]
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    groups = grid._groups(jobs)
-    assert sorted(map(len, groups)) == [1] * 9 + [3] and groups[-1] == jobs[:3]
-    monkeypatch.undo()
-    found = grid._measure_group(
-        [
-            grid._Job("counting", tmp_path / str(seed), {"steps": 5, "hidden": 4, "seed": seed})
-            for seed in range(2)
-        ]
-    )
-    assert [each.parameters for each in found] == [95, 95] and found[0].loss != found[1].loss

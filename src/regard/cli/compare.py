@@ -1,9 +1,9 @@
 """`regard compare TASK`: train variants over several seeds, and compare them."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -11,7 +11,7 @@ from regard.cli.examine import EXPLORER
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
-from regard.comparison import COMPARISONS, compare
+from regard.comparison import COMPARISONS, Here, Machines, Ray, Slurm, compare
 from regard.errors import InputError, unknown
 from regard.files import check_writable, write_json
 from regard.reading import is_folder, read_text
@@ -29,6 +29,10 @@ FOLDERS = (
     "Compare two models of Hugging Face's over the same texts: losses, answers, and head by head what they do."
 )
 
+PLACED = ("address", "cpus", "memory", "time", "partition")
+"""Flags that say more of where trainings run."""
+OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *PLACED))
+MACHINES: dict[str, type[Here | Ray | Slurm]] = {"here": Here, "ray": Ray, "slurm": Slurm}
 PIPED = 200
 """Columns of the table where it does not go to a terminal."""
 
@@ -47,6 +51,20 @@ class CompareFlags:
     """Where `regard show` serves runs: what the page's links lead to."""
     savepath: Path = Path(COMPARISONS)
     """Folder of comparisons; this one goes into a folder of its task's name there."""
+    on: Literal["here", "ray", "slurm"] = "here"
+    """Where trainings run: here, side by side over the cores of this machine; ray, on a Ray cluster; slurm, on a
+    Slurm cluster."""
+    address: str | None = None
+    """With ray: host:port of the cluster's head. None: $RAY_ADDRESS, or the cluster of this machine."""
+    cpus: int | None = None
+    """With ray, slurm: cores, and threads, of each training. None: 1."""
+    memory: int | None = None
+    """With slurm: memory of each training, in GB. None: 4."""
+    time: int | None = None
+    """With slurm: minutes after which a training that is not done saves, and is put into the queue again. None:
+    60."""
+    partition: str | None = None
+    """With slurm: the partition. None: the cluster's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +96,11 @@ def run(argv: list[str]) -> None:
         )
     varied, argv = take_flag(argv, "--vary")
     own: list[str] = []
-    for flag in ("--seeds", "--html", "--explorer", "--savepath"):
+    for flag in OWN:
         given, argv = take_flag(argv, flag)
         own += [word for value in given for word in (flag, value)]
     flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
+    machines = _machines(flags)
     if flags.html is not None:
         check_writable(flags.html)
     if not varied:
@@ -105,7 +124,7 @@ def run(argv: list[str]) -> None:
         values[name] = [_value(task, [*argv, *others], name, text) for text in texts]
     shared: dict[str, Any] = {name: value for name, value in fixed.items() if name not in vary}
     try:
-        comparison = compare(task, values, seeds=flags.seeds, savepath=flags.savepath, **shared)
+        comparison = compare(task, values, seeds=flags.seeds, savepath=flags.savepath, on=machines, **shared)
     except KeyboardInterrupt:
         say("stopped; the same command goes on where it stopped")
         sys.exit(130)
@@ -115,6 +134,20 @@ def run(argv: list[str]) -> None:
     if flags.html is not None:
         saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
     sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
+
+
+def _machines(flags: CompareFlags) -> Machines:
+    """Return what trainings are to run on; raises `InputError` for a flag that is not for that."""
+    chosen = MACHINES[flags.on]
+    takes = {each.name for each in fields(chosen)}
+    given = {name: value for name in PLACED if (value := getattr(flags, name)) is not None}
+    for name in given:
+        if name not in takes:
+            fits = " or ".join(
+                on for on, kind in MACHINES.items() if name in {each.name for each in fields(kind)}
+            )
+            raise InputError(f"{name} is not for --on {flags.on}: leave it out, or give --on {fits}")
+    return chosen(**given)
 
 
 def _check_task(task: str, argv: list[str]) -> None:

@@ -9,6 +9,8 @@ from rich.console import RenderableType
 from typing_extensions import Unpack
 
 from regard.comparison.grid import Measurements, make_variants, measure_grid
+from regard.comparison.here import Here
+from regard.comparison.machines import Machines
 from regard.comparison.report import figures, tables, write_page, write_report
 from regard.errors import check_range
 from regard.result import Result
@@ -53,18 +55,19 @@ def compare(
     *,
     seeds: int = 5,
     savepath: str | Path = COMPARISONS,
+    on: Machines | None = None,
     progress: bool = True,
     **flags: Unpack[AnyFlags],
 ) -> Comparison:
     """Train `task` with every combination of the values in `vary`, over `seeds` seeds each, and test it.
 
     `vary`: from a flag of `regard train` to its values. `flags`: those that all variants share. Everything is
-    kept under `savepath`, and measured once. Raises `InputError` before anything is trained where a variant
-    cannot be.
+    kept under `savepath`, and measured once. `on`: where trainings run, by default on this machine; `Ray` and
+    `Slurm` send them to a cluster. Raises `InputError` before anything is trained where a variant cannot be.
     """
     check_range("seeds", seeds, 1, 1000)
     variants = make_variants(vary)
     name = find_task(task).name
     folder = Path(savepath) / name
-    found = measure_grid(task, variants, seeds, folder, dict(flags), progress=progress)
+    found = measure_grid(task, variants, seeds, folder, dict(flags), on=on or Here(), progress=progress)
     return Comparison(name, folder, variants, found)

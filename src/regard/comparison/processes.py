@@ -13,10 +13,8 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import torch
 
@@ -24,76 +22,103 @@ from regard.errors import MachineError
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What tells a process to end."""
-Job = TypeVar("Job")
-Result = TypeVar("Result")
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
 
 
-@dataclass
-class _Worker(Generic[Job]):
-    """A process that does one job after the other."""
-
-    process: SpawnProcess
-    pipe: Connection
-    job: Job
+class EndedError(Exception):
+    """A process that was ended from outside."""
 
 
-def in_processes(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+class Worker(Generic[Asked, Found]):
+    """A process that does one job after the other.
+
+    `work`, jobs and results can be pickled, as they go from process to process. `threads`: of PyTorch, in it.
+    """
+
+    def __init__(self, work: Callable[[Asked], Found], *, threads: int = 1) -> None:
+        # Forking a process that has used threads may hang, so processes start afresh.
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(work, theirs, threads))
+        self._process.start()
+        theirs.close()  # so that its end is seen here
+
+    def begin(self, job: Asked) -> None:
+        """Hand it a job."""
+        self.job = job
+        self.pipe.send(job)
+
+    def result(self) -> Found:
+        """Wait for what it made of its job; raises what the work raises, and `EndedError` where the process
+        was ended from outside."""
+        try:
+            failed, found = self.pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            raise EndedError from error
+        if failed:
+            raise found
+        return cast("Found", found)
+
+    def stop(self) -> None:
+        """Tell it to stop, if it lives: a training saves first."""
+        self._process.terminate()
+
+    def join(self) -> int | None:
+        """Wait until it has ended, as it does when it was told to, or has no other job to do; returns its exit
+        status, negative where a signal has ended it."""
+        self.pipe.close()
+        self._process.join()
+        return self._process.exitcode
+
+
+def in_processes(work: Callable[[Asked], Found], jobs: Sequence[Asked]) -> Iterator[tuple[Asked, Found]]:
     """Yield each of one or more jobs with what `work` made of it, as they are done: a process for each core, with
     one thread.
 
-    `work`, jobs and results can be pickled, as they go from process to process. Raises what `work` raises, and,
-    once all others are done, `MachineError` where a process was ended from outside.
+    Raises what `work` raises, and, once all others are done, `MachineError` where a process was ended from
+    outside.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     left, lost = deque(jobs), 0
-    busy: dict[Connection, _Worker[Job]] = {}
+    busy: dict[Connection, Worker[Asked, Found]] = {}
+
+    def another() -> None:
+        with _uninterrupted():
+            worker = Worker(work)
+            busy[worker.pipe] = worker
+        worker.begin(left.popleft())
+
     try:
         while left and len(busy) < cores:
-            _begin(work, left.popleft(), busy)
+            another()
         while busy:
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
                 try:
-                    failed, found = worker.pipe.recv()
-                except (EOFError, ConnectionError):  # it has died
+                    found = worker.result()
+                except EndedError:
                     lost += 1
-                    _end(worker, busy)
+                    busy.pop(worker.pipe).join()
                     if left:
-                        _begin(work, left.popleft(), busy)
+                        another()
                     continue
-                if failed:
-                    raise found
                 job = worker.job
                 if left:
-                    worker.job = left.popleft()
-                    worker.pipe.send(worker.job)
+                    worker.begin(left.popleft())
                 else:
-                    _end(worker, busy)
+                    busy.pop(worker.pipe).join()
                 yield job, found
     finally:
         for worker in busy.values():
-            # Ctrl-C reaches all processes, a signal to this one does not; twice does no harm.
-            worker.process.terminate()
+            worker.stop()  # Ctrl-C reaches all processes, a signal to this one does not; twice does no harm
         for worker in busy.values():
-            worker.process.join()
+            worker.join()
     if lost:
         raise MachineError(
             f"{lost} of {len(jobs)} processes ended from outside while they trained, as where memory is short; "
             f"the others are done: the same command goes on with what is missing"
         )
-
-
-def _begin(work: Callable[[Job], Result], job: Job, busy: dict[Connection, _Worker[Job]]) -> None:
-    """Start a process with its first job."""
-    # Forking a process that has used threads may hang, so processes start afresh.
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(work, theirs))
-    with _uninterrupted():
-        process.start()
-        busy[ours] = _Worker(process, ours, job)
-    theirs.close()  # so that its end is seen here
-    ours.send(job)
 
 
 @contextlib.contextmanager
@@ -113,20 +138,13 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _end(worker: _Worker[Any], busy: dict[Connection, _Worker[Any]]) -> None:
-    """Let a process go that has no other job to do."""
-    del busy[worker.pipe]
-    worker.pipe.close()
-    worker.process.join()
-
-
-def _work(work: Callable[[Job], Result], pipe: Connection) -> None:
+def _work(work: Callable[[Asked], Found], pipe: Connection, threads: int) -> None:
     """Do one job after the other, in a process of its own, until there is none or it is told to stop."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, _leave)  # between two trainings too, nothing half done stays
     threading.Thread(target=_follow, daemon=True).start()
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     try:
         while True:
             job = pipe.recv()
