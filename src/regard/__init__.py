@@ -7,10 +7,10 @@
 Names are imported when first used, so that `import regard` is instant.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regard.errors import InputError, MachineError, RegardError
+from regard.late import late
 from regard.version import __version__
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         load,
         load_translator,
         plot_positions,
+        prepare,
         prune,
         train,
     )
@@ -69,92 +70,7 @@ if TYPE_CHECKING:
     from regard.text.links import KnownLinks, read_links
     from regard.training import RunConfig, make_config
 
-_HOMES = {
-    "Agreement": "regard.examination",
-    "AligningHeads": "regard.examination",
-    "Alignment": "regard.examination",
-    "AlignmentChoice": "regard.examination",
-    "AnswerRun": "regard.runs",
-    "AnyRun": "regard.runs",
-    "AttentionMap": "regard.inspection",
-    "Beside": "regard.foreign",
-    "Candidate": "regard.decoding",
-    "CaseReport": "regard.course",
-    "CheckReport": "regard.course",
-    "Comparison": "regard.comparison",
-    "Contrast": "regard.comparison",
-    "Diagnosis": "regard.course",
-    "Estimate": "regard.examination",
-    "Examination": "regard.examination",
-    "Example": "regard.tasks",
-    "ExerciseReport": "regard.course",
-    "Explanation": "regard.examination",
-    "Figures": "regard.runs",
-    "Finding": "regard.course",
-    "ForeignModel": "regard.foreign",
-    "ForeignPruned": "regard.foreign",
-    "HeadFindings": "regard.examination",
-    "HeadImportance": "regard.examination",
-    "HeadRole": "regard.examination",
-    "HeadRoles": "regard.examination",
-    "HeadSamples": "regard.examination",
-    "Interval": "regard.comparison",
-    "KeptHeads": "regard.examination",
-    "KnownLinks": "regard.text.links",
-    "Layer": "regard.inspection",
-    "LayerMap": "regard.inspection",
-    "LinkedPair": "regard.runs",
-    "Maps": "regard.inspection",
-    "Measured": "regard.comparison",
-    "Pair": "regard.tasks",
-    "PairReport": "regard.runs",
-    "PairRun": "regard.runs",
-    "Patched": "regard.foreign",
-    "Playback": "regard.inspection",
-    "PruneReport": "regard.runs",
-    "Quality": "regard.evaluation",
-    "Record": "regard.attention",
-    "Records": "regard.attention",
-    "RelevanceShare": "regard.examination",
-    "Run": "regard.runs",
-    "RunConfig": "regard.training",
-    "Scored": "regard.evaluation",
-    "SearchTree": "regard.decoding",
-    "SequenceRun": "regard.runs",
-    "Subject": "regard.inspection",
-    "TestReport": "regard.runs",
-    "TranslationReport": "regard.runs",
-    "TranslationRun": "regard.runs",
-    "Trial": "regard.inspection",
-    "Variant": "regard.comparison",
-    "check": "regard.course",
-    "compare": "regard.comparison",
-    "draw_model": "regard.runs",
-    "examine": "regard.examination",
-    "explain": "regard.examination",
-    "export": "regard.exchange",
-    "fetch": "regard.text.datasets",
-    "head_importance": "regard.examination",
-    "import_model": "regard.exchange",
-    "intervene": "regard.foreign",
-    "keep_memory": "regard.memory",
-    "list_tasks": "regard.tasks",
-    "load": "regard.runs",
-    "load_translator": "regard.runs",
-    "look": "regard.foreign",
-    "make_config": "regard.training",
-    "maps_of": "regard.inspection",
-    "patch": "regard.foreign",
-    "plot_positions": "regard.runs",
-    "prune": "regard.runs",
-    "read_links": "regard.text.links",
-    "record": "regard.foreign",
-    "show": "regard.serving",
-    "train": "regard.runs",
-    "view_of": "regard.inspection",
-}
-_RENAMED = {"list_tasks": "examples"}
-"""What is called otherwise in its room, where nothing else has its name."""
+late(__name__)
 
 __all__ = [
     "Agreement",
@@ -237,6 +153,7 @@ __all__ = [
     "maps_of",
     "patch",
     "plot_positions",
+    "prepare",
     "prune",
     "read_links",
     "record",
@@ -244,13 +161,3 @@ __all__ = [
     "train",
     "view_of",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), _RENAMED.get(name, name))
-    raise AttributeError(f"module 'regard' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__

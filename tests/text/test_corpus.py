@@ -13,13 +13,15 @@ from regard.errors import InputError
 from regard.text import EOS, PAD, PairBatch
 from regard.text import corpus as corpora
 from regard.text.buckets import Buckets, Place, cut
-from regard.text.corpus import Corpus, open_corpus, write_corpus
-from regard.text.parallel import ParallelText
+from regard.text.corpus import Corpus, open_corpus
+from regard.text.making import write_corpus
+from regard.text.parallel import Pairs, ParallelText
 from regard.text.prepare import Cutting, learn_vocabularies, prepare_corpus, read_vocabularies
 from regard.text.subwords import train_subwords
 
 WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop"]
 SUBWORDS = train_subwords([" ".join(WORDS)], kind="words", size=100)
+SHARD = "shard-000000.bin"
 
 
 def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
@@ -33,7 +35,7 @@ def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    return write_corpus(tmp_path / "corpus", text(700), (SUBWORDS, SUBWORDS), max_len=20)
+    return write_corpus(tmp_path / "corpus", Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
 
 
 def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
@@ -47,14 +49,14 @@ def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
 
 
 def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", text(700), (SUBWORDS, SUBWORDS), max_len=5)
+    corpus = write_corpus(tmp_path / "corpus", Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
     kept = [pair for pair in text(700) if len(pair[1].split()) <= 5]
     assert len(corpus) == len(kept) and corpus.counts.too_long == 700 - len(kept)
     assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
     with pytest.raises(InputError, match="has 6 tokens, at most 5 are taken"):
-        write_corpus(tmp_path / "other", text(700), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
+        write_corpus(tmp_path / "other", Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
-        write_corpus(tmp_path / "other", text(9), (SUBWORDS, SUBWORDS), max_len=1)
+        write_corpus(tmp_path / "other", Pairs(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
     assert [each.name for each in tmp_path.iterdir()] == ["corpus"]
 
 
@@ -63,11 +65,10 @@ def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> 
     [
         ("corpus.json", b"{", "is damaged: it is not JSON"),
         ("corpus.json", b"{}", "is damaged: 'format' is missing"),
-        ("corpus.json", b'{"format": "regard-corpus/1"}', "is not of format 'regard-corpus/2'"),
-        ("bounds.bin", b"", "is damaged: bounds.bin has 0 bytes, not those of 700 pairs"),
-        ("checksums.bin", b"", "is damaged: checksums.bin has changed"),
-        ("source.bin", b"1", "is damaged: source.bin has 1 bytes, not those of"),
-        ("target.bin", None, "target.bin' does not exist"),
+        ("corpus.json", b'{"format": "regard-corpus/2"}', "is not of format 'regard-corpus/3'"),
+        (SHARD, b"", "is damaged: shard-000000.bin has 0 bytes, not those of a shard"),
+        (SHARD, b"x" * 500, "is damaged: shard-000000.bin is no shard of this format"),
+        (SHARD, None, "shard-000000.bin' does not exist"),
     ],
 )
 def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes | None, message: str) -> None:
@@ -81,7 +82,7 @@ def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes |
 
 
 @pytest.mark.parametrize("value", [None, "x", -1, 0, 10**30, [], {}, 1.5])
-@pytest.mark.parametrize("name", ["pairs", "dtype", "longest", "symbols", "counts", "checksums", "crc32"])
+@pytest.mark.parametrize("name", ["key", "shards", "longest", "symbols", "counts", "crc32"])
 def test_every_value_of_a_corpus_is_held_against_its_type(corpus: Corpus, name: str, value: object) -> None:
     file = corpus.folder / "corpus.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
@@ -92,7 +93,7 @@ def test_every_value_of_a_corpus_is_held_against_its_type(corpus: Corpus, name: 
 def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where it is read, and only there: other blocks stay of use."""
     folder = tmp_path_factory.mktemp("flips") / "corpus"
-    whole = write_corpus(folder, text(700), (SUBWORDS, SUBWORDS), max_len=20)
+    whole = write_corpus(folder, Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
     expected = whole.read(0, 700)
 
@@ -115,13 +116,13 @@ def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPa
 
 
 def test_a_block_is_checked_when_it_is_read_first(corpus: Corpus) -> None:
-    file = corpus.folder / "target.bin"
+    file = corpus.folder / SHARD
     content = bytearray(file.read_bytes())
-    content[-1] ^= 1
+    content[-1] ^= 1  # the last index of the last target
     file.write_bytes(content)
     again = open_corpus(corpus.folder)
     assert len(again.read(0, 500)[0]) == 500
-    with pytest.raises(InputError, match="pairs from 500 on have changed since they were prepared"):
+    with pytest.raises(InputError, match="has changed since it was prepared, from its pair 500 on"):
         again.read(499, 501)
 
 
@@ -138,9 +139,9 @@ def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) 
         return corpus, {each.name for each in root.iterdir()}
 
     first, names = prepare()
-    stamp = (first.folder / "source.bin").stat().st_mtime_ns
+    stamp = (first.folder / SHARD).stat().st_mtime_ns
     second, same = prepare()
-    assert second == first and same == names and (first.folder / "source.bin").stat().st_mtime_ns == stamp
+    assert second == first and same == names and (first.folder / SHARD).stat().st_mtime_ns == stamp
     file.write_text(file.read_text() + "aj\tbk\n")
     third, more = prepare()
     assert len(third) == 51 and more > names

@@ -9,8 +9,9 @@ import torch
 
 from regard.errors import InputError
 from regard.text.buckets import Buckets
-from regard.text.corpus import Corpus, write_corpus
+from regard.text.corpus import Corpus
 from regard.text.guide import Guide, aims, prepare_guide
+from regard.text.making import write_corpus
 from regard.text.parallel import ParallelText
 from regard.text.subwords import Subwords, train_subwords
 from tests.german import LINKS, sentences

@@ -21,8 +21,10 @@ from regard.tasks import TranslationConfig
 from regard.text import PAD
 from regard.text import corpus as corpora
 from regard.text.buckets import Buckets, Place
-from regard.text.corpus import Corpus, write_corpus
+from regard.text.corpus import Corpus
+from regard.text.making import write_corpus
 from regard.text.mixture import Mixture
+from regard.text.parallel import Pairs
 from regard.text.subwords import train_subwords
 from regard.training import objective
 from tests.german import sentences, write
@@ -42,7 +44,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, ...]:
     for corpus, size in enumerate(SIZES):
         words = [(f"{corpus}{number:04d}", number % 7 + 1) for number in range(size)]
         pairs = [(" ".join([word] * times), word) for word, times in words]
-        found.append(write_corpus(folder / str(corpus), pairs, (SUBWORDS, SUBWORDS), max_len=20))
+        found.append(write_corpus(folder / str(corpus), Pairs(pairs), (SUBWORDS, SUBWORDS), max_len=20))
     return tuple(found)
 
 
@@ -50,6 +52,12 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, ...]:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpora, "CHUNK", 20)
     monkeypatch.setattr(corpora, "POOL", 10)
+
+
+def read_pool(mixture: Mixture, seed: int, pool: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return sources and targets of a pool."""
+    read = [corpus.read(begin, end) for corpus, begin, end in mixture.spans(seed, 0, pool)]
+    return [each for sources, _ in read for each in sources], [each for _, targets in read for each in targets]
 
 
 def named(targets: list[np.ndarray]) -> list[str]:
@@ -66,7 +74,7 @@ def test_each_corpus_has_its_share_and_all_its_pairs_come_before_one_comes_again
     three: tuple[Corpus, ...], weights: list[float], seed: int, pools: int
 ) -> None:
     mixture = Mixture(three, tuple(weights))
-    served = [word for pool in range(pools) for word in named(mixture.read_pool(seed, 0, pool)[1])]
+    served = [word for pool in range(pools) for word in named(read_pool(mixture, seed, pool)[1])]
     asked = pools * mixture.pool_size
     for corpus, (size, weight) in enumerate(zip(SIZES, weights, strict=True)):
         mine = [word for word in served if word.startswith(str(corpus))]
@@ -79,13 +87,13 @@ def test_each_corpus_has_its_share_and_all_its_pairs_come_before_one_comes_again
 
 def test_sources_stay_with_their_targets_and_epochs_differ(three: tuple[Corpus, ...]) -> None:
     mixture = Mixture(three[:2], (1.0, 1.0))
-    pools = [mixture.read_pool(0, 0, pool) for pool in range(4)]
+    pools = [read_pool(mixture, 0, pool) for pool in range(4)]
     for sources, targets in pools:
         for source, word in zip(named(sources), named(targets), strict=True):
             assert source == " ".join([word] * (int(word[1:]) % 7 + 1))
     mine = [word for _, targets in pools for word in named(targets) if word.startswith("1")]
     assert sorted(mine[:90]) == sorted(mine[90:180]) and mine[:90] != mine[90:180]
-    other = [word for pool in range(4) for word in named(mixture.read_pool(1, 0, pool)[1]) if word[0] == "1"]
+    other = [word for pool in range(4) for word in named(read_pool(mixture, 1, pool)[1]) if word[0] == "1"]
     assert sorted(other[:90]) == sorted(mine[:90]) and other[:90] != mine[:90]
 
 

@@ -22,7 +22,7 @@ def make(
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_agrees_with_pytorch(monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, smoothing: float) -> None:
-    monkeypatch.setattr(loss, "CHUNK", 4 * 11)
+    monkeypatch.setattr(loss, "CHUNK", 4 * 11 * 8)
     parts, target = make(steps, bias)
     logits = F.linear(*parts)[0]
     expected = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
@@ -42,7 +42,7 @@ def test_two_passes_agree_with_pytorch(
     monkeypatch: pytest.MonkeyPatch, steps: int, bias: bool, agreement: float
 ) -> None:
     """R-Drop's loss: that of both passes, and half of alpha times both divergences."""
-    monkeypatch.setattr(loss, "CHUNK", 4 * 11)
+    monkeypatch.setattr(loss, "CHUNK", 4 * 11 * 8)
     parts, target = make(steps, bias, passes=2)
     logits = F.linear(*parts)
     one, two = logits.log_softmax(-1)

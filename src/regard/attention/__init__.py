@@ -1,57 +1,64 @@
 """Attention: scores, masks, single- and multi-head attention, positions, blocks, recording."""
 
-from regard.attention.blocks import (
-    EPSILON,
-    STANDARD,
-    Activation,
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    FeedForward,
-    attention_layer,
-    check_encoder_layer,
-    make_encoder_layer,
-)
-from regard.attention.converting import from_torch, to_torch
-from regard.attention.dropout import Dropout
-from regard.attention.inside import Inside
-from regard.attention.intervening import Intervention, intervene, temper
-from regard.attention.masks import as_weights_mask, causal_mask, length_mask
-from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.observing import (
-    AttentionLayer,
-    Observer,
-    explicit,
-    find_layer,
-    layers_of,
-    watching,
-)
-from regard.attention.positions import (
-    Concatenated,
-    LearnedPositions,
-    Positions,
-    Rotary,
-    Sinusoidal,
-    find_positions,
-    make_positions,
-)
-from regard.attention.pruning import keep_heads
-from regard.attention.recording import record
-from regard.attention.records import Record, Records, short_name
-from regard.attention.scores import (
-    SCORES,
-    Additive,
-    Concat,
-    Dot,
-    General,
-    ScaledDot,
-    Score,
-    find_score,
-    make_score,
-)
-from regard.attention.single import Attention
-from regard.attention.weights import context_of, tempered_weights, uniform_weights, weights_of
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.attention.blocks import (
+        EPSILON,
+        STANDARD,
+        Activation,
+        Decoder,
+        DecoderLayer,
+        Encoder,
+        EncoderLayer,
+        FeedForward,
+        attention_layer,
+        check_encoder_layer,
+        make_encoder_layer,
+    )
+    from regard.attention.converting import from_torch, to_torch
+    from regard.attention.dropout import Dropout
+    from regard.attention.inside import Inside
+    from regard.attention.intervening import Intervention, intervene, temper
+    from regard.attention.masks import as_weights_mask, causal_mask, length_mask
+    from regard.attention.multihead import KeyValues, MultiHeadAttention
+    from regard.attention.observing import (
+        AttentionLayer,
+        Observer,
+        explicit,
+        find_layer,
+        layers_of,
+        watching,
+    )
+    from regard.attention.positions import (
+        Concatenated,
+        LearnedPositions,
+        Positions,
+        Rotary,
+        Sinusoidal,
+        find_positions,
+        make_positions,
+    )
+    from regard.attention.pruning import keep_heads
+    from regard.attention.recording import record
+    from regard.attention.records import Record, Records, short_name
+    from regard.attention.scores import (
+        SCORES,
+        Additive,
+        Concat,
+        Dot,
+        General,
+        ScaledDot,
+        Score,
+        find_score,
+        make_score,
+    )
+    from regard.attention.single import Attention
+    from regard.attention.weights import context_of, tempered_weights, uniform_weights, weights_of
+
+late(__name__)
 
 __all__ = [
     "EPSILON",

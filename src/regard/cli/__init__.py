@@ -4,11 +4,12 @@ So `regard --help` answers without loading PyTorch.
 """
 
 import errno
-import importlib
+import gc
 import io
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from regard.cli.words import say
 from regard.errors import RegardError, unknown
@@ -103,7 +104,7 @@ def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
     sys.path.append(str(Path.cwd()))  # where a module of the user's own is looked for, last of all
     try:
-        importlib.import_module(f"regard.cli.{MODULES.get(command, command)}").run(argv)
+        _load(command).run(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
@@ -119,6 +120,19 @@ def _guarded(command: str, argv: list[str]) -> int:
             raise
         return _fail(_unexpected(command, argv, error), 1)
     return 0
+
+
+def _load(command: str) -> Any:
+    """Import a command's module, with all that it needs."""
+    began = "torch" not in sys.modules and gc.isenabled()
+    if began:  # modules stay, and to look for garbage among PyTorch's takes longer than to import all of Regard's
+        gc.disable()
+    try:
+        return __import__(f"regard.cli.{MODULES.get(command, command)}", fromlist=["run"])
+    finally:
+        if began:
+            gc.freeze()
+            gc.enable()
 
 
 def _unexpected(command: str, argv: list[str], error: Exception) -> str:

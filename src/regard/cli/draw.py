@@ -1,13 +1,20 @@
 """`regard draw RUN`: the architecture of a run as a picture."""
 
+from __future__ import annotations
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.screen import open_on_screen
 from regard.inspection import check_ending
-from regard.runs import SAVEPATH, AnyRun, draw_model, load
+from regard.runs import SAVEPATH, draw_model, load
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 PROG = "regard draw"
 DESCRIPTION = (

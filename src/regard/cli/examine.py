@@ -1,16 +1,23 @@
 """`regard examine RUN`: ask whether a run's attention means anything."""
 
+from __future__ import annotations
+
 import shutil
 import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from regard.cli.parsing import parse_of_run
 from regard.files import check_writable
-from regard.runs import SAVEPATH, AnyRun, load
+from regard.runs import SAVEPATH, load
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 PROG = "regard examine"
 DESCRIPTION = (

@@ -1,14 +1,21 @@
 """`regard explain RUN`: how one weight came about, number by number."""
 
+from __future__ import annotations
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from regard.cli.parsing import parse_of_run
 from regard.files import write_json
-from regard.runs import SAVEPATH, AnyRun, load
+from regard.runs import SAVEPATH, load
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 PROG = "regard explain"
 DESCRIPTION = (

@@ -1,13 +1,20 @@
 """`regard prune RUN`: a smaller run without the heads that matter least."""
 
+from __future__ import annotations
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from regard.cli.parsing import parse_of_run
-from regard.runs import SAVEPATH, AnyRun, load, prune
+from regard.runs import SAVEPATH, load, prune
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 PROG = "regard prune"
 DESCRIPTION = (

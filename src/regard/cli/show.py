@@ -1,13 +1,20 @@
 """`regard show RUN`: the explorer, a page on which one types an input and sees what a run attends to."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
 from regard.errors import InputError
 from regard.memory import keep_memory
-from regard.runs import SAVEPATH, AnyRun, load
+from regard.runs import SAVEPATH, load
 from regard.serving import check_port, show
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 PROG = "regard show"
 DESCRIPTION = (

@@ -1,20 +1,27 @@
 """`regard train TASK`: train a model on a task."""
 
+from __future__ import annotations
+
 import dataclasses
 import os
 import shlex
 import sys
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.words import say
-from regard.runs import SAVEPATH, AnyRun, train, without_text
+from regard.errors import InputError
+from regard.runs import SAVEPATH, train, without_text
 from regard.tasks import TASKS
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, find_run, make_config, sized
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 PROG = "regard train"
 UNSEEN = {"numbers": 1000, "text": 300}
@@ -53,6 +60,10 @@ class WhereConfig:
     """Continue the run that is there, exactly as if it had not stopped. It keeps its flags."""
     overwrite: bool = False
     """Replace the run that is there."""
+    prepare: str | None = None
+    """Of translation: only prepare a part of the text, such as 3/16, the third of sixteen, and stop. So several
+    machines prepare one corpus in one savepath; a training with the same flags takes it once all parts are
+    there."""
     trust_code: bool = False
     """With resume, or from: run the code of its own that the run names, which nobody has trained with here."""
 
@@ -71,6 +82,9 @@ def run(argv: list[str]) -> None:
         base = without_text(before)
     config, _ = parse_config(base, argv, task=task)
     given: dict[str, Any] = {**chosen, **changed(config, base)}
+    if where.prepare is not None:
+        _prepare(task, where, where.prepare, given)
+        return
     try:
         trained = train(
             task,
@@ -92,6 +106,25 @@ def run(argv: list[str]) -> None:
     sys.stdout.write(
         f"Trained {trained.task.name} for {last['step']} steps: {found}. The run is in {trained.folder}\n"
     )
+
+
+def _prepare(task: str, where: WhereConfig, part: str, flags: dict[str, Any]) -> None:
+    """Prepare a part of the text, and say what is missing still."""
+    from regard.runs import prepare
+    from regard.text.prepare import listed  # brings a large library
+
+    if where.resume or where.overwrite:
+        raise InputError(f"prepare {part} makes no run: leave out resume and overwrite")
+    missing = prepare(
+        task,
+        part,
+        savepath=where.savepath,
+        start_from=where.start_from,
+        trust_code=where.trust_code,
+        **flags,
+    )
+    still = listed(missing, int(part.partition("/")[2])) if missing else "all parts are there"
+    sys.stdout.write(f"Prepared part {part} of the text, in {where.savepath}; {still}\n")
 
 
 def _found(trained: AnyRun, loss: float) -> str:

@@ -5,7 +5,28 @@ learner's code runs in a process of its own (`sandbox.py`, `child.py`, `answerin
 here (`judging.py`, `diagnosis.py`).
 """
 
-from regard.course.check import check, write_stubs
-from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
+from typing import TYPE_CHECKING
 
-__all__ = ["CaseReport", "CheckReport", "Diagnosis", "ExerciseReport", "Finding", "check", "write_stubs"]
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.course.check import check, stubs_in, write_stubs
+    from regard.course.notebooks import notebooks_in
+    from regard.course.pages import check_site, write_site
+    from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
+
+late(__name__)
+
+__all__ = [
+    "CaseReport",
+    "CheckReport",
+    "Diagnosis",
+    "ExerciseReport",
+    "Finding",
+    "check",
+    "check_site",
+    "notebooks_in",
+    "stubs_in",
+    "write_site",
+    "write_stubs",
+]

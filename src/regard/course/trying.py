@@ -3,14 +3,20 @@
 Run as a process of its own, so that a page can ask meanwhile how far it has come.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.course.lessons import Lesson, find_lesson
 from regard.files import write_json
-from regard.runs import AnyRun, load, train
+from regard.runs import load, train
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 TOLD = "told.json"
 """File in a lesson's folder: what its run came to."""

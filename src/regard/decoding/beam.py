@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Hypothesis, check_numbers, log_probabilities
 from regard.decoding.largest import largest
-from regard.decoding.vocabulary import vocabulary_layer
+from regard.decoding.stepper import Stepper, staying, stepper_of
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.text import BOS, EOS
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 
 @torch.inference_mode()
 def beam_search(
-    model: Seq2Seq,
+    model: Seq2Seq | Stepper,
     source: Tensor,
     source_mask: Tensor,
     *,
@@ -75,22 +75,23 @@ def beam_search(
     """
     check_beam(width, n_best, alpha)
     device = source.device
-    state, logits = model.start(model.encode(source, source_mask)), vocabulary_layer(model)
-    active = torch.arange(len(source), device=device)
+    steps = stepper_of(model)
+    state = steps.start(steps.encode(source, source_mask))
+    active = list(range(len(source)))
     prefixes = torch.full((len(source), 1, 1), BOS, device=device)
     totals = torch.zeros(len(source), 1, device=device)
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max_len + 1):
-        states, state = model.step(prefixes[:, :, -1], state)
+        states, state = steps.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
-        found = log_probabilities(logits(states))
+        found = log_probabilities(steps.logits(states))
         if time == 0:
             check_numbers(found)
         ends, parents, tokens, going_on = _best(found, totals, width)
         if told is not None:
             told(Step(found, ends, parents, tokens, going_on, last=time == max_len))
         for row, parent, total in ends:
-            finished[int(active[row])].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
+            finished[active[row]].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         if time == max_len:
             break
         state, totals = state.choose(parents), going_on
@@ -98,18 +99,17 @@ def beam_search(
         prefixes = torch.cat([chosen, tokens.unsqueeze(-1)], dim=-1)
         # The penalty grows with length, and so does a negative score: the longest bounds what a prefix can reach.
         reachable = (totals[:, 0] / length_penalty(max_len + 1, alpha)).tolist()
-        rows = [
-            row
-            for row, index in enumerate(active.tolist())
-            if not _done(finished[index], reachable[row], width, n_best)
+        going = [
+            not _done(finished[index], best, width, n_best) for index, best in zip(active, reachable, strict=True)
         ]
-        if len(rows) < len(active):
+        if not all(going):
+            rows = staying(going)
             kept = torch.tensor(rows, device=device, dtype=torch.int64)
-            state, active = state.keep(kept), active[kept]
+            state, active = state.keep(kept), [active[row] for row in rows]
             prefixes, totals = prefixes[kept], totals[kept]
-        if not rows:
+        if not active:
             break
-    for row, index in enumerate(active.tolist()):
+    for row, index in enumerate(active):
         penalty = length_penalty(max_len, alpha)
         for prefix, total in zip(prefixes[row], totals[row].tolist(), strict=False):
             if len(finished[index]) < n_best and total > -torch.inf:

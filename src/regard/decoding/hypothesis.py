@@ -27,10 +27,18 @@ class Hypothesis:
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """Return log-probabilities (..., V) of logits, in float32 at least; -inf for what is never written."""
+    """Return log-probabilities (..., V) of logits, in float32 at least; -inf for what is never written.
+
+    They take the place of the logits, which halves what a CPU's caches have to hold.
+    """
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    found = logits.log_softmax(-1)
-    found[..., list(NEVER)] = -torch.inf
+    return without_never(torch.log_softmax(logits, -1, out=logits))
+
+
+def without_never(found: Tensor) -> Tensor:
+    """Return logits or log-probabilities (..., V), with -inf in place of what is never written."""
+    for token in NEVER:
+        found[..., token] = -torch.inf
     return found
 
 

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.stepper import Stepper, stepper_of
 from regard.decoding.threads import in_threads
 from regard.errors import InputError
 from regard.models import Seq2Seq
@@ -66,24 +68,29 @@ def translate(
     *,
     max_len: int,
     batchsize: int = 64,
+    scored: bool = True,
 ) -> list[list[Candidate]]:
     """Return the `n_best` answers to each text, best first, of at most `max_len` tokens each, nor of many more
     than twice as many as the text.
 
     Texts of like length go through the model together, `batchsize` at once, and on a CPU such batches side by
-    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. Raises
-    `InputError` where the search does not fit.
+    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. `scored` False:
+    log-probabilities are not wanted, and NaN where that saves time. Raises `InputError` where the search does not
+    fit.
     """
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
-    generator = torch.Generator(next(model.parameters()).device).manual_seed(search.seed)
+    steps, device = stepper_of(model), next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(search.seed)
     sources = [source_vocabulary.encode(text) for text in texts]
     batches = in_batches(sources, batchsize)
 
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[index] for index in indices]
-        return search_batch(model, batch, search, most=longest_answer(batch, max_len), generator=generator)
+        most = longest_answer(batch, max_len)
+        source = collate(batch).to(device)
+        return search_batch(steps, source, search, most=most, generator=generator, scored=scored)
 
     # What is drawn goes by one generator, from batch to batch.
     found = map(answer, batches) if search.temperature else in_threads(model, answer, batches)
@@ -107,23 +114,23 @@ def longest_answer(batch: Sequence[Sequence[int]], max_len: int) -> int:
 
 
 def search_batch(
-    model: Seq2Seq,
-    batch: Sequence[Sequence[int]],
+    model: Seq2Seq | Stepper,
+    source: Tensor,
     search: Search,
     *,
     most: int,
     generator: torch.Generator | None = None,
+    scored: bool = True,
 ) -> list[list[Hypothesis]]:
-    """Return the `n_best` hypotheses for each source of a batch, of at most `most` tokens; `generator` draws
-    where there is a temperature."""
-    source = collate(batch).to(next(model.parameters()).device)
+    """Return the `n_best` hypotheses for each source (B, Ts), of at most `most` tokens; `generator` draws
+    where there is a temperature. `scored`: as in `translate`."""
     mask = source != PAD
     if search.temperature:
         assert generator is not None
         drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, generator=generator)
         return [[best] for best in drawn]
     if search.beam == 1 and search.n_best == 1:
-        return [[best] for best in greedy_search(model, source, mask, max_len=most)]
+        return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
     return beam_search(
         model,
         source,

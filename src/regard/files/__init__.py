@@ -1,19 +1,26 @@
 """Files and folders that are written whole or not at all, by one process at a time."""
 
-from regard.files.folders import new_folder
-from regard.files.locking import holding
-from regard.files.state import state_folder
-from regard.files.temporary import remove_quietly, tidy
-from regard.files.together import writing_files
-from regard.files.writing import (
-    cannot_write,
-    check_folder,
-    check_name,
-    check_writable,
-    write_file,
-    write_json,
-    write_new,
-)
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.files.folders import new_folder
+    from regard.files.locking import holding, is_in_use, keep_in_use, taking_turns
+    from regard.files.state import state_folder
+    from regard.files.temporary import remove_quietly, tidy
+    from regard.files.together import writing_files
+    from regard.files.writing import (
+        cannot_write,
+        check_folder,
+        check_name,
+        check_writable,
+        write_file,
+        write_json,
+        write_new,
+    )
+
+late(__name__)
 
 __all__ = [
     "cannot_write",
@@ -21,9 +28,12 @@ __all__ = [
     "check_name",
     "check_writable",
     "holding",
+    "is_in_use",
+    "keep_in_use",
     "new_folder",
     "remove_quietly",
     "state_folder",
+    "taking_turns",
     "tidy",
     "write_file",
     "write_json",

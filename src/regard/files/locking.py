@@ -10,8 +10,10 @@ import errno
 import json
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -24,7 +26,19 @@ from regard.errors import InputError
 from regard.files.temporary import LONGEST
 from regard.files.writing import cannot_write, check_name
 
+PAUSE = 0.2
+"""Seconds between two looks at whether a lock is free."""
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+class BusyError(InputError):
+    """Another process is changing what is at a path."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(
+            f"{str(path)!r} is being written by {holder}: wait until it has ended, or choose another folder"
+        )
+        self.holder = holder
 
 
 @contextmanager
@@ -57,6 +71,56 @@ def holding(path: Path) -> Iterator[None]:
         _remove_empty(made)
 
 
+@contextmanager
+def taking_turns(path: Path, wait: Callable[[str], None]) -> Iterator[None]:
+    """Keep all other processes from changing what is at `path`, once those that do have ended; `wait` is told
+    once what is waited for. Raises `InputError` where nothing can be written there."""
+    with ExitStack() as stack:
+        told = False
+        while True:
+            try:
+                stack.enter_context(holding(path))
+                break
+            except BusyError as busy:
+                if not told:
+                    wait(f"waiting: {str(path)!r} is being written by {busy.holder}")
+                told = True
+                time.sleep(PAUSE)
+        yield
+
+
+def keep_in_use(path: Path, owner: object) -> None:
+    """Let other processes know that a file is in use, for as long as `owner` lives."""
+    if fcntl is None:
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:  # a file system that knows no locks, or somebody is about to remove it
+        os.close(descriptor)
+    else:
+        weakref.finalize(owner, os.close, descriptor)
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a process keeps a file in use; also where nobody can tell."""
+    if fcntl is None:
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
 def _remove_empty(folders: list[Path]) -> None:
     """Remove folders that were made for the lock alone, the innermost first."""
     try:
@@ -75,9 +139,7 @@ def _take(file: Path, path: Path) -> int:
         except BlockingIOError:
             holder = _holder(descriptor)
             os.close(descriptor)
-            raise InputError(
-                f"{str(path)!r} is being written by {holder}: wait until it has ended, or choose another folder"
-            ) from None
+            raise BusyError(path, holder) from None
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 os.close(descriptor)

@@ -1,12 +1,19 @@
 """Inspection: attention to see, as plain data and in the terminal, as a picture, a page or a widget."""
 
-from regard.inspection.attention_map import AttentionMap
-from regard.inspection.endings import check_ending
-from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
-from regard.inspection.playback import Playback
-from regard.inspection.records import Maps, layers_of_records, maps_of
-from regard.inspection.subject import Layer, Sees, Subject, Trial, Writes
-from regard.inspection.tensors import view_of
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.inspection.attention_map import AttentionMap
+    from regard.inspection.endings import check_ending
+    from regard.inspection.maps import CROSS, LayerKind, LayerMap, Map, kind_of, layer_map
+    from regard.inspection.playback import Playback
+    from regard.inspection.records import Maps, layers_of_records, maps_of
+    from regard.inspection.subject import Layer, Sees, Subject, Trial, Writes
+    from regard.inspection.tensors import view_of
+
+late(__name__)
 
 __all__ = [
     "CROSS",

@@ -3,18 +3,21 @@
 The explorer, the examination, head importance, pruning and the pages know nothing else of it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
 
-from regard.attention import Record
-from regard.decoding import SearchTree
-from regard.inspection.attention_map import AttentionMap
-from regard.inspection.maps import LayerKind
-from regard.inspection.playback import Playback
+if TYPE_CHECKING:
+    from regard.attention import Record
+    from regard.decoding import SearchTree
+    from regard.inspection.attention_map import AttentionMap
+    from regard.inspection.maps import LayerKind
+    from regard.inspection.playback import Playback
 
 Input = TypeVar("Input")
 
@@ -140,7 +143,7 @@ class Subject(Protocol[Input]):
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
         """Leave only some heads in a layer, for good."""
 
-    def weighing(self, shown: str | None) -> "Subject[Input]":
+    def weighing(self, shown: str | None) -> Subject[Input]:
         """Return what head importance is asked of while an input is shown: itself, or where it has no unseen
         inputs, the same subject with that one."""
 
@@ -153,7 +156,7 @@ class Subject(Protocol[Input]):
     def look(self, input: Input) -> AttentionMap:
         """Return what it attends to in one of its inputs, given the true answer where it writes one."""
 
-    def untrained(self, seed: int) -> "Subject[Input]":
+    def untrained(self, seed: int) -> Subject[Input]:
         """Return the same subject with the parameters that training would begin with, drawn by `seed`."""
 
     def loss(self, inputs: Sequence[Input]) -> float:

@@ -232,15 +232,19 @@ class Transformer(Seq2Seq):
 
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
-        states = self.dropout(self._at(self.source_positions, self.input_embedding(source) * self.scale))
         # Three dimensions, for two could as well be (Tq, Tk).
         mask = source_mask.unsqueeze(1)
-        return TransformerMemory(tuple(self.decoder.project(self.encoder(states, mask))), mask)
+        return TransformerMemory(tuple(self.decoder.project(self.encoder(self.embedded(source), mask))), mask)
+
+    def embedded(self, source: Tensor) -> Tensor:
+        """Return what the encoder is fed for sources (B, Ts): (B, Ts, D)."""
+        found: Tensor = self.dropout(self._at(self.source_positions, self.input_embedding(source) * self.scale))
+        return found
 
     def read(self, target_in: Tensor, memory: TransformerMemory, forced: Tensor | None = None) -> Tensor:
         """Return the decoder's states (B, Tt, D), fed target_in (B, Tt), always: `forced` is to be None."""
         assert forced is None, "a Transformer reads all steps at once"
-        states, _ = self.decoder(self._embed(target_in, 0), memory.layers, memory.mask)
+        states, _ = self.decoder(self.embed(target_in, 0), memory.layers, memory.mask)
         found: Tensor = states
         return found
 
@@ -260,11 +264,12 @@ class Transformer(Seq2Seq):
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
         it."""
         time = state.past[0].keys.shape[2]
-        states = self._embed(tokens.reshape(-1, 1), time)
+        states = self.embed(tokens.reshape(-1, 1), time)
         states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
         return states.view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
 
-    def _embed(self, tokens: Tensor, offset: int) -> Tensor:
+    def embed(self, tokens: Tensor, offset: int) -> Tensor:
+        """Return what the decoder is fed for tokens (N, T), the first of which stands at `offset`: (N, T, D)."""
         embedded = self.target_embedding(tokens) * self.scale
         found: Tensor = self.dropout(self._at(self.target_positions, embedded, offset))
         return found

@@ -10,18 +10,27 @@
 The command line calls these, so whatever it can do, a notebook can.
 """
 
-from regard.runs.aligning import LinkedPair
-from regard.runs.answers import AnswerRun, TestReport
-from regard.runs.asking import without_text
-from regard.runs.drawing import draw_model
-from regard.runs.loading import SAVEPATH, AnyRun, load, load_translator
-from regard.runs.pairs import PairReport, PairRun
-from regard.runs.pictures import plot_positions
-from regard.runs.pruning import PruneReport, prune
-from regard.runs.run import Figures, Run
-from regard.runs.sequences import SequenceRun
-from regard.runs.train import train, train_seeds
-from regard.runs.translation import TranslationReport, TranslationRun
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.runs.aligning import LinkedPair
+    from regard.runs.answers import AnswerRun, TestReport
+    from regard.runs.asking import without_text
+    from regard.runs.drawing import draw_model
+    from regard.runs.kinds import AnyRun
+    from regard.runs.loading import SAVEPATH, load, load_translator
+    from regard.runs.pairs import PairReport, PairRun
+    from regard.runs.pictures import plot_positions
+    from regard.runs.preparing import prepare
+    from regard.runs.pruning import PruneReport, prune
+    from regard.runs.run import Figures, Run
+    from regard.runs.sequences import SequenceRun
+    from regard.runs.train import train, train_seeds
+    from regard.runs.translation import TranslationReport, TranslationRun
+
+late(__name__)
 
 __all__ = [
     "SAVEPATH",
@@ -41,6 +50,7 @@ __all__ = [
     "load",
     "load_translator",
     "plot_positions",
+    "prepare",
     "prune",
     "train",
     "train_seeds",

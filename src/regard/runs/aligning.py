@@ -4,21 +4,20 @@ The choice is kept in the run's folder, in alignment.json, and used wherever lin
 chosen, all heads are averaged.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
-import numpy as np
 
 from regard.errors import InputError
 from regard.examination import (
     AligningHeads,
-    AlignmentChoice,
     By,
-    Head,
     KeptHeads,
     all_weights,
     choose_heads,
@@ -28,14 +27,21 @@ from regard.examination import (
     word_weights,
 )
 from regard.files import write_json
-from regard.models import Seq2Seq
 from regard.reading import is_file, read_json
 from regard.result import Result, plain
-from regard.tasks import SequenceTask
-from regard.text.cutting import Cut, cut_into
-from regard.text.links import KnownLinks, Link, Symmetrising, links_of_product, moses, symmetrise
-from regard.text.places import Unit
+from regard.text.cutting import cut_into
+from regard.text.links import Symmetrising, links_of_product, moses, symmetrise
 from regard.training.guided import HEAD, guided_layer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from regard.examination import AlignmentChoice, Head
+    from regard.models import Seq2Seq
+    from regard.tasks import SequenceTask
+    from regard.text.cutting import Cut
+    from regard.text.links import KnownLinks, Link
+    from regard.text.places import Unit
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
@@ -56,6 +62,8 @@ class LinkedPair(Result):
     """(Wt, Ws) float32, what each target word attends to in the source."""
     nothing: np.ndarray
     """(Wt,), what it attends to at the end of the source, which is no word."""
+    heads: str
+    """Whose weights they are: those of a head, or the mean of several."""
 
     @property
     def moses(self) -> str:
@@ -150,7 +158,7 @@ class Aligner:
         found: list[LinkedPair | None] = [None] * len(cuts)
         weights = word_weights(self.model, [cuts[place] for place in order], chosen.heads)
         for place, each in zip(order, weights, strict=True):
-            found[place] = _linked(*cuts[place], each[int(chosen.shifted)].mean(0))
+            found[place] = _linked(*cuts[place], each[int(chosen.shifted)].mean(0), chosen.name)
         return [each for each in found if each is not None]
 
     def keep(self, choice: AlignmentChoice) -> None:
@@ -166,74 +174,76 @@ class Aligner:
         }
         write_json(self.folder / FILE, kept)
 
+    def choose(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        known: Sequence[KnownLinks],
+        *,
+        against: str,
+        reverse: Aligner | None = None,
+        others: dict[str, Sequence[frozenset[Link]]] | None = None,
+        unit: Unit | None = None,
+        keep: bool = True,
+        seed: int = 0,
+    ) -> AlignmentChoice:
+        """Choose the heads that a run aligns by, keep them, and return how well they do; see
+        `SequenceRun.choose_alignment`."""
+        unit, turned = unit or self.unit, [(target, source) for source, target in pairs]
+        if reverse is not None:
+            reverse.choose(
+                turned, [each.turned() for each in known], against=against, unit=unit, keep=keep, seed=seed
+            )
+        vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
+        cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
+        for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
+            links.check(len(source.places), len(target.places), f"pair {number}")
+        heads: list[Head] = reading_heads(self.model)
+
+        def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
+            told: dict[str, Sequence[frozenset[Link]]] = {}
+            told.update({name: [links[each] for each in numbers] for name, links in (others or {}).items()})
+            if reverse is None:
+                return told
+            forward = [
+                _linked(*cuts[each], combined(weights[each], heads, chosen), chosen.name) for each in numbers
+            ]
+            backward = reverse.align([turned[each] for each in numbers], unit=unit)
+            for how in SYMMETRISED:
+                joined = self.both_ways(forward, backward, how)
+                told[f"both: {how}"] = [frozenset(each.links) for each in joined]
+            return told
+
+        choice = choose_heads(weights, heads, known, against=against, beside=beside, seed=seed)
+        if keep:
+            self.keep(choice)
+        return choice
+
+    @staticmethod
+    def both_ways(
+        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], how: Symmetrising
+    ) -> list[LinkedPair]:
+        """Return pairs with the links of both directions made one; `backward`: those of the turned pairs."""
+        found = []
+        for one, other in zip(forward, backward, strict=True):
+            if how == "product":
+                links = links_of_product(one.weights, other.weights)
+            else:
+                turned = frozenset((source, target) for target, source in other.links)
+                links = symmetrise(frozenset(one.links), turned, how)
+            found.append(dataclasses.replace(one, links=sorted(links)))
+        return found
+
 
 def _heads(kept: _Heads) -> AligningHeads:
     return AligningHeads(heads=tuple(kept.heads), shifted=kept.shifted)
 
 
-def _linked(source: Cut, target: Cut, weights: np.ndarray) -> LinkedPair:
+def _linked(source: Cut, target: Cut, weights: np.ndarray, heads: str) -> LinkedPair:
     return LinkedPair(
         source=source.words,
         target=target.words,
         links=sorted(links_of(weights)),
         weights=weights[:, :-1],
         nothing=weights[:, -1],
+        heads=heads,
     )
-
-
-def both_ways(
-    forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], how: Symmetrising
-) -> list[LinkedPair]:
-    """Return pairs with the links of both directions made one; `backward`: those of the turned pairs."""
-    found = []
-    for one, other in zip(forward, backward, strict=True):
-        if how == "product":
-            links = links_of_product(one.weights, other.weights)
-        else:
-            turned = frozenset((source, target) for target, source in other.links)
-            links = symmetrise(frozenset(one.links), turned, how)
-        found.append(dataclasses.replace(one, links=sorted(links)))
-    return found
-
-
-def choose(
-    aligner: Aligner,
-    pairs: Sequence[tuple[str, str]],
-    known: Sequence[KnownLinks],
-    *,
-    against: str,
-    reverse: Aligner | None = None,
-    others: dict[str, Sequence[frozenset[Link]]] | None = None,
-    unit: Unit | None = None,
-    keep: bool = True,
-    seed: int = 0,
-) -> AlignmentChoice:
-    """Choose the heads that a run aligns by, keep them, and return how well they do; see
-    `SequenceRun.choose_alignment`."""
-    unit, turned = unit or aligner.unit, [(target, source) for source, target in pairs]
-    if reverse is not None:
-        choose(
-            reverse, turned, [each.turned() for each in known], against=against, unit=unit, keep=keep, seed=seed
-        )
-    vocabularies = (aligner.task.source_vocabulary, aligner.task.target_vocabulary)
-    cuts, weights = all_weights(aligner.model, pairs, vocabularies, unit)
-    for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
-        links.check(len(source.places), len(target.places), f"pair {number}")
-    heads: list[Head] = reading_heads(aligner.model)
-
-    def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-        told: dict[str, Sequence[frozenset[Link]]] = {}
-        told.update({name: [links[each] for each in numbers] for name, links in (others or {}).items()})
-        if reverse is None:
-            return told
-        forward = [_linked(*cuts[each], combined(weights[each], heads, chosen)) for each in numbers]
-        backward = reverse.align([turned[each] for each in numbers], unit=unit)
-        for how in SYMMETRISED:
-            joined = both_ways(forward, backward, how)
-            told[f"both: {how}"] = [frozenset(each.links) for each in joined]
-        return told
-
-    choice = choose_heads(weights, heads, known, against=against, beside=beside, seed=seed)
-    if keep:
-        aligner.keep(choice)
-    return choice

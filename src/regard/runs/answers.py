@@ -1,28 +1,35 @@
 """A run on a task with a number for each output step: test it, and see what it attends to."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from rich.table import Table
 from torch import Tensor
 
 from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
-from regard.examination import RelevanceShare, relevance_share
-from regard.inspection import AttentionMap, Playback, Trial
-from regard.models import AnswerModel
+from regard.examination import relevance_share
+from regard.inspection import Trial
 from regard.result import Result
 from regard.runs.maps import map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
 from regard.streams import generator_of
-from regard.tasks import Batch, Task
 from regard.training import ModelPart, TaskPart, TrainingPart
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.examination import RelevanceShare
+    from regard.inspection import AttentionMap, Playback
+    from regard.models import AnswerModel
+    from regard.tasks import Batch, Task
 
 IN_A_LINE = 5
 """Heads that are told of in a line of 80 columns."""
@@ -58,6 +65,8 @@ class TestReport(Result):
 
     def table(self) -> Table:
         """Return the figures as a table."""
+        from rich.table import Table
+
         table = Table("", "share", box=None, pad_edge=False)
         table.add_row(f"exact match, {self.samples:,} samples", f"{self.exact_match:.2%}")
         if self.relevance is not None:

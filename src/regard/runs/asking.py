@@ -1,15 +1,20 @@
 """What is asked of a training: the config of a new run, of one that goes on, of one that begins from another."""
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import InputError
-from regard.runs.loading import AnyRun
 from regard.tasks import find_task
-from regard.training import Origin, RunConfig, RunFolder, changed_config, make_config, pack, trust
+from regard.training import Origin, RunConfig, changed_config, make_config, pack, trust
+
+if TYPE_CHECKING:
+    from regard.runs.kinds import AnyRun
+    from regard.training import RunFolder
 
 OTHERWISE = ("dropout",)
 """Flags of a model that decide none of its parameters."""

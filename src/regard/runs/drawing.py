@@ -1,12 +1,16 @@
 """The architecture of a run as a picture, drawn from its model at work on one input."""
 
+from __future__ import annotations
+
 import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import InputError
-from regard.runs.loading import AnyRun
 from regard.text import PairBatch, collate
+
+if TYPE_CHECKING:
+    from regard.runs.kinds import AnyRun
 
 FEWEST = 3
 """Steps of an answer that is drawn."""

@@ -7,28 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import torch
-from typing_extensions import Unpack
 
+from regard import runs
 from regard.errors import InputError
-from regard.models import ModelConfig
-from regard.runs.answers import AnswerRun
-from regard.runs.flags import LoadFlags
-from regard.runs.pairs import PairRun
-from regard.runs.sequences import SequenceRun
-from regard.runs.translation import TranslationRun
-from regard.tasks import AnyTask
 from regard.training import (
-    RunConfig,
-    RunFolder,
-    TrainingConfig,
-    TranslationTraining,
     build_model,
     find_run,
     load_parameters,
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from regard.models import ModelConfig
+    from regard.runs.answers import AnswerRun
+    from regard.runs.flags import LoadFlags
+    from regard.runs.kinds import AnyRun
+    from regard.runs.pairs import PairRun
+    from regard.runs.sequences import SequenceRun
+    from regard.runs.translation import TranslationRun
     from regard.tasks import (
+        AnyTask,
         DatesConfig,
         PhrasesConfig,
         RecallConfig,
@@ -36,18 +35,19 @@ if TYPE_CHECKING:
         TaskConfig,
         TranslationConfig,
     )
+    from regard.training import (
+        RunConfig,
+        RunFolder,
+        TrainingConfig,
+        TranslationTraining,
+    )
 
 SAVEPATH = "models"
 Read = TypeVar("Read")
-AnyRun = AnswerRun | PairRun | TranslationRun
 Counts = Literal["counting", "difference", "signal", "signal2"]
 Reorders = Literal["copy", "reverse", "sort"]
-RUNS: dict[tuple[str, bool], type[AnyRun]] = {
-    ("numbers", True): AnswerRun,
-    ("text", True): PairRun,
-    ("text", False): TranslationRun,
-}
-"""By what a task's answers are, and whether it draws its samples: the kind of its runs."""
+RUNS = {("numbers", True): "AnswerRun", ("text", True): "PairRun", ("text", False): "TranslationRun"}
+"""By what a task's answers are, and whether it draws its samples: the kind of its runs, which is loaded then."""
 
 
 @overload
@@ -100,16 +100,16 @@ def _load(folder: RunFolder, *, trust_code: bool) -> AnyRun:
     step = load_parameters(model, folder)
     if not task.draws and torch.cuda.is_available():
         model.cuda()
-    kind: Any = RUNS[task.answers, task.draws]
-    return cast(AnyRun, kind(folder.path, config, step, task, model.eval()))
+    kind: type[AnyRun] = getattr(runs, RUNS[task.answers, task.draws])
+    return kind(folder.path, config, step, cast(Any, task), cast(Any, model.eval()))
 
 
 def load_translator(run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False) -> SequenceRun:
     """Load a run that answers with text; raises `InputError` where it does not, and as `load` does."""
     found = load(run, savepath=savepath, trust_code=trust_code)
-    if isinstance(found, AnswerRun):
+    if found.task.answers == "numbers":
         raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")
-    return found
+    return cast("SequenceRun", found)
 
 
 def stored_task(config: RunConfig[Any, ModelConfig, TrainingConfig], folder: RunFolder) -> AnyTask:

@@ -1,19 +1,25 @@
 """From a model's answer to an attention map."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from regard.attention import record, short_name
-from regard.examination import KeptHeads
 from regard.examination.relevance import pad_keys
 from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
-from regard.models import AnswerModel, Seq2Seq
-from regard.runs.aligning import LinkedPair
-from regard.tasks import SequenceTask, Task, links
+from regard.tasks import links
 from regard.text import BOS, EOS, PairBatch, collate, read_source
 from regard.text.vocabulary import whole
+
+if TYPE_CHECKING:
+    from regard.examination import KeptHeads
+    from regard.models import AnswerModel, Seq2Seq
+    from regard.runs.aligning import LinkedPair
+    from regard.tasks import SequenceTask, Task
 
 REST = "rest"
 """Label of the learned step that a model trained over all lengths rests on."""
@@ -107,7 +113,9 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
         input=" ".join(found.source),
         prediction=" ".join(found.target),
         truth=None,
-        layers={CROSS: layer_map(CROSS, weights[None], labels, linked)},
+        layers={
+            CROSS: dataclasses.replace(layer_map(CROSS, weights[None], labels, linked), names=(found.heads,))
+        },
         outputs=targets,
         probabilities=[],
     )

@@ -1,22 +1,28 @@
 """A run on a task that draws its pairs: test it, and see how its attention agrees with the known alignment."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-
+from regard import examination
 from regard.attention import short_name
-from regard.decoding import Candidate
 from regard.errors import InputError, check_range
-from regard.examination import Alignment, alignment
-from regard.inspection import AttentionMap
 from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
 from regard.streams import generator_of
-from regard.tasks import Pair, PairTask
 from regard.text.links import KnownLinks
 from regard.training import ModelPart, TaskPart, TrainingPart
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.decoding import Candidate
+    from regard.examination import Alignment
+    from regard.inspection import AttentionMap
+    from regard.tasks import Pair, PairTask
 
 CHUNK = 500
 """Samples that are tested at once."""
@@ -44,6 +50,8 @@ class PairReport(Result):
 
     def table(self) -> Table:
         """Return the figures as a table."""
+        from rich.table import Table
+
         table = Table("", "exact match", "alignment error", "share", "uniform", box=None, pad_edge=False)
         table.add_row(f"{self.samples:,} unseen samples", f"{self.exact_match:.2%}")
         for name, each in self.alignments.items():
@@ -74,7 +82,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return PairReport(
             samples=samples,
             exact_match=sum(right) / len(right),
-            alignments=alignment(self.model, self.task, chunks),
+            alignments=examination.alignment(self.model, self.task, chunks),
         )
 
     def attend(
@@ -125,7 +133,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
         """Return the alignment error rate of each layer."""
-        found = alignment(self.model, self.task, [list(inputs)])
+        found = examination.alignment(self.model, self.task, [list(inputs)])
         return {short_name(name): each.error_rate for name, each in found.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:

@@ -1,12 +1,19 @@
 """Pictures of positions."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from regard.attention import LearnedPositions, Positions, Rotary, Sinusoidal
+from regard.attention import LearnedPositions, Rotary, Sinusoidal
 from regard.errors import InputError, check_range
-from regard.runs.loading import SAVEPATH, AnyRun, load
+from regard.runs.loading import SAVEPATH, load
+
+if TYPE_CHECKING:
+    from regard.attention import Positions
+    from regard.runs.kinds import AnyRun
 
 FINE = 40
 """Places of a wave that are drawn between two positions."""

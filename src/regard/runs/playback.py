@@ -1,15 +1,20 @@
 """Playback of a run: its snapshots, each asked the same."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import nn
 
 from regard.errors import InputError
-from regard.inspection import AttentionMap, Playback
+from regard.inspection import Playback
 from regard.training import RunFolder, kept
+
+if TYPE_CHECKING:
+    from regard.inspection import AttentionMap
 
 SHOWN_LOSSES = 300
 """Points of the loss curve, at most."""

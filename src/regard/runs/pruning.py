@@ -1,15 +1,20 @@
 """Pruning a run: leave out the heads that matter least, and save what is left as a smaller run."""
 
+from __future__ import annotations
+
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.examination import Pruned, take_out
 from regard.files import holding
-from regard.runs.loading import AnyRun, load, of_one_run
-from regard.runs.run import Run
+from regard.runs.loading import load, of_one_run
 from regard.training import RunFolder, new_run
+
+if TYPE_CHECKING:
+    from regard.runs.kinds import AnyRun
+    from regard.runs.run import Run
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -1,5 +1,7 @@
 """A trained run: its config, its task, its model and its metrics, as a subject to be looked at and asked."""
 
+from __future__ import annotations
+
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -9,11 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-import numpy as np
-
+from regard import examination
 from regard.attention import (
     MultiHeadAttention,
-    Record,
     find_layer,
     intervene,
     keep_heads,
@@ -21,29 +21,29 @@ from regard.attention import (
     record,
     short_name,
 )
-from regard.attention.intervening import To
-from regard.examination import (
-    Examination,
-    Explanation,
-    HeadImportance,
-    HeadRoles,
-    HeadSamples,
-    examine,
-    examined_in,
-    explain,
-    head_importance,
-    head_roles,
-    head_samples,
-    with_sums,
-)
-from regard.inspection import AttentionMap, Layer, Playback, Trial, kind_of
-from regard.models import TaskModel
+from regard.inspection import Layer, kind_of
 from regard.result import Result, plain
-from regard.tasks import AnyTask
-from regard.training import ModelPart, RunConfig, RunFolder, TaskPart, TrainingPart, build_model
+from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from regard.attention import (
+        Record,
+    )
+    from regard.attention.intervening import To
+    from regard.examination import (
+        Examination,
+        Explanation,
+        HeadImportance,
+        HeadRoles,
+        HeadSamples,
+    )
+    from regard.inspection import AttentionMap, Playback, Trial
     from regard.inspection.widget import AttentionWidget
+    from regard.models import TaskModel
+    from regard.tasks import AnyTask
+    from regard.training import RunConfig
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -163,7 +163,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def about(self) -> dict[str, Any]:
         """Return what a page says of the run."""
-        kept = examined_in(self.folder)
+        kept = examination.examined_in(self.folder)
         return {
             "task": self.task.name,
             "summary": self.task.summary,
@@ -202,14 +202,14 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return head_importance(self, samples=samples, seed=seed)
+        return examination.head_importance(self, samples=samples, seed=seed)
 
     def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
         """Ask what the attention to the inputs means, over unseen ones: see `regard.examination.examination`.
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return examine(self, samples=samples, seed=seed)
+        return examination.examine(self, samples=samples, seed=seed)
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
         """Return the alignment error rate of each layer, where the alignment is known."""
@@ -229,16 +229,16 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     ) -> Explanation:
         """Return how a head came to its weights for one output step, number by number, and what followed: see
         `regard.examination.explain`."""
-        return explain(
+        return examination.explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return a map that this run has answered with, with the sum behind each weight, for a page that tells
         it: see `regard.examination.with_sums`."""
-        return with_sums(self, shown)
+        return examination.with_sums(self, shown)
 
-    def view(self, input: str | None = None, *, seed: int = 0) -> "AttentionWidget":
+    def view(self, input: str | None = None, *, seed: int = 0) -> AttentionWidget:
         """Return a widget for a notebook that shows an input, or one drawn by `seed`, and how each weight comes
         about. Raises `InputError` where anywidget is not installed."""
         from regard.inspection.widget import view
@@ -290,13 +290,13 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return head_roles(self, samples=samples, seed=seed)
+        return examination.head_roles(self, samples=samples, seed=seed)
 
     def samples(
         self, layer: str, head: int, *, token: str | None = None, wrong_first: bool = False, samples: int = 200
     ) -> HeadSamples:
         """Return unseen inputs that a head weighs most: see `regard.examination.samples`."""
-        return head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
+        return examination.head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
 
     def loss(self, inputs: Sequence[Any]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats."""

@@ -1,30 +1,30 @@
 """A run from sequence to sequence: translate with it, and see what it attends to."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from regard.decoding import Candidate, Search, SearchTree, search_tree
+from regard import decoding, evaluation, examination, exchange, inspection
 from regard.errors import InputError, begun, check_range
-from regard.evaluation import Scored, score_pairs
-from regard.examination import AlignmentChoice, By, KeptHeads
-from regard.exchange import EngineName, Engines, Precision
-from regard.inspection import AttentionMap, Playback, Trial
-from regard.models import Seq2Seq
-from regard.runs.aligning import Aligner, LinkedPair, both_ways, choose
 from regard.runs.maps import map_of_links, map_of_pair, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.runs.trials import trial_of_pair
-from regard.tasks import SequenceTask
-from regard.text.links import KnownLinks, Link, Symmetrising
-from regard.text.places import Unit
 from regard.text.silver import silver_links
 from regard.training import ModelPart, TaskPart, TrainingPart
+
+if TYPE_CHECKING:
+    from regard.models import Seq2Seq
+    from regard.runs.aligning import Aligner, LinkedPair
+    from regard.tasks import SequenceTask
+    from regard.text.links import KnownLinks, Link, Symmetrising
+    from regard.text.places import Unit
 
 SHOWN = 20
 """Characters of a text that an error shows, at most."""
@@ -57,8 +57,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         beam: int | None = None,
         length_penalty: float | None = None,
         batchsize: int = 64,
-        engine: EngineName = "regard",
-        precision: Precision = "float32",
+        engine: exchange.EngineName = "regard",
+        precision: exchange.Precision = "float32",
     ) -> list[str]:
         """Return the most likely answer to each text, in order; see `search`."""
         found = self.search(
@@ -82,10 +82,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         temperature: float = 0.0,
         seed: int = 0,
         batchsize: int = 64,
-        engine: EngineName = "regard",
-        precision: Precision = "float32",
+        engine: exchange.EngineName = "regard",
+        precision: exchange.Precision = "float32",
         scored: bool = True,
-    ) -> list[list[Candidate]]:
+    ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
 
         `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none; of both,
@@ -104,7 +104,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         check_range("batchsize", batchsize, 1, 10**6)
         texts = [texts] if isinstance(texts, str) else list(texts)
         self._check(texts)
-        settings = Search(
+        settings = decoding.Search(
             beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
         )
         return self.engines.search(
@@ -112,16 +112,16 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     @cached_property
-    def engines(self) -> Engines:
+    def engines(self) -> exchange.Engines:
         """The programs that search its answers."""
-        return Engines(self)
+        return exchange.Engines(self)
 
-    def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> SearchTree:
+    def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
         """Return what the search tries while it answers an input, or one drawn by `seed`: every prefix that it
         keeps, with what might have come next. `beam` None: what is usual for such a run."""
         text = self.draw(seed=seed) if input is None else input
         self._check([text])
-        return search_tree(
+        return decoding.search_tree(
             self.model,
             self.task.source_vocabulary,
             self.task.target_vocabulary,
@@ -131,11 +131,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             max_len=self.task.longest_target,
         )
 
-    def along(self, input: str, tokens: list[int]) -> AttentionMap:
+    def along(self, input: str, tokens: list[int]) -> inspection.AttentionMap:
         """Return what a model attends to while it answers `input` with tokens that a search has tried."""
         return opened(self.kept_heads(), map_of_pair(self.model, self.task, input, tokens))
 
-    def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[Scored]:
+    def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
 
         Raises `InputError` where a source is too long.
@@ -143,12 +143,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         check_range("batchsize", batchsize, 1, 10**6)
         pairs = list(pairs)
         self._check([source for source, _ in pairs])
-        return score_pairs(
+        return evaluation.score_pairs(
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
 
     @property
     def _aligner(self) -> Aligner:
+        from regard.runs.aligning import Aligner
+
         return Aligner(self.model, self.task, self.folder, self.step, self.guided)
 
     @property
@@ -156,7 +158,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Whether a head was guided by links as it learned."""
         return False
 
-    def kept_heads(self) -> KeptHeads | None:
+    def kept_heads(self) -> examination.KeptHeads | None:
         """Return the heads to align by: those chosen, or else the guided one; None where there is neither."""
         return self._aligner.kept()
 
@@ -164,9 +166,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self,
         pairs: Iterable[tuple[str, str]],
         *,
-        by: By | None = None,
+        by: examination.By | None = None,
         unit: Unit | None = None,
-        reverse: "SequenceRun | None" = None,
+        reverse: SequenceRun | None = None,
         symmetrise: Symmetrising = "product",
     ) -> list[LinkedPair]:
         """Return which words of each target come from which words of its source.
@@ -184,7 +186,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         if reverse is None:
             return found
         backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
-        return both_ways(found, backward, symmetrise)
+        return self._aligner.both_ways(found, backward, symmetrise)
 
     def choose_alignment(
         self,
@@ -192,12 +194,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         known: Sequence[KnownLinks],
         *,
         against: str = "known links",
-        reverse: "SequenceRun | None" = None,
+        reverse: SequenceRun | None = None,
         others: dict[str, Sequence[frozenset[Link]]] | None = None,
         unit: Unit | None = None,
         keep: bool = True,
         seed: int = 0,
-    ) -> AlignmentChoice:
+    ) -> examination.AlignmentChoice:
         """Choose the heads to align by, on half of the pairs, and return how well they do on the other half.
 
         With `keep` the choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the
@@ -207,8 +209,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self._check_pairs(pairs)
         if len(pairs) != len(known):
             raise InputError(f"{len(known)} pairs have links, {len(pairs)} are given: give as many")
-        return choose(
-            self._aligner,
+        return self._aligner.choose(
             pairs,
             known,
             against=against,
@@ -235,7 +236,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return pairs that it was trained on, or such ones as it was trained on, at most so many."""
         raise NotImplementedError
 
-    def map_of_links(self, found: LinkedPair) -> AttentionMap:
+    def map_of_links(self, found: LinkedPair) -> inspection.AttentionMap:
         """Return what the heads that align attend to, as one layer of words, ready to be drawn."""
         return map_of_links(self.task.name, found)
 
@@ -243,11 +244,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self,
         input: str | None = None,
         *,
-        answer: Candidate | None = None,
+        answer: decoding.Candidate | None = None,
         seed: int = 0,
         beam: int | None = None,
         length_penalty: float | None = None,
-    ) -> AttentionMap:
+    ) -> inspection.AttentionMap:
         """Answer one input, and keep what each symbol of the answer attended to, in every layer.
 
         Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. The rest
@@ -278,7 +279,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             return ""
         return f"has seen inputs of up to {longest} {vocabulary.unit}, not of {steps}"
 
-    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
+    def playback(self, input: str | None = None, *, seed: int = 0) -> inspection.Playback:
         """Return how attention on one input formed during training.
 
         The models of all snapshots are given the answer of the last one, symbol by symbol, so that their weights
@@ -295,14 +296,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return the symbols of some indices of the target's vocabulary."""
-        return self.task.target_vocabulary.labels(list(classes))
+        return [label for each in classes for label in self.task.target_vocabulary.labels([each])]
 
     def draw(self, *, seed: int = 0) -> str:
         """Return a drawn input; raises `InputError` where the task draws none."""
         del seed
         raise InputError(f"input is missing: {self.name} draws none by itself")
 
-    def look(self, input: Any) -> AttentionMap:
+    def look(self, input: Any) -> inspection.AttentionMap:
         """Return what it attends to in a pair of source and target; the decoder is fed the target."""
         tokens = self.task.target_vocabulary.encode(input[1])
         return opened(self.kept_heads(), map_of_pair(self.model, self.task, input[0], tokens, forced=True))
@@ -313,7 +314,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         found = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-each.log_probability, each.tokens) for each in found], dtype=np.float64)
 
-    def trial(self, input: Any) -> Trial:
+    def trial(self, input: Any) -> inspection.Trial:
         """Return a pair of source and target, ready to be probed; the decoder is fed the target."""
         return trial_of_pair(self.model, self.task, input[0], input[1])
 

@@ -6,45 +6,20 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from typing_extensions import Unpack
-
+from regard import evaluation, training
 from regard.errors import InputError
-from regard.evaluation import validation
 from regard.files import holding
 from regard.memory import keep_memory
 from regard.progress import progress_bar, tell
-from regard.runs.answers import AnswerRun
 from regard.runs.asking import asked, begun_from, going_on, name_of
-from regard.runs.flags import (
-    AnyFlags,
-    AnyTrainFlags,
-    CountPoolingFlags,
-    CountQueryFlags,
-    DatesRecurrentFlags,
-    DatesTransformerFlags,
-    PhrasesRecurrentFlags,
-    PhrasesTransformerFlags,
-    RecallPoolingFlags,
-    RecallQueryFlags,
-    ReorderRecurrentFlags,
-    ReorderTransformerFlags,
-    TranslationFlags,
-    TranslationRecurrentFlags,
-    WhereFlags,
-)
-from regard.runs.loading import SAVEPATH, AnyRun, Counts, Reorders, load, stored_task
-from regard.runs.pairs import PairRun
-from regard.runs.translation import TranslationRun
-from regard.tasks import AnyTask, Beginning, Translation
+from regard.runs.loading import SAVEPATH, load, stored_task
+from regard.tasks import Beginning
 from regard.training import (
+    ALONE,
     OneLearner,
-    RunConfig,
     RunFolder,
-    StackedLearner,
-    TrainingState,
-    World,
     digest,
     join_world,
     new_run,
@@ -54,21 +29,50 @@ from regard.training import (
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+    from regard.runs.answers import AnswerRun
+    from regard.runs.flags import (
+        AnyFlags,
+        AnyTrainFlags,
+        CountPoolingFlags,
+        CountQueryFlags,
+        DatesRecurrentFlags,
+        DatesTransformerFlags,
+        PhrasesRecurrentFlags,
+        PhrasesTransformerFlags,
+        RecallPoolingFlags,
+        RecallQueryFlags,
+        ReorderRecurrentFlags,
+        ReorderTransformerFlags,
+        TranslationFlags,
+        TranslationRecurrentFlags,
+        WhereFlags,
+    )
+    from regard.runs.kinds import AnyRun
+    from regard.runs.loading import Counts, Reorders
+    from regard.runs.pairs import PairRun
+    from regard.runs.translation import TranslationRun
     from regard.tasks import (
+        AnyTask,
         DatesConfig,
         PhrasesConfig,
         RecallConfig,
         SequenceConfig,
         TaskConfig,
+        Translation,
         TranslationConfig,
     )
     from regard.training import (
         PoolingTraining,
         QueryTraining,
         RecurrentTraining,
+        RunConfig,
+        TrainingState,
         TransformerTraining,
         TranslationTraining,
+        World,
     )
 
 PREPARED = "prepared"
@@ -212,17 +216,15 @@ def train(
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
         config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
-        validate = None
-        if isinstance(built, Translation):
-            keep_memory()
-            validate = validation(built)
+        keep_memory()
+        validate = None if built.draws else evaluation.validation(cast("Translation", built))
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
         if resume:
             state.restore(folder)
         with world.one_by_one():
-            batches = built.batches(config.training, _beginning(state, prepared, show=show))
+            batches = built.batches(config.training, _beginning(state, prepared, world, show=show))
         with world.one_by_one():
             if world.first:
                 _open(folder, config, built, state, resume=resume, overwrite=overwrite, launch=world.launch)
@@ -255,10 +257,10 @@ def train_seeds(
         if len({state.step for state in states}) > 1:
             raise InputError("the runs stand at different steps: train each one alone")
         batches = [
-            each.batches(config.training, _beginning(state, Path(PREPARED), show=False))
+            each.batches(config.training, _beginning(state, Path(PREPARED), ALONE, show=False))
             for each, config, state in zip(built, configs, states, strict=True)
         ]
-        train_steps(StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
+        train_steps(training.StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
     return [load(folder.path) for folder in folders]
 
 
@@ -283,8 +285,14 @@ def _tell_frozen(state: TrainingState, *, show: bool) -> None:
     tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
-def _beginning(state: TrainingState, prepared: Path, *, show: bool) -> Beginning:
-    return Beginning(generator=state.generator, place=state.progress.place, folder=prepared, progress=show)
+def _beginning(state: TrainingState, prepared: Path, world: World, *, show: bool) -> Beginning:
+    return Beginning(
+        generator=state.generator,
+        place=state.progress.place,
+        folder=prepared,
+        sharing=(world.rank, world.size),
+        progress=show,
+    )
 
 
 def _open(

@@ -1,23 +1,29 @@
 """A run on parallel text: translate with it, and test how good its translations are."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from rich.table import Table
-
+from regard import evaluation
 from regard.errors import InputError
-from regard.evaluation import Quality, quality
 from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
-from regard.tasks import Translation
-from regard.text.parallel import ParallelText, Text
+from regard.text.parallel import ParallelText
 from regard.text.prepare import read_pairs
 from regard.training import ModelPart, TaskPart, TrainingPart
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from regard.evaluation import Quality
+    from regard.tasks import Translation
+    from regard.text.parallel import Text
 
 DRAWN = 1000
 """Pairs of which one is drawn, at most: the first of the text."""
@@ -44,6 +50,8 @@ class TranslationReport(Result):
 
     def table(self) -> Table:
         """Return the figures as a table."""
+        from rich.table import Table
+
         table = Table("", "", box=None, pad_edge=False, show_header=False)
         for line in self.quality.lines():
             score, _, signature = line.partition("   ")
@@ -87,7 +95,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
         )
         seconds = time.perf_counter() - begin
-        scores = quality(found, [target for _, target in pairs], lowercase=self.task.config.lowercase)
+        scores = evaluation.quality(found, [target for _, target in pairs], lowercase=self.task.config.lowercase)
         return TranslationReport(translations=found, quality=scores, seconds=seconds)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[tuple[str, str]]:

@@ -1,13 +1,19 @@
 """A pair of source and target, ready to be probed."""
 
-from functools import partial
+from __future__ import annotations
 
-from torch import Tensor
+from functools import partial
+from typing import TYPE_CHECKING
 
 from regard.inspection import Trial
-from regard.models import Seq2Seq
-from regard.tasks import SequenceTask, links
+from regard.tasks import links
 from regard.text import PairBatch, collate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.models import Seq2Seq
+    from regard.tasks import SequenceTask
 
 
 def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> Trial:

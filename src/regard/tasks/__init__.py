@@ -9,11 +9,12 @@ import importlib.util
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from regard.errors import InputError, unknown
+from regard.late import late
 from regard.own import OwnCodeError, told
 from regard.reading import is_file
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
@@ -31,25 +32,8 @@ if TYPE_CHECKING:
     from regard.tasks.signal import Signal, Signal2
     from regard.tasks.translation import Translation, TranslationConfig
 
-_HOMES = {
-    "Copy": "sequences",
-    "Counting": "counting",
-    "Dates": "dates",
-    "DatesConfig": "dates",
-    "Difference": "difference",
-    "Phrases": "phrases",
-    "PhrasesConfig": "phrases",
-    "Recall": "recall",
-    "RecallConfig": "recall",
-    "Reverse": "sequences",
-    "SequenceConfig": "sequences",
-    "Signal": "signal",
-    "Signal2": "signal",
-    "Sort": "sequences",
-    "Translation": "translation",
-    "TranslationConfig": "translation",
-}
-"""In which module of this room each task stands."""
+late(__name__)
+
 TASKS = {
     "counting": "Counting",
     "difference": "Difference",
@@ -68,12 +52,6 @@ _copies: dict[str, Path] = {}
 """Where the content of a task's file lies on a machine that has not got the file itself."""
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"regard.tasks.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'regard.tasks' has no attribute {name!r}")
-
-
 def find_task(name: str) -> type[AnyTask]:
     """Return the task called `name`, or the one subclass of `Task` or `PairTask` that the Python file `name`
     defines.
@@ -84,7 +62,7 @@ def find_task(name: str) -> type[AnyTask]:
     if not isinstance(name, str):
         raise InputError(f"task {name!r} is no name: choose {', '.join(TASKS)}, or a Python file")
     if name in TASKS:
-        found: type[AnyTask] = __getattr__(TASKS[name])
+        found: type[AnyTask] = getattr(importlib.import_module(__name__), TASKS[name])
         return found
     if not name.endswith(".py"):
         raise unknown("task", name, TASKS, other="a Python file")

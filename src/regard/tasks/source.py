@@ -48,6 +48,8 @@ class Beginning:
     """Of the next batch in a corpus."""
     folder: Path = Path("prepared")
     """Where corpora are kept."""
+    sharing: tuple[int, int] = (0, 1)
+    """Which process this is, and of how many that share each batch of a corpus."""
     progress: bool = False
     """Whether to show how far the preparation of a corpus has come."""
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.text.corpus import Corpus
     from regard.text.guide import Guide
     from regard.text.parallel import Text
+    from regard.text.prepare import Preparation
     from regard.text.vocabulary import Learned
 
 Part = Literal["train", "valid", "test"]
@@ -49,7 +50,7 @@ class TranslationConfig:
     which a head of attention is guided (Garg et al. 2019): the first one of the last layer but one."""
     tokenizer: TokenizerKind = "bpe"
     """How text is cut into tokens: subwords by byte-pair encoding (bpe) or unigram, words, or characters; by the
-    vocabulary that an imported model came with (sentencepiece)."""
+    vocabulary that an imported model came with (sentencepiece, codes)."""
     vocab_size: int = 12_000
     """Symbols of the vocabulary, at most."""
     joint: bool = True
@@ -128,6 +129,13 @@ class TranslationConfig:
         self.training_text()
         return self._texts("train")
 
+    def check_guide(self) -> None:
+        """Raise `InputError` where links are to guide a head, and their file does not begin with links."""
+        if self.guide is not None:
+            from regard.text.guide import check_guide
+
+            check_guide(Path(self.guide))
+
     def _texts(self, part: Part) -> "list[Text]":
         strict = self.strict and part == "train"
         if self.hub is not None:
@@ -171,6 +179,7 @@ class Translation(SequenceTask):
         """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
         from regard.text.prepare import Cutting, learn_vocabularies
 
+        config.check_guide()  # before minutes of work
         cutting = Cutting(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
@@ -189,22 +198,16 @@ class Translation(SequenceTask):
         """Both vocabularies, by side."""
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
-    def corpora(self, folder: Path, *, progress: bool = True) -> "list[Corpus]":
-        """Return the texts to train on as indices, one for each weight, prepared in `folder` or found there.
+    def preparations(self, folder: Path, *, progress: bool = True) -> "list[Preparation]":
+        """Return how each text to train on, one for each weight, becomes indices in `folder`.
 
         Raises `InputError` where there is none, or one cannot be read.
         """
-        from regard.text.prepare import prepare_corpus
+        from regard.text.prepare import Preparation
 
+        vocabularies = (self.source_vocabulary, self.target_vocabulary)
         return [
-            prepare_corpus(
-                text,
-                (self.source_vocabulary, self.target_vocabulary),
-                folder,
-                max_len=self.config.max_len,
-                strict=self.config.strict,
-                progress=progress,
-            )
+            Preparation(text, vocabularies, folder, self.config.max_len, self.config.strict, progress)
             for text in self.config.training_texts()
         ]
 
@@ -215,21 +218,24 @@ class Translation(SequenceTask):
         from regard.text.merges import DroppedMerges
         from regard.text.mixture import Mixture
 
-        corpora = self.corpora(beginning.folder, progress=beginning.progress)
+        self.config.check_guide()
+        if settings.merge_dropout and self.config.guide is not None:
+            raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
+        corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         tell(f"Training on {corpus.told}", show=beginning.progress)
         guide = self._guide(corpora[0], progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
-            if guide is not None:
-                raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
             source, target = (
                 DroppedMerges(each, settings.merge_dropout, settings.seed)
                 for each in (self.source_vocabulary, self.target_vocabulary)
             )
             recut = (source, target)
         place, most = Place(*beginning.place), settings.batchsize
-        return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
+        return Buckets(
+            corpus, settings.tokens, settings.seed, place, recut, most, guide, sharing=beginning.sharing
+        )
 
     def _guide(self, corpus: "Corpus", *, progress: bool) -> "Guide | None":
         """Return the links of the corpus; None where no head is guided."""

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.text.batch import PairBatch
-from regard.text.corpus import Corpus
+from regard.text.corpus import Corpus, Span
 from regard.text.guide import Guide, aims
 from regard.text.mixture import Mixture
-from regard.text.vocabulary import PAD
+from regard.text.vocabulary import PAD, UNKNOWN
 
 
 class Place(NamedTuple):
@@ -52,6 +52,9 @@ class Buckets:
     most: int = 0
     guide: Guide | None = None
     """Links of the corpus, whose aims batches are to bring."""
+    sharing: tuple[int, int] = (0, 1)
+    """Which process this is, and of how many that share each batch, row by row (`PairBatch.share`). Only its own
+    rows are read; of the others a batch has the lengths, so that all processes have the same batches."""
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
@@ -86,21 +89,50 @@ class Buckets:
     def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], ...]]:
         """Return the batches of a pool, in random order: sources, targets, and where there is a guide, links."""
         random = np.random.default_rng((self.seed, epoch, pool))
-        sources, targets = self.corpus.read_pool(self.seed, epoch, pool)
-        if self.recut is not None:
-            cut_source, cut_target = self.recut
-            sources = [cut_source(sentence, random) for sentence in sources]
-            targets = [cut_target(sentence, random) for sentence in targets]
-        lengths = np.array([[len(each) for each in side] for side in (targets, sources)])
+        spans = self.corpus.spans(self.seed, epoch, pool)
+        if self.recut is not None:  # how long sentences are is known once they are cut
+            sides = [
+                [cut_anew(sentence, random) for sentence in side]
+                for cut_anew, side in zip(self.recut, self._read(spans), strict=True)
+            ]
+            lengths = np.array([[len(each) for each in side] for side in sides]).T
+            batches = self._batches(lengths, random)
+        else:
+            lengths = np.concatenate([corpus.lengths(begin, end) for corpus, begin, end in spans])
+            batches = self._batches(lengths, random)
+            sides = self._read(spans) if self.sharing[1] == 1 else self._read_mine(spans, batches, lengths)
+        if self.guide is not None:
+            sides.append([links for _, begin, end in spans for links in self.guide.read(begin, end)])
+        return [tuple([side[row] for row in rows] for side in sides) for rows in batches]
+
+    def _batches(self, lengths: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
+        """Return which pairs of a pool make each batch; `lengths` (pairs, 2): of source and target."""
         # By target, then source, then chance.
-        ranks = np.lexsort((random.random(len(sources)), lengths[1], lengths[0]))
-        batches = cut(lengths.max(0)[ranks], self.tokens, self.most)
-        sides = [sources, targets]
-        if self.guide is not None and isinstance(self.corpus, Corpus):
-            sides.append(self.guide.read_pool(self.corpus, self.seed, epoch, pool))
+        ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
+        batches = cut(lengths.max(1)[ranks], self.tokens, self.most)
+        return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
+
+    def _read(self, spans: Sequence[Span], mine: np.ndarray | None = None) -> list[list[np.ndarray]]:
+        """Return sources and targets of pairs; with `mine` (pairs,) bool, all but those are empty."""
+        rank, size = self.sharing if mine is not None else (0, 1)
+        sides: list[list[np.ndarray]] = [[], []]
+        for corpus, begin, end in spans:
+            wanted = None if mine is None else mine[len(sides[0]) : len(sides[0]) + end - begin]
+            for side, found in zip(sides, corpus.read(begin, end, wanted, rank=rank, size=size), strict=True):
+                side += found
+        return sides
+
+    def _read_mine(
+        self, spans: Sequence[Span], batches: Sequence[np.ndarray], lengths: np.ndarray
+    ) -> list[list[np.ndarray]]:
+        """Return sources and targets of pairs, of those of other processes symbols that stand for them."""
+        rank, size = self.sharing
+        mine = np.zeros(len(lengths), dtype=bool)
+        for rows in batches:
+            mine[rows[rank::size] if rank < len(rows) else rows[:1]] = True  # as `PairBatch.share` takes them
         return [
-            tuple([side[row] for row in ranks[begin:end]] for side in sides)
-            for begin, end in (batches[index] for index in random.permutation(len(batches)))
+            [each if len(each) else np.full(length, UNKNOWN) for each, length in zip(side, most, strict=True)]
+            for side, most in zip(self._read(spans, mine), lengths.T.tolist(), strict=True)
         ]
 
 

@@ -1,62 +1,52 @@
-"""A prepared corpus: parallel text as indices, in files that are mapped into memory as needed.
+"""A prepared corpus: parallel text as indices, in shards that are mapped into memory as needed.
 
-    source.bin, target.bin    indices of all sentences, end to end, each with its end of sequence
-    bounds.bin                where pair i begins: (pairs + 1, 2) int64, source and target
-    checksums.bin             of each block of pairs: (blocks,) uint32, CRC-32 of its bounds, sources and targets
-    corpus.json               how many pairs, of which width the indices are, what was left out
+    shard-000000.bin, ...     so many lines of the text each, in their order: see `shards`
+    corpus.json               how many shards and pairs there are, what was left out: there once all shards are
 
-However long the corpus, what is read at a time is a block of pairs; it is held against its checksum when it is
-read first, so that nothing is learned that was not in the text.
+However long the corpus, what is read at a time are a few thousand pairs. How it comes to be is in `making`.
 """
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import islice
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
-from regard.errors import InputError, begun
-from regard.files import new_folder, write_json
-from regard.reading import DamageError, check_file, parse_json, read_bytes, shaped
-from regard.text.parallel import Counts, Text
-from regard.text.vocabulary import EOS, Learned
+from regard.errors import InputError
+from regard.files import keep_in_use, remove_quietly, write_json
+from regard.reading import DamageError, parse_json, read_bytes, shaped
+from regard.text.parallel import Counts
+from regard.text.shards import CHECKED, Pairs, Shard, read_head
 
-FORMAT = "regard-corpus/2"
-BLOCK = 10_000
-"""Pairs that are encoded at once, in parallel."""
+FORMAT = "regard-corpus/3"
+INDEX = "corpus.json"
 CHUNK = 500
 """Pairs that are read together in training."""
 POOL = 100
 """Chunks in a pool."""
-CHECKED = 500
-"""Pairs that have a checksum together."""
-SIDES = ("source.bin", "target.bin")
-BOUNDS = np.dtype(np.int64).itemsize * len(SIDES)
-"""Bytes of where a pair begins."""
 LARGEST = 1 << 16
 """Bytes of corpus.json, at most."""
 MEND = "delete its folder to prepare it anew"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-Pairs = tuple[list[np.ndarray], list[np.ndarray]]
-"""Sources and targets, each as indices with its end of sequence."""
+Span = tuple["Corpus", int, int]
+"""Pairs of a corpus: from which one to before which."""
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     """What corpus.json holds."""
 
     format: str
-    pairs: Annotated[int, msgspec.Meta(ge=1, le=2**48)]
-    dtype: Literal["uint16", "uint32"]
+    key: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    shards: Annotated[int, msgspec.Meta(ge=1, le=2**32)]
     longest: Annotated[int, msgspec.Meta(ge=1, le=2**48)]
     symbols: tuple[Number, Number]
     counts: dict[str, Number]
-    checksums: Number
-    """CRC-32 of checksums.bin."""
     crc32: Number = 0
     """Of all that stands before it here."""
 
@@ -66,19 +56,19 @@ class Corpus:
     """A corpus on disk."""
 
     folder: Path
-    pairs: int
-    dtype: str
-    """Of the indices: uint16 or uint32."""
+    key: int
+    """Of what it was made of."""
+    shards: tuple[Shard, ...]
     longest: int
     """Most tokens of a sentence, its end of sequence counted."""
     symbols: tuple[int, int]
     """Of the vocabularies of source and target."""
     counts: Counts
-    _found_whole: set[int] = field(default_factory=set, compare=False, repr=False)
-    """Blocks that were held against their checksums."""
+    _whole: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    """Of each shard that was read, which blocks were held against their checksums."""
 
     def __len__(self) -> int:
-        return self.pairs
+        return self.counts.pairs
 
     @property
     def told(self) -> str:
@@ -94,220 +84,135 @@ class Corpus:
     def _chunks(self) -> int:
         return -(-len(self) // CHUNK)
 
-    def chunks_of(self, seed: int, epoch: int, pool: int) -> list[tuple[int, int]]:
-        """Return the chunks of a pool, in the random order of their epoch: from which pair to before which."""
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        """The number of the pair before which each shard ends."""
+        return np.cumsum([shard.head.pairs for shard in self.shards])
+
+    def spans(self, seed: int, epoch: int, pool: int) -> list[Span]:
+        """Return the chunks of a pool, in the random order of their epoch."""
         order = np.random.default_rng((seed, epoch)).permutation(self._chunks)
         chunks = order[pool * POOL : (pool + 1) * POOL].tolist()
-        return [(chunk * CHUNK, min((chunk + 1) * CHUNK, len(self))) for chunk in chunks]
+        return [(self, chunk * CHUNK, min((chunk + 1) * CHUNK, len(self))) for chunk in chunks]
 
-    def read_pool(self, seed: int, epoch: int, pool: int) -> Pairs:
-        """Return sources and targets of a pool."""
-        sources: list[np.ndarray] = []
-        targets: list[np.ndarray] = []
-        for begin, end in self.chunks_of(seed, epoch, pool):
-            source, target = self.read(begin, end)
-            sources += source
-            targets += target
-        return sources, targets
+    def lengths(self, begin: int, end: int) -> np.ndarray:
+        """Return how many tokens source and target have (pairs, 2), of the pairs from `begin` to before `end`.
 
-    def read(self, begin: int, end: int) -> Pairs:
+        Raises `InputError` where they are not those that were prepared; so do all that read.
+        """
+        with _damage_told(self.folder):
+            return np.concatenate([self.shards[at].lengths(*place) for at, *place in self._places(begin, end)])
+
+    def read(
+        self, begin: int, end: int, wanted: np.ndarray | None = None, *, rank: int = 0, size: int = 1
+    ) -> Pairs:
         """Return sources and targets of the pairs from `begin` to before `end`, with their ends of sequence.
 
-        Raises `InputError` where they are not those that were prepared.
+        `wanted` (pairs,) bool: only these are read, the others are empty. Process `rank` of `size` that read the
+        same pairs, each other ones, holds its share of the blocks against their checksums.
         """
+        sources: list[np.ndarray] = []
+        targets: list[np.ndarray] = []
+        with _damage_told(self.folder):
+            for at, low, high in self._places(begin, end):
+                self._check(at, low, high, rank, size)
+                mine = None if wanted is None else wanted[len(sources) : len(sources) + high - low]
+                for side, found in zip((sources, targets), self.shards[at].read(low, high, mine), strict=True):
+                    side += found
+        return sources, targets
+
+    def _places(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield in which shards pairs are: from which of its pairs to before which."""
+        first = int(np.searchsorted(self._ends, begin, "right"))
+        for at in range(first, len(self.shards)):
+            before = int(self._ends[at]) - self.shards[at].head.pairs
+            if before >= end:
+                return
+            low, high = max(begin - before, 0), min(end - before, self.shards[at].head.pairs)
+            if low < high:
+                yield at, low, high
+
+    def _check(self, at: int, begin: int, end: int, rank: int, size: int) -> None:
+        shard = self.shards[at]
+        if at not in self._whole:
+            shard.check_blocks()
+            self._whole[at] = np.zeros(shard.head.blocks, dtype=bool)
         for block in range(begin // CHECKED, -(-end // CHECKED)):
-            if block not in self._found_whole:
-                self._check(block)
-                self._found_whole.add(block)
-        bounds = self._bounds(begin, end)
-        sides = []
-        for side, name in enumerate(SIDES):
-            first, *inner, last = bounds[:, side].tolist()
-            indices = self._indices(name, first, last)
-            sides.append(np.split(indices, np.array(inner, dtype=np.int64) - first))
-        return sides[0], sides[1]
-
-    def _bounds(self, begin: int, end: int) -> np.ndarray:
-        return self._part("bounds.bin", "int64", 2 * begin, 2 * end + 2).reshape(-1, 2)
-
-    def _indices(self, name: str, begin: int, end: int) -> np.ndarray:
-        return self._part(name, self.dtype, begin, end)
-
-    def _part(self, name: str, dtype: str, begin: int, end: int) -> np.ndarray:
-        try:
-            # Copied and let go at once, so that what has been read does not stay in memory.
-            return np.array(np.memmap(self.folder / name, dtype=dtype, mode="r")[begin:end])
-        except (OSError, ValueError) as error:
-            raise _damaged(self.folder, f"{name} cannot be read") from error
-
-    def _check(self, block: int) -> None:
-        """Raise `InputError` where a block is not as it was prepared."""
-        expected = int(self._part("checksums.bin", "uint32", block, block + 1)[0])
-        bounds = self._bounds(block * CHECKED, min((block + 1) * CHECKED, self.pairs))
-        ends = bounds[[0, -1]].T.tolist()
-        sizes = [(self.folder / name).stat().st_size // np.dtype(self.dtype).itemsize for name in SIDES]
-        if (np.diff(bounds, axis=0) < 1).any() or any(
-            not 0 <= begin <= end <= size for (begin, end), size in zip(ends, sizes, strict=True)
-        ):
-            raise _damaged(self.folder, f"pairs from {block * CHECKED} on do not lie where they should")
-        sides = [self._indices(name, begin, end) for name, (begin, end) in zip(SIDES, ends, strict=True)]
-        if _sum(bounds, *sides) != expected:
-            raise _damaged(
-                self.folder, f"pairs from {block * CHECKED} on have changed since they were prepared (CRC-32)"
-            )
-        for side, symbols in zip(sides, self.symbols, strict=True):
-            if int(side.max()) >= symbols:
-                raise _damaged(self.folder, f"index {side.max()} is beyond a vocabulary of {symbols} symbols")
+            if block % size == rank and not self._whole[at][block]:
+                shard.check(block, self.symbols)
+                self._whole[at][block] = True
 
 
-def _sum(*parts: np.ndarray) -> int:
-    total = 0
-    for part in parts:
-        total = zlib.crc32(part.tobytes(), total)
-    return total
+def shard_path(folder: Path, number: int) -> Path:
+    """Return where a shard of a corpus is."""
+    return folder / f"shard-{number:06d}.bin"
 
 
-def _damaged(folder: Path, what: object) -> InputError:
-    return InputError(f"corpus {str(folder)!r} is damaged: {what}; {MEND}")
+def write_index(folder: Path, key: int, shards: int, symbols: tuple[int, int]) -> Corpus:
+    """Make one corpus of so many shards, which are all there, and return it.
 
-
-def write_corpus(
-    folder: Path,
-    text: Text | Iterable[tuple[str, str]],
-    vocabularies: tuple[Learned, Learned],
-    *,
-    max_len: int,
-    strict: bool = False,
-) -> Corpus:
-    """Encode parallel text into a new corpus at `folder`, complete or not at all.
-
-    `vocabularies`: of source and target. Pairs with a side of more than `max_len` tokens are left out and
-    counted, or with `strict` refused. Raises `InputError` where nothing is left, or the text cannot be read;
-    `MachineError` where the disk refuses.
+    Raises `InputError` where a shard is missing or another's, or no pair is left.
     """
-    with new_folder(folder) as building:
-        corpus = _encode(building, text, vocabularies, max_len=max_len, strict=strict)
-        write_json(building / "corpus.json", _stored(corpus, _write_checksums(corpus)))
-    return replace(corpus, folder=folder)
-
-
-def _encode(
-    folder: Path,
-    text: Text | Iterable[tuple[str, str]],
-    vocabularies: tuple[Learned, Learned],
-    *,
-    max_len: int,
-    strict: bool,
-) -> Corpus:
-    """Write the indices and bounds of all pairs into a folder; the arguments are those of `write_corpus`."""
-    dtype = "uint16" if max(map(len, vocabularies)) <= 1 << 16 else "uint32"
-    pairs, longest, too_long = 0, 0, 0
-    ends = np.zeros(2, dtype=np.int64)
-    with (
-        (folder / "source.bin").open("wb") as source,
-        (folder / "target.bin").open("wb") as target,
-        (folder / "bounds.bin").open("wb") as bounds,
-    ):
-        bounds.write(ends.tobytes())
-        for block in _blocks(text):
-            sides = [vocabulary.encode_all(side) for vocabulary, side in zip(vocabularies, block, strict=True)]
-            fits = [max(len(each), len(other)) <= max_len for each, other in zip(*sides, strict=True)]
-            too_long += len(fits) - sum(fits)
-            if strict and not all(fits):
-                raise InputError(_too_long(block, sides, fits, max_len))
-            kept = [[each for each, fit in zip(side, fits, strict=True) if fit] for side in sides]
-            lengths = np.array([[len(each) + 1 for each in side] for side in kept], dtype=np.int64).T
-            for file, side in zip((source, target), kept, strict=True):
-                _write(file, side, dtype)
-            if len(lengths):
-                bounds.write((ends + lengths.cumsum(0)).tobytes())
-                ends += lengths.sum(0)
-                longest = max(longest, int(lengths.max()))
-            pairs += len(lengths)
-    counts = text.counts if isinstance(text, Text) else Counts(pairs=pairs + too_long)
-    counts.too_long, counts.pairs = too_long, pairs
-    if not pairs:
+    with _damage_told(folder):
+        found = _shards(folder, key, shards)
+    counts = sum((_counts(shard) for shard in found), Counts())
+    if not counts.pairs:
+        remove_quietly(folder)
         raise InputError(f"no pair to learn from: {counts}")
-    return Corpus(folder, pairs, dtype, longest, (len(vocabularies[0]), len(vocabularies[1])), counts)
-
-
-def _write_checksums(corpus: Corpus) -> int:
-    """Write the checksum of every block, and return that of them all."""
-    sums = []
-    for begin in range(0, len(corpus), CHECKED):
-        bounds = corpus._bounds(begin, min(begin + CHECKED, len(corpus)))
-        ends = bounds[[0, -1]].T.tolist()
-        sums.append(_sum(bounds, *(corpus._indices(name, *each) for name, each in zip(SIDES, ends, strict=True))))
-    content = np.array(sums, dtype=np.uint32).tobytes()
-    (corpus.folder / "checksums.bin").write_bytes(content)
-    return zlib.crc32(content)
-
-
-def _stored(corpus: Corpus, checksums: int) -> dict[str, Any]:
-    """Return what corpus.json is to hold."""
-    stored = {
-        "format": FORMAT,
-        "pairs": corpus.pairs,
-        "dtype": corpus.dtype,
-        "longest": corpus.longest,
-        "symbols": list(corpus.symbols),
-        "counts": asdict(corpus.counts),
-        "checksums": checksums,
-    }
-    return {**stored, "crc32": zlib.crc32(json.dumps(stored).encode())}
+    longest = max(shard.head.longest for shard in found)
+    write_json(folder / INDEX, _stored(Corpus(folder, key, found, longest, symbols, counts)))
+    return open_corpus(folder)
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """Return the corpus that `write_corpus` made; raises `InputError` where it is missing or damaged."""
-    try:
-        found = parse_json(read_bytes(folder / "corpus.json", most=LARGEST))
+    """Return a corpus that is there; raises `InputError` where it is missing or damaged.
+
+    While it is in use, it is not removed when its text has changed.
+    """
+    with _damage_told(folder):
+        found = parse_json(read_bytes(folder / INDEX, most=LARGEST))
         if isinstance(found, dict) and isinstance(found.get("format"), str) and found["format"] != FORMAT:
             raise InputError(f"corpus {str(folder)!r} is not of format {FORMAT!r}: {MEND}")
         stored = shaped(found, _Stored)
         if set(stored.counts) != {each.name for each in fields(Counts)}:
-            raise DamageError("corpus.json does not count what it should")
-        corpus = Corpus(
-            folder, stored.pairs, stored.dtype, stored.longest, stored.symbols, Counts(**stored.counts)
-        )
-        if _stored(corpus, stored.checksums) != found:
-            raise DamageError("corpus.json has changed since it was written")
-        _check_sizes(corpus, stored.checksums)
-    except DamageError as error:
-        raise _damaged(folder, error) from error
+            raise DamageError(f"{INDEX} does not count what it should")
+        shards = _shards(folder, stored.key, stored.shards)
+        counts = Counts(**stored.counts)
+        corpus = Corpus(folder, stored.key, shards, stored.longest, stored.symbols, counts)
+        if _stored(corpus) != found:
+            raise DamageError(f"{INDEX} has changed since it was written")
+        if sum((_counts(shard) for shard in shards), Counts()) != counts:
+            raise DamageError(f"{INDEX} counts other pairs than its shards have")
+    keep_in_use(folder / INDEX, corpus)
     return corpus
 
 
-def _check_sizes(corpus: Corpus, checksums: int) -> None:
-    """Raise `DamageError` where a file is not as large as it should be, or the checksums are others."""
-    sizes = {name: check_file(corpus.folder / name) for name in ("bounds.bin", "checksums.bin", *SIDES)}
-    if sizes["bounds.bin"] != (len(corpus) + 1) * BOUNDS:
-        raise DamageError(f"bounds.bin has {sizes['bounds.bin']:,} bytes, not those of {len(corpus):,} pairs")
-    if zlib.crc32(read_bytes(corpus.folder / "checksums.bin")) != checksums:
-        raise DamageError("checksums.bin has changed since it was written")
-    ends = corpus._bounds(len(corpus), len(corpus))[0].tolist()
-    for name, end in zip(SIDES, ends, strict=True):
-        if sizes[name] != end * np.dtype(corpus.dtype).itemsize:
-            raise DamageError(f"{name} has {sizes[name]:,} bytes, not those of {end:,} tokens")
+def _shards(folder: Path, key: int, shards: int) -> tuple[Shard, ...]:
+    paths = [shard_path(folder, number) for number in range(shards)]
+    return tuple(Shard(path, read_head(path, key, number)) for number, path in enumerate(paths))
 
 
-def _blocks(text: Iterable[tuple[str, str]]) -> Iterator[tuple[list[str], list[str]]]:
-    pairs = iter(text)
-    while block := list(islice(pairs, BLOCK)):
-        yield [source for source, _ in block], [target for _, target in block]
+def _counts(shard: Shard) -> Counts:
+    return Counts(**{each.name: getattr(shard.head, each.name) for each in fields(Counts)})
 
 
-def _write(file: BinaryIO, sentences: Sequence[list[int]], dtype: str) -> None:
-    flat = [index for sentence in sentences for index in (*sentence, EOS)]
-    file.write(np.array(flat, dtype=dtype).tobytes())
+def _stored(corpus: Corpus) -> dict[str, Any]:
+    """Return what corpus.json is to hold."""
+    stored = {
+        "format": FORMAT,
+        "key": corpus.key,
+        "shards": len(corpus.shards),
+        "longest": corpus.longest,
+        "symbols": list(corpus.symbols),
+        "counts": asdict(corpus.counts),
+    }
+    return {**stored, "crc32": zlib.crc32(json.dumps(stored).encode())}
 
 
-def _too_long(
-    block: tuple[list[str], list[str]], sides: list[list[list[int]]], fits: list[bool], max_len: int
-) -> str:
-    row = fits.index(False)
-    side = 0 if len(sides[0][row]) > max_len else 1
-    text = block[side][row]
-    return (
-        f"sentence {begun(text)} has {len(sides[side][row])} tokens, at most "
-        f"{max_len} are taken: raise --max_len, or leave out --strict"
-    )
+@contextmanager
+def _damage_told(folder: Path) -> Iterator[None]:
+    """Say of what is damaged in the block, which corpus that is, and what to do about it."""
+    try:
+        yield
+    except DamageError as error:
+        raise InputError(f"corpus {str(folder)!r} is damaged: {error}; {MEND}") from error

@@ -13,6 +13,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,11 +29,13 @@ from regard.reading import check_file, damaged, is_folder, read_json
 from regard.text.corpus import Corpus
 from regard.text.cutting import cut_into
 from regard.text.links import parse_moses
+from regard.text.making import Vocabularies
 from regard.text.parallel import ParallelText
-from regard.text.prepare import Vocabularies
 
 FORMAT = "regard-guide/1"
 MEND = "delete its folder to prepare it anew"
+FIRST = 1000
+"""Lines that are looked at before any work."""
 TOKEN = np.dtype(np.uint32)
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
@@ -63,10 +66,6 @@ class Guide:
         )
         return np.split(links.reshape(-1, 2), bounds[1:-1] - bounds[0])
 
-    def read_pool(self, corpus: Corpus, seed: int, epoch: int, pool: int) -> list[np.ndarray]:
-        """Return the links of the pairs that `corpus.read_pool` returns."""
-        return [links for chunk in corpus.chunks_of(seed, epoch, pool) for links in self.read(*chunk)]
-
 
 def aims(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
     """Return what a guided head is to attend to, `shape` (B, Tt, Ts) float32: for each target token the source
@@ -76,6 +75,13 @@ def aims(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
         source, target = torch.from_numpy(each.astype(np.int64)).unbind(1)
         row[target, source] = 1
     return found / found.sum(2, keepdim=True).clamp_min(1)
+
+
+def check_guide(path: Path) -> None:
+    """Raise `InputError` where there is no file of links, or it does not begin in Moses' format."""
+    check_file(path)
+    for number, line in enumerate(islice(_lines(path), FIRST), 1):
+        parse_moses(line.decode(errors="replace"), f"line {number} of {str(path)!r}")
 
 
 def prepare_guide(

@@ -46,7 +46,11 @@ class HubText(Text):
 
     def identity(self) -> list[Any]:
         """Return what tells this text from others."""
-        return [self.name, self.split, *self.languages, self.rows._fingerprint]
+        return [*self.names(), self.rows._fingerprint]
+
+    def names(self) -> list[str]:
+        """Return data set, split and languages."""
+        return [self.name, self.split, *self.languages]
 
 
 def _load(name: str, split: str) -> Any:

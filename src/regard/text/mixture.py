@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from regard.text import corpus as one
-from regard.text.corpus import Corpus, Pairs
+from regard.text.corpus import Corpus, Span
 
 LEAST = 5
 """Chunks in a pool at least, however small a corpus, so that batches can be of like length."""
@@ -57,19 +57,16 @@ class Mixture:
         rounds = [int(len(each) / share) for each, share in zip(self.corpora, self.shares, strict=True)]
         return max(LEAST * one.CHUNK, min(one.POOL * one.CHUNK, *rounds))
 
-    def read_pool(self, seed: int, epoch: int, pool: int) -> Pairs:
-        """Return sources and targets of a pool, counted from 0; `epoch` is 0 always."""
+    def spans(self, seed: int, epoch: int, pool: int) -> list[Span]:
+        """Return the pairs of a pool, counted from 0, corpus by corpus; `epoch` is 0 always."""
         del epoch
-        sources: list[np.ndarray] = []
-        targets: list[np.ndarray] = []
-        for index, share in enumerate(self.shares):
-            begin, end = (int(number * self.pool_size * share) for number in (pool, pool + 1))
-            for source, target in self._served(index, seed, begin, end):
-                sources += source
-                targets += target
-        return sources, targets
+        return [
+            span
+            for index, share in enumerate(self.shares)
+            for span in self._served(index, seed, *(int(at * self.pool_size * share) for at in (pool, pool + 1)))
+        ]
 
-    def _served(self, index: int, seed: int, begin: int, end: int) -> Iterator[Pairs]:
+    def _served(self, index: int, seed: int, begin: int, end: int) -> Iterator[Span]:
         """Yield what is served of a corpus from place `begin` to before `end`, counted over all its epochs."""
         corpus = self.corpora[index]
         while begin < end:
@@ -82,5 +79,5 @@ class Mixture:
             for chunk in np.flatnonzero((ends > place) & (begins < stop)):
                 shift = int(firsts[chunk] - begins[chunk])
                 low, high = max(int(begins[chunk]), place), min(int(ends[chunk]), stop)
-                yield corpus.read(shift + low, shift + high)
+                yield corpus, shift + low, shift + high
             begin += stop - place

@@ -5,10 +5,11 @@ cannot be learned from is left out and counted, or refused.
 """
 
 import gzip
+import hashlib
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
@@ -24,6 +25,8 @@ NAMES = {
     "too_long": "too long",
 }
 """How what is left out is told."""
+ENDS = 1 << 16
+"""Bytes of a file's begin and end that tell it from others."""
 
 
 @dataclass
@@ -44,6 +47,16 @@ class Counts:
     def left_out(self) -> int:
         """How many there are that cannot be learned from."""
         return int(sum(getattr(self, each.name) for each in fields(self)) - self.pairs)
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        )
+
+    def __sub__(self, other: "Counts") -> "Counts":
+        return Counts(
+            **{each.name: getattr(self, each.name) - getattr(other, each.name) for each in fields(self)}
+        )
 
     def __str__(self) -> str:
         left_out = [f"{getattr(self, name):,} {text}" for name, text in NAMES.items() if getattr(self, name)]
@@ -70,6 +83,10 @@ class Text(ABC):
     @abstractmethod
     def identity(self) -> list[Any]:
         """Return what tells this text from others, and from itself changed."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Return what stays when the text changes: where it is."""
 
     def leave_out(self, reason: str, where: str) -> None:
         """Count a pair that is left out, or refuse it; `reason`: a field of `Counts`."""
@@ -99,35 +116,36 @@ class ParallelText(Text):
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self.counts = Counts()
-        name = " and ".join(map(str, self.paths))
-        try:
-            with ExitStack() as stack:
-                raws = [stack.enter_context(path.open("rb")) for path in self.paths]
-                files = [_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
-                for number, lines in enumerate(zip_longest(*files), start=1):
-                    self.number, self.lines = number, lines
-                    pair = self._read(lines, number)
-                    if pair is not None:
-                        self.counts.pairs += 1
-                        yield pair
-                    if number % 1000 == 0:
-                        self.on_bytes(sum(raw.tell() for raw in raws))
-        except (OSError, EOFError, zlib.error) as error:
-            reason = (
-                (error.strerror or "it is no gzip")
-                if isinstance(error, OSError)
-                else "it is cut short or damaged"
-            )
-            raise InputError(f"cannot read {name!r}: {reason}; restore a copy, or give another text") from error
+        with reading(self.paths), ExitStack() as stack:
+            raws = [stack.enter_context(path.open("rb")) for path in self.paths]
+            files = [_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
+            for number, lines in enumerate(zip_longest(*files), start=1):
+                self.number, self.lines = number, lines
+                pair = self.pair(lines, number)
+                if pair is not None:
+                    self.counts.pairs += 1
+                    yield pair
+                if number % 1000 == 0:
+                    self.on_bytes(sum(raw.tell() for raw in raws))
 
     def _where(self, number: int) -> str:
         return f"line {number} of {' and '.join(map(str, self.paths))!r}"
 
     def identity(self) -> list[Any]:
-        """Return path, size and time of change of each file."""
-        return [(str(path.absolute()), path.stat().st_size, path.stat().st_mtime_ns) for path in self.paths]
+        """Return name, size, time of change, and a digest of begin and end of each file: wherever it is found,
+        as on another machine, it is the same."""
+        with reading(self.paths):
+            return [
+                (path.name, path.stat().st_size, path.stat().st_mtime_ns, _digest(path)) for path in self.paths
+            ]
 
-    def _read(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
+    def names(self) -> list[str]:
+        """Return the path of each file."""
+        return [str(path.absolute()) for path in self.paths]
+
+    def pair(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
+        """Return the pair of a line of each file, without its end, None for a file that has ended; None where
+        it is left out."""
         if len(lines) == 1 and lines[0] is not None:  # of further columns, nothing is known
             lines = (*lines[0].split(b"\t"), None)[:2]
         if None in lines:
@@ -147,6 +165,29 @@ class ParallelText(Text):
     def _text(line: bytes, number: int) -> str:
         text = line.decode()
         return (text.removeprefix("\ufeff") if number == 1 else text).strip()
+
+
+class Pairs(Text):
+    """Pairs that are in memory."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self.pairs = pairs
+        self.bytes = len(pairs)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.counts = Counts()
+        for pair in self.pairs:
+            self.counts.pairs += 1
+            yield pair
+
+    def identity(self) -> list[Any]:
+        """Return the pairs themselves."""
+        return list(self.pairs)
+
+    def names(self) -> list[str]:
+        """Return no name: they are nowhere else."""
+        return []
 
 
 class Together(Text):
@@ -170,12 +211,37 @@ class Together(Text):
         """Return those of all texts."""
         return [each.identity() for each in self.texts]
 
+    def names(self) -> list[str]:
+        """Return those of all texts."""
+        return [name for each in self.texts for name in each.names()]
+
+
+@contextmanager
+def reading(paths: Sequence[Path]) -> Iterator[None]:
+    """Raise `InputError` where the files of a text cannot be read in the block."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        reason = (
+            (error.strerror or "it is no gzip") if isinstance(error, OSError) else "it is cut short or damaged"
+        )
+        name = " and ".join(map(str, paths))
+        raise InputError(f"cannot read {name!r}: {reason}; restore a copy, or give another text") from error
+
 
 def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
     """Yield the lines of a file without their ends."""
     file = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
     for line in file:
         yield line.rstrip(b"\r\n")
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of the first and the last bytes of a file."""
+    with path.open("rb") as file:
+        begin = file.read(ENDS)
+        file.seek(max(0, path.stat().st_size - ENDS))
+        return hashlib.sha256(begin + file.read(ENDS)).hexdigest()
 
 
 def _size(path: Path) -> int:

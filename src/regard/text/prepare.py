@@ -1,30 +1,36 @@
 """From parallel text on disk to a corpus and its vocabularies, once.
 
-What has been prepared is kept in a folder named by all that it depends on, so that a second training on the same
-text begins at once, and text that has changed is prepared anew.
+What has been prepared is kept in a folder, by names that say all that it depends on (see `prepared`), so that a
+second training on the same text begins at once, and text that has changed is prepared anew. Several machines may
+prepare parts of one corpus; its folder then has, of each of n parts, a file part-k-of-n.json: begun, or done.
 """
 
-import hashlib
-import json
+import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from regard.errors import InputError
-from regard.files import cannot_write, write_json
-from regard.progress import reading_bar
-from regard.reading import damaged, is_file, is_folder, read_json
-from regard.text.corpus import Corpus, open_corpus, write_corpus
+from regard.files import holding, taking_turns, write_json
+from regard.progress import preparing_bar, reading_bar, tell
+from regard.reading import damaged, files_in, is_file, read_json
+from regard.text import codes, sentencepieces
+from regard.text.codes import CodedWords
+from regard.text.corpus import INDEX, Corpus, open_corpus, write_index
+from regard.text.making import WHOLE, Maker, Part, Vocabularies, key_of, make_shards
 from regard.text.parallel import Text
-from regard.text.sentencepieces import MARK, SentencePieces
+from regard.text.prepared import digest, layout_of, texts_in
+from regard.text.sample import PAIRS, Sample
+from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords, train_subwords
 from regard.text.vocabulary import Learned, TokenizerKind
 
-Vocabularies = tuple[Learned, Learned]
 MEND = "delete it to learn it anew"
+MEND_PART = "delete it and prepare that part again"
+PART = re.compile(r"part-([1-9][0-9]{0,8})-of-([1-9][0-9]{0,8})\.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,23 +45,32 @@ class Cutting:
 
 
 def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bool = True) -> Vocabularies:
-    """Return the vocabularies of source and target, learned from `text` or found under `root`.
+    """Return the vocabularies of source and target, learned from a sample of `text` or found under `root`.
 
-    Raises `InputError` where the text cannot be read or the vocabulary is too small for it.
+    Where another process learns them, it is waited for. Raises `InputError` where the text cannot be read or the
+    vocabulary is too small for it.
     """
-    files = [root / f"vocabulary-{_digest(text, vars(cutting), side)}.json" for side in ("source", "target")]
-    if cutting.joint:
-        files = files[:1] * 2
+    name = digest(text.identity())
+    sides = [None] if cutting.joint else [0, 1]
+    files = [root / f"vocabulary-{name}-{digest(vars(cutting), side, PAIRS)}.json" for side in sides]
     if not all(map(is_file, files)):
-        _make_folder(root)
-        for side, file in enumerate(files[: 1 if cutting.joint else 2]):
-            with reading_bar("learn the vocabulary", text.bytes, show=progress) as text.on_bytes:
-                sentences = _Sentences(text, None if cutting.joint else side)
-                learned = train_subwords(
-                    sentences, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase
-                )
-            write_json(file, _with_sum(learned.to_json()))
-    return read_vocabularies(*map(_read_prepared, files))
+        with taking_turns(files[0], lambda what: tell(what, show=progress)):
+            for side, file in zip(sides, files, strict=True):
+                if not is_file(file):
+                    _learn(text, cutting, side, file, progress=progress)
+    return read_vocabularies(_read_prepared(files[0]), _read_prepared(files[-1]))
+
+
+def _learn(text: Text, cutting: Cutting, side: int | None, file: Path, *, progress: bool) -> None:
+    layouts = [(each, layout_of(each, file.parent, progress=progress)) for each in texts_in(text)]
+    whole = layout_of(text, file.parent, progress=progress)
+    sample = Sample([(each, layout.spans) for each, layout in layouts], whole.stretches, side)
+    with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
+        sample.on_share = lambda share: on_bytes(int(share * text.bytes))
+        learned = train_subwords(sample, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase)
+    tokenizer = learned.to_json()
+    write_json(file, {**_with_sum(tokenizer), "pairs": sample.pairs, "bytes": sample.bytes})
+    tell(f"vocabulary of {len(learned):,} symbols, learned from {sample.told}", show=progress)
 
 
 class _Prepared(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,6 +80,10 @@ class _Prepared(msgspec.Struct, forbid_unknown_fields=True):
     """JSON of the `tokenizers` library."""
     crc32: int
     """CRC-32 of it."""
+    pairs: int
+    """Of which sample it was learned, and"""
+    bytes: int
+    """how large that is."""
 
 
 def _with_sum(tokenizer: str) -> dict[str, object]:
@@ -86,7 +105,131 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def _from_json(text: str) -> Learned:
-    return SentencePieces.from_json(text) if text.startswith(MARK) else Subwords.from_json(text)
+    if text.startswith(sentencepieces.MARK):
+        return SentencePieces.from_json(text)
+    return CodedWords.from_json(text) if text.startswith(codes.MARK) else Subwords.from_json(text)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A text that becomes a corpus under `root`; the other arguments are those of `Maker`."""
+
+    text: Text
+    vocabularies: Vocabularies
+    root: Path
+    max_len: int
+    strict: bool = False
+    progress: bool = True
+
+    @property
+    def folder(self) -> Path:
+        """Where the corpus is, or is to be."""
+        settings = digest([each.to_json() for each in self.vocabularies], self.max_len)
+        return self.root / f"corpus-{digest(self.text.identity())}-{settings}"
+
+    def corpus(self) -> Corpus:
+        """Return the corpus, made or found; what is there of it is not made again.
+
+        Raises `InputError` where the text cannot be read, nothing is left of it, with `strict` where anything
+        would be left out, and where other processes have made parts of it, but not all.
+        """
+        if (found := self._found()) is not None:
+            return found
+        with taking_turns(self.folder, self._wait):
+            if (found := self._found()) is not None:
+                return found
+            shards = self._in_parts()
+            if shards is None or self.strict:
+                shards = self._make(WHOLE)
+            return write_index(self.folder, self._maker.key, shards, self._symbols)
+
+    def part(self, part: Part) -> list[int]:
+        """Make a part of the corpus, and return which are still missing.
+
+        Raises `InputError` as `corpus` does, and where it is being made in another number of parts.
+        """
+        parts = max((each.parts for each in self._parts()), default=part.parts)
+        if parts != part.parts:
+            raise InputError(
+                f"corpus {str(self.folder)!r} is made in {parts} parts, not in {part.parts}: prepare one of "
+                f"these, such as 1/{parts}, or delete the folder"
+            )
+        file = self.folder / f"part-{part.number}-of-{part.parts}.json"
+        with holding(file):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_json(file, {"shards": None})
+            write_json(file, {"shards": self._make(part)})
+        return self._missing()
+
+    @property
+    def _symbols(self) -> tuple[int, int]:
+        source, target = self.vocabularies
+        return len(source), len(target)
+
+    @property
+    def _maker(self) -> Maker:
+        key = key_of(self.text, self.vocabularies, self.max_len)
+        return Maker(self.folder, self.vocabularies, self.max_len, self.strict, key)
+
+    def _found(self) -> Corpus | None:
+        """Return the corpus where it is complete, and nothing is to be refused that was left out of it."""
+        if not is_file(self.folder / INDEX):
+            return None
+        corpus = open_corpus(self.folder)
+        if corpus.symbols != self._symbols:
+            raise damaged(self.folder, "it was prepared with other vocabularies", "delete it to prepare it anew")
+        return None if self.strict and corpus.counts.left_out else corpus
+
+    def _make(self, part: Part) -> int:
+        layout = layout_of(self.text, self.root, progress=self.progress)
+        name = "prepare the corpus" if part == WHOLE else f"prepare part {part}"
+        with preparing_bar(name, self.text.bytes // part.parts, show=self.progress) as more:
+            return make_shards(self._maker, self.text, layout.spans, part=part, on_made=lambda made: more(*made))
+
+    def _parts(self) -> dict[Part, int | None]:
+        """Return the parts that were begun, each with how many shards all have, where it is done."""
+        found: dict[Part, int | None] = {}
+        for file in files_in(self.folder):
+            if name := PART.fullmatch(file.name):
+                found[Part(int(name[1]), int(name[2]))] = read_json(file, _Begun, MEND_PART).shards
+        return found
+
+    def _missing(self) -> list[int]:
+        found = self._parts()
+        parts = max((each.parts for each in found), default=0)
+        return [number for number in range(1, parts + 1) if found.get(Part(number, parts)) is None]
+
+    def _in_parts(self) -> int | None:
+        """Return how many shards there are of a corpus that was made in parts; None for others."""
+        found = self._parts()
+        if not found:
+            return None
+        parts = max(each.parts for each in found)
+        if missing := self._missing():
+            raise InputError(
+                f"corpus {str(self.folder)!r} is incomplete, {listed(missing, parts)}: prepare what is missing "
+                f"(--prepare {missing[0]}/{parts}), or delete the folder to prepare all of it here"
+            )
+        return max(shards for shards in found.values() if shards is not None)
+
+    def _wait(self, what: str) -> None:
+        tell(what, show=self.progress)
+
+
+class _Begun(msgspec.Struct, forbid_unknown_fields=True):
+    """What the file of a part holds."""
+
+    shards: Annotated[int, msgspec.Meta(ge=0, le=2**32)] | None
+    """Of all parts; None where this one is not done."""
+
+
+def listed(numbers: list[int], parts: int, most: int = 8) -> str:
+    """Say which parts of so many are missing."""
+    if len(numbers) == 1:
+        return f"part {numbers[0]} of {parts} is missing"
+    first, last = ", ".join(map(str, numbers[:-1][:most])), numbers[-1]
+    more = " ..." if len(numbers) > most + 1 else ""
+    return f"parts {first}{more} and {last} of {parts} are missing"
 
 
 def prepare_corpus(
@@ -98,45 +241,8 @@ def prepare_corpus(
     strict: bool = False,
     progress: bool = True,
 ) -> Corpus:
-    """Return the corpus of `text`, prepared or found under `root`.
-
-    Raises `InputError` where the text cannot be read, nothing is left of it, or with `strict` where anything
-    would be left out.
-    """
-    folder = root / f"corpus-{_digest(text, [each.to_json() for each in vocabularies], max_len)}"
-    if is_folder(folder):
-        corpus = open_corpus(folder)
-        if corpus.symbols != (len(vocabularies[0]), len(vocabularies[1])):
-            raise damaged(folder, "it was prepared with other vocabularies", "delete it to prepare it anew")
-        if not strict or not corpus.counts.left_out:
-            return corpus
-    with reading_bar("prepare the corpus", text.bytes, show=progress) as text.on_bytes:
-        return write_corpus(folder, text, vocabularies, max_len=max_len, strict=strict)
-
-
-@dataclass(frozen=True)
-class _Sentences:
-    """The sentences of a text, of one side or of both; can be read again and again."""
-
-    text: Text
-    side: int | None
-
-    def __iter__(self) -> Iterator[str]:
-        for pair in self.text:
-            yield from pair if self.side is None else pair[self.side : self.side + 1]
-
-
-def _digest(text: Text, *settings: object) -> str:
-    """Name what is made of a text with some settings."""
-    content = json.dumps([text.identity(), *settings]).encode()
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _make_folder(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(root, error) from error
+    """Return the corpus of `text`, prepared or found under `root`; see `Preparation`."""
+    return Preparation(text, vocabularies, root, max_len, strict, progress).corpus()
 
 
 def read_pairs(text: Text, what: str) -> list[tuple[str, str]]:

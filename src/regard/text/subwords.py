@@ -83,6 +83,14 @@ class Subwords:
         """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
         return self._tokenizer.encode(whole(text)).ids
 
+    @property
+    def by_words(self) -> bool:
+        """Whether the tokens of a text are those of its words between single blanks, end to end."""
+        found = json.loads(self._tokenizer.to_str())["pre_tokenizer"]
+        first, *others = found.get("pretokenizers", [found])
+        marked = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
+        return bool(first == marked and all(each["type"] == "Punctuation" for each in others))
+
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of many texts, encoded in parallel."""
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(map(whole, texts)))]
@@ -175,9 +183,9 @@ def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowe
     of summation varies. Raises `InputError` where `size` leaves no room for the special symbols and every
     character.
     """
-    if kind == "sentencepiece":
+    if kind in ("sentencepiece", "codes"):
         raise InputError(
-            "tokenizer sentencepiece comes with models that are imported: learn bpe, unigram, words or characters"
+            f"tokenizer {kind} comes with models that are imported: learn bpe, unigram, words or characters"
         )
     if size <= len(RESERVED):
         raise InputError(f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose more")

@@ -1,32 +1,39 @@
 """Training: config, kinds of model, recipes, the loop, and the run on disk."""
 
-from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
-from regard.training.flags import changed, changed_config, make_config, stored_config
-from regard.training.folder import RunFolder, digest, find_run, new_run, renamed
-from regard.training.freezing import trained_parameters
-from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
-from regard.training.learner import Learner, OneLearner
-from regard.training.loop import train_steps
-from regard.training.objective import Objective, exact, objective_of
-from regard.training.presets import PRESETS, sized
-from regard.training.recipes import RECIPES, Recipe
-from regard.training.settings import (
-    OwnAnswerTraining,
-    OwnSequenceTraining,
-    PoolingTraining,
-    QueryTraining,
-    RecurrentTraining,
-    TrainingConfig,
-    TransformerTraining,
-    TranslationTraining,
-)
-from regard.training.stacked import StackedLearner, stackable
-from regard.training.start import build_model, load_parameters, start
-from regard.training.state import TrainingState
-from regard.training.stopping import Interrupted
-from regard.training.tensors import kept, pack
-from regard.training.trust import trust
-from regard.training.world import ALONE, World, join_world
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
+    from regard.training.flags import changed, changed_config, make_config, stored_config
+    from regard.training.folder import RunFolder, digest, find_run, new_run, renamed
+    from regard.training.freezing import trained_parameters
+    from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
+    from regard.training.learner import Learner, OneLearner
+    from regard.training.loop import train_steps
+    from regard.training.objective import Objective, exact, objective_of
+    from regard.training.presets import PRESETS, sized
+    from regard.training.recipes import RECIPES, Recipe
+    from regard.training.settings import (
+        OwnAnswerTraining,
+        OwnSequenceTraining,
+        PoolingTraining,
+        QueryTraining,
+        RecurrentTraining,
+        TrainingConfig,
+        TransformerTraining,
+        TranslationTraining,
+    )
+    from regard.training.stacked import StackedLearner, stackable
+    from regard.training.start import build_model, load_parameters, start
+    from regard.training.state import TrainingState
+    from regard.training.stopping import Interrupted
+    from regard.training.tensors import kept, pack
+    from regard.training.trust import trust
+    from regard.training.world import ALONE, World, join_world
+
+late(__name__)
 
 __all__ = [
     "ALONE",

@@ -10,21 +10,9 @@ settings of its contract say.
 
 from dataclasses import dataclass
 
+from regard import models
 from regard.errors import unknown
-from regard.models import (
-    AnswerModel,
-    ModelConfig,
-    PoolingConfig,
-    PoolingModel,
-    QueryModel,
-    QueryModelConfig,
-    RecurrentConfig,
-    RecurrentSeq2Seq,
-    Seq2Seq,
-    TaskModel,
-    Transformer,
-    TransformerConfig,
-)
+from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
 from regard.own import OwnCodeError, import_own
 from regard.tasks import AnyTask
 from regard.training.settings import (
@@ -60,17 +48,14 @@ class ModelKind:
         return self.settings if task.draws else TranslationTraining
 
 
-KINDS: dict[str, ModelKind] = {
-    "query": ModelKind(name="query", model=QueryModel, config=QueryModelConfig, settings=QueryTraining),
-    "pooling": ModelKind(name="pooling", model=PoolingModel, config=PoolingConfig, settings=PoolingTraining),
-    "recurrent": ModelKind(
-        name="recurrent", model=RecurrentSeq2Seq, config=RecurrentConfig, settings=RecurrentTraining
-    ),
-    "transformer": ModelKind(
-        name="transformer", model=Transformer, config=TransformerConfig, settings=TransformerTraining
-    ),
+KINDS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
+    "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
+    "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
+    "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
+    "transformer": ("text", "Transformer", "TransformerConfig", TransformerTraining),
 }
-"""Each kind by name; a task's own is the first that fits it, unless the task says otherwise."""
+"""Of each kind by name: what it answers with, its class and that of its parts, both in `regard.models` and loaded
+when they are asked for, and its training. A task's own is the first that fits, unless the task says otherwise."""
 OWN_TRAINING: dict[type[TaskModel], type[TrainingConfig]] = {
     AnswerModel: OwnAnswerTraining,
     Seq2Seq: OwnSequenceTraining,
@@ -84,7 +69,10 @@ def find_kind(name: str) -> ModelKind:
     Raises `InputError` for a name that is unknown, or a class that cannot be imported or keeps no contract.
     """
     if name in KINDS:
-        return KINDS[name]
+        _, model, config, settings = KINDS[name]
+        return ModelKind(
+            name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
+        )
     if ":" not in name:
         raise unknown("model", name, KINDS, other="module:Class")
     return _own(name, import_own("model", name))
@@ -107,4 +95,4 @@ def _is_config(found: object) -> bool:
 
 def kinds_for(task: type[AnyTask]) -> list[str]:
     """Return the names of the package's models that can be trained on a task."""
-    return [name for name, kind in KINDS.items() if kind.fits(task)]
+    return [name for name, (answers, *_) in KINDS.items() if answers == task.answers]

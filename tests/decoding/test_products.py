@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from regard.decoding import beam_search, vocabulary
-from regard.decoding.vocabulary import LARGE, vocabulary_layer
+from regard.decoding import beam_search, products
+from regard.decoding.products import LARGE, vocabulary_layer
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
 from regard.text import collate
 
@@ -43,7 +43,7 @@ def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.Monk
     assert vocabulary_layer(double) == double.logits
     with torch.autocast("cpu", torch.bfloat16):
         assert vocabulary_layer(model) == model.logits
-    monkeypatch.setattr(vocabulary, "LARGE", SYMBOLS * WIDTH + 1)
+    monkeypatch.setattr(products, "LARGE", SYMBOLS * WIDTH + 1)
     assert vocabulary_layer(model) == model.logits
 
 
@@ -68,5 +68,5 @@ def test_a_search_meets_the_parameters_of_its_own_time(model: Seq2Seq, monkeypat
                 parameter.neg_()
     second = answers()
     assert second != first
-    monkeypatch.setattr(vocabulary, "_packs", lambda: False)
+    monkeypatch.setattr(products, "_packs", lambda: False)
     assert answers() == second

@@ -1,0 +1,61 @@
+"""Products of a search: a few rows at a time, with the same matrices step after step.
+
+For each product a CPU lays out the matrix anew, as its caches like it: with the rows of one beam of 5 and 12,000
+tokens that is most of the time. oneDNN, which PyTorch brings along, multiplies with a matrix that is laid out
+already, so a search does that once.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from regard.models import Seq2Seq
+
+LARGE = 1 << 18
+"""Numbers in a matrix from which that pays."""
+
+
+class Product:
+    """`states Wᵀ + b`, as `F.linear` has it, of states (N, D); without gradients, while W stays as it is."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        weight = weight.detach()
+        self.bias = None if bias is None else bias.detach()
+        self._laid_out = torch.ops.mkldnn._reorder_linear_weight(weight) if pays(weight) else None
+        self._turned = weight.t().contiguous() if self._laid_out is None else None
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """Return (..., V) of states (..., D); two dimensions alone where the matrix is small."""
+        if self._turned is None:
+            found: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._laid_out, self.bias, "none", [], "")
+            return found
+        if self.bias is None:
+            return torch.mm(states, self._turned)
+        return torch.addmm(self.bias, states, self._turned)
+
+    def add_to(self, sums: Tensor, states: Tensor) -> Tensor:
+        """Add what it makes of states (N, D) to sums (N, V), in place, and return them."""
+        if self._turned is None:
+            return sums.add_(self(states))
+        sums.addmm_(states, self._turned)
+        return sums if self.bias is None else sums.add_(self.bias)
+
+
+def vocabulary_layer(model: Seq2Seq) -> Callable[[Tensor], Tensor]:
+    """Return what makes logits (..., V) of states (..., D), as `model.logits` does while its parameters stay as
+    they are; without gradients."""
+    weight, bias = model.vocabulary_layer
+    return Product(weight, bias) if pays(weight) else model.logits
+
+
+def pays(weight: Tensor) -> bool:
+    """Whether a matrix is large, in float32 on a CPU, and there to be multiplied so: autocast would narrow it."""
+    narrowed = torch.is_autocast_enabled("cpu")
+    wide = weight.device.type == "cpu" and weight.dtype == torch.float32 and not narrowed
+    return wide and weight.numel() >= LARGE and _packs()
+
+
+def _packs() -> bool:
+    """Whether PyTorch was built with oneDNN, and has the product that its own compiler uses."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -1,0 +1,49 @@
+"""Who takes the steps of a search: a model's own layers, or what is written out for it."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from regard.decoding.products import vocabulary_layer
+from regard.decoding.written_out import WrittenOut, knows
+from regard.models import Seq2Seq
+
+
+class Stepper(Protocol):
+    """What a search asks of a model, as `Seq2Seq` has it; the state before a step need not outlive it."""
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Any:
+        """Return the memory of sources (B, Ts)."""
+
+    def start(self, memory: Any) -> Any:
+        """Return the state before the first step."""
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Feed tokens (B, K): returns states (B, K, D), and the state after it."""
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return logits (..., V) of states (..., D), which belong to who asks."""
+
+
+class Plain:
+    """A model's own steps."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.encode, self.start, self.step = model.encode, model.start, model.step
+        self.logits = vocabulary_layer(model)
+
+
+def stepper_of(model: Seq2Seq | Stepper) -> Stepper:
+    """Return what takes the steps of a search while the model's parameters stay as they are; one that does
+    already is returned as it is."""
+    if isinstance(model, Plain | WrittenOut):
+        return model
+    return WrittenOut(model) if knows(model) else Plain(model)
+
+
+def staying(going: Sequence[bool]) -> list[int]:
+    """Return the rows that go on, those from behind in the places of those that do not: so the fewest move."""
+    count = sum(going)
+    behind = (row for row in range(count, len(going)) if going[row])
+    return [row if going[row] else next(behind) for row in range(count)]
