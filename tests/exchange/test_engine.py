@@ -50,7 +50,7 @@ def test_a_model_is_converted_once(
         capsys.readouterr().err == f"regard: the model is converted for CTranslate2, once: into {str(place)!r}\n"
     )
     assert read_certificate(place).log_probabilities < 1e-4
-    monkeypatch.setattr(engine, "write_ctranslate2", None)
+    monkeypatch.setattr(exchange, "write_ctranslate2", None)
     assert translate(run) == translate(loaded(run.folder.parent)) == run.translate(SOURCES)
     assert kept(run) == [place] and capsys.readouterr().err == ""
 
@@ -84,7 +84,7 @@ def test_an_interrupted_conversion_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "attest", interrupt)
+        patch.setattr(exchange, "attest", interrupt)
         with pytest.raises(KeyboardInterrupt):
             translate(run)
     assert kept(run) == []
@@ -105,7 +105,7 @@ def test_a_full_disk_does_not_keep_auto_from_answering(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(engine, "write_ctranslate2", full)
+    monkeypatch.setattr(exchange, "write_ctranslate2", full)
     with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
         translate(run)
     assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []

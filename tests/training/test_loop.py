@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 import regard
-from regard.training import RunFolder, loop
+from regard.training import RunFolder, loop, objective
 
 FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "progress": False}
 
@@ -45,14 +44,14 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
     flags = {**FLAGS, "recipe": recipe, "vary_len": True}
     whole = regard.train("signal2", **flags, savepath=tmp_path / "whole")
     steps = iter(range(1, 1000))
-    exact = F.cross_entropy
+    exact = objective.exact
 
     def interrupting(*args: Any) -> torch.Tensor:
         if next(steps) == stop_at:
             os.kill(os.getpid(), signal.SIGINT)
         return exact(*args)
 
-    monkeypatch.setattr(F, "cross_entropy", interrupting)
+    monkeypatch.setattr(objective, "exact", interrupting)
     with pytest.raises(KeyboardInterrupt):
         regard.train("signal2", **flags, savepath=tmp_path / "parts")
     _, step = RunFolder(tmp_path / "parts" / "signal2").read_model()

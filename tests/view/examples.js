@@ -26,6 +26,7 @@ export function layer(given = {}) {
     relevant: null,
     square: 1,
     patches: null,
+    names: null,
     ...given,
   });
 }

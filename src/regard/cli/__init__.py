@@ -123,14 +123,16 @@ def _guarded(command: str, argv: list[str]) -> int:
 
 
 def _load(command: str) -> Any:
-    """Import a command's module, and all that it needs, without looking for garbage: modules stay, and looking
-    through what PyTorch brings along takes longer than all of Regard."""
-    gc.disable()
+    """Import a command's module, with all that it needs."""
+    began = "torch" not in sys.modules and gc.isenabled()
+    if began:  # modules stay, and to look for garbage among PyTorch's takes longer than to import all of Regard's
+        gc.disable()
     try:
         return __import__(f"regard.cli.{MODULES.get(command, command)}", fromlist=["run"])
     finally:
-        gc.freeze()
-        gc.enable()
+        if began:
+            gc.freeze()
+            gc.enable()
 
 
 def _unexpected(command: str, argv: list[str], error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""`regard import FOLDER --from huggingface | joeynmt`: make a run of another program's model."""
+"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: make a run of another program's model."""
 
 import sys
 from dataclasses import dataclass
@@ -7,15 +7,17 @@ from typing import Annotated
 
 import tyro
 
+from regard import exchange
 from regard.cli.lines import sentences_in
 from regard.cli.parsing import parse_of_run
-from regard.exchange import Origin, import_model, read_certificate
+from regard.exchange import Origin
 from regard.runs import SAVEPATH
 
 PROG = "regard import"
 DESCRIPTION = (
     "Make a run of another program's model: of a Marian model of Hugging Face's with its tokenizer (needs the "
-    "extra hub), or of a Transformer that JoeyNMT 2 has trained (needs JoeyNMT). A hundred sentences go through "
+    "extra hub), of a Transformer that JoeyNMT 2 has trained (needs JoeyNMT), or of one of fairseq's with its "
+    "dictionaries and codes (needs the extra hub). A hundred sentences go through "
     "both programs: certificate.json says by how much they differ, and where that is more than 1e-4, nothing is "
     "written. FOLDER: the model's."
 )
@@ -32,8 +34,8 @@ class ImportFlags:
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     texts: Path | None = None
-    """File of sentences, one a line, to compare both programs on, in UTF-8. None: a hundred of the text for
-    validation, or else for tests."""
+    """File of sentences, one a line, to compare both programs on, in UTF-8, plain or .gz. None: a hundred of the
+    text for validation, or else for tests."""
     valid: tuple[Path, ...] = ()
     """Text that examine, prune and explorer ask about: a source and a target file with a line for each sentence,
     or one file of tab-separated pairs; plain or .gz."""
@@ -47,7 +49,7 @@ def run(argv: list[str]) -> None:
         ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
     )
     texts = None if flags.texts is None else sentences_in(flags.texts)
-    place = import_model(
+    place = exchange.import_model(
         folder,
         program=flags.program,
         savepath=flags.savepath,
@@ -56,4 +58,4 @@ def run(argv: list[str]) -> None:
         valid=flags.valid,
         test=flags.test,
     )
-    sys.stdout.write(f"Imported into {place}\n{read_certificate(place).summary()}\n")
+    sys.stdout.write(f"Imported into {place}\n{exchange.read_certificate(place).summary()}\n")

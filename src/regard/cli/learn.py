@@ -4,12 +4,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard import course, serving
 from regard.cli.parsing import parse
-from regard.course.check import stubs_in
-from regard.course.notebooks import notebooks_in
-from regard.course.pages import check_site, write_site
 from regard.files import write_new
-from regard.serving import teach
 
 DESCRIPTION = (
     "Open the course: thirteen lessons, from look-ups to a Transformer that translates, each with a run on this "
@@ -42,17 +39,17 @@ class LearnFlags:
 def run(argv: list[str]) -> None:
     """Write what is asked for, or serve the course until interrupted."""
     flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
-    stubs = {} if flags.stubs is None else stubs_in(flags.stubs)
-    notebooks = {} if flags.notebooks is None else notebooks_in(flags.notebooks)
+    stubs = {} if flags.stubs is None else course.stubs_in(flags.stubs)
+    notebooks = {} if flags.notebooks is None else course.notebooks_in(flags.notebooks)
     if flags.site is not None:
-        check_site(flags.site)
+        course.check_site(flags.site)
     write_new({**stubs, **notebooks})  # all or none
     if stubs:
         sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}\n")
     if notebooks:
         sys.stdout.write(f"Wrote {len(notebooks)} notebooks into {flags.notebooks}\n")
     if flags.site is not None:
-        sys.stdout.write(f"Wrote {len(write_site(flags.site, flags.savepath))} files into {flags.site}\n")
+        sys.stdout.write(f"Wrote {len(course.write_site(flags.site, flags.savepath))} files into {flags.site}\n")
     if not (stubs or notebooks or flags.site):
-        teach(flags.savepath, port=flags.port, host=flags.host, browser=flags.browser)
+        serving.teach(flags.savepath, port=flags.port, host=flags.host, browser=flags.browser)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there

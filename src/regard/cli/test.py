@@ -1,13 +1,16 @@
 """`regard test TASK`: test a trained model, and see what it attends to."""
 
+from __future__ import annotations
+
 import dataclasses
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
 from regard.cli.train import chosen_model, parse_config
@@ -15,11 +18,14 @@ from regard.errors import InputError
 from regard.files import check_writable, write_file, write_json
 from regard.inspection import check_ending
 from regard.inspection.endings import PAGE
-from regard.inspection.page import write_page
 from regard.memory import keep_memory
 from regard.result import Result
-from regard.runs import SAVEPATH, AnswerRun, AnyRun, PairRun, TranslationRun, load
+from regard.runs import SAVEPATH, load
 from regard.training import changed
+
+if TYPE_CHECKING:
+    from regard.runs import AnswerRun, AnyRun, PairRun, TranslationRun
+
 
 PROG = "regard test"
 DESCRIPTION = (
@@ -60,9 +66,9 @@ class TranslationTestFlags:
 
     data: tuple[str, ...] = ()
     """Text to test on: a source and a target file, or one of tab-separated pairs. None: the run's test text."""
-    beam: int = TranslationRun.usual_beam
+    beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
     """Prefixes kept side by side; 1 is greedy search."""
-    length_penalty: float = TranslationRun.usual_length_penalty
+    length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)
     """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
     batchsize: int = 64
     """Sentences that go through the model at once."""
@@ -146,6 +152,8 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     Console().print(attention.table())
     if plot is not None:
         if plot.suffix.lower() == PAGE and run.has_snapshots:
+            from regard.inspection.page import write_page
+
             write_page(plot, [run.with_sums(attention)], playback=run.playback(attention.input).data())
         elif plot.suffix.lower() == PAGE:
             run.with_sums(attention).to_html(plot)

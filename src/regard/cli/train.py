@@ -15,7 +15,7 @@ import tyro
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.words import say
 from regard.errors import InputError
-from regard.runs import SAVEPATH, prepare, train, without_text
+from regard.runs import SAVEPATH, train, without_text
 from regard.tasks import TASKS
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, find_run, make_config, sized
 
@@ -110,6 +110,7 @@ def run(argv: list[str]) -> None:
 
 def _prepare(task: str, where: WhereConfig, part: str, flags: dict[str, Any]) -> None:
     """Prepare a part of the text, and say what is missing still."""
+    from regard.runs import prepare
     from regard.text.prepare import listed  # brings a large library
 
     if where.resume or where.overwrite:

@@ -6,21 +6,27 @@
 What was interrupted goes on where it stopped. A job is plain data and a folder, and can be handed to any process.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from regard.errors import InputError
 from regard.files import write_json
 from regard.reading import is_file, read_json
-from regard.runs import AnyRun, Figures, train, train_seeds
+from regard.runs import Figures, train, train_seeds
 from regard.training import RunConfig, RunFolder, renamed, stored_config
+
+if TYPE_CHECKING:
+    from regard.runs import AnyRun
+
 
 MEASURED = "measured.json"
 LARGEST = 1 << 20

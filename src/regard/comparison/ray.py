@@ -6,13 +6,13 @@ costs its trainings what they did since, and nothing else: they go on elsewhere 
 """
 
 import logging
-import math
 import os
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +56,17 @@ class Ray:
         with _connected(self.address) as ray, ExitStack() as stack:
             stack.callback(_stop, ray, busy)
             tell(_said(ray))
-            told_at = time.monotonic() + PATIENCE
+            idle_since, told = time.monotonic(), False
             while left or busy:
                 cores = int(ray.cluster_resources().get("CPU", 0))
                 while left and len(busy) < cores // self.cpus + AHEAD:
                     busy.append(left.popleft())
                     busy[-1].begin(ray, self.cpus)
-                if time.monotonic() > told_at and not any(sent.began for sent in busy):
-                    tell(f"no machine of the cluster has {self.cpus} free cores yet: trainings wait for one")
-                    told_at = math.inf
+                if any(sent.began for sent in busy):
+                    idle_since = time.monotonic()
+                elif time.monotonic() > idle_since + PATIENCE and not told:
+                    tell(f"no machine of the cluster has had {self.cpus} free cores yet: trainings wait")
+                    told = True
                 asked = [sent.answer for sent in busy]
                 answers, _ = ray.wait(asked, num_returns=len(asked), timeout=SLICE)
                 for sent in [each for each in busy if each.answer in answers]:
@@ -79,7 +81,7 @@ class Ray:
                     if news.measured is not None:
                         yield sent.job, news.measured
                     elif sent.losses < ATTEMPTS:
-                        tell(f"{sent.job.said}: lost, goes on elsewhere from step {step_of(sent.job.run)}")
+                        tell(f"{sent.job.said}: its machine is lost; goes on from step {step_of(sent.job.run)}")
                         left.appendleft(sent)
                     else:
                         lost += 1
@@ -170,7 +172,8 @@ def _connected(address: str | None) -> Iterator[Any]:
     except (RuntimeError, ValueError) as error:
         raise InputError(f"the Ray cluster at {where} takes nobody in: {error}") from error
     try:
-        yield ray
+        with redirect_stdout(sys.stderr):  # where Ray tells of lost machines
+            yield ray
     finally:
         ray.shutdown()
 

@@ -7,11 +7,9 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +18,9 @@ from regard.comparison.grid import Measurements, Variant
 from regard.comparison.statistics import LEVEL, Interval, differences, mean
 from regard.files import write_file
 from regard.inspection.hypertext import Links, Part, Plot, page_of
-from regard.inspection.picture import figure_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
     "bleu": ("BLEU", "{:.2f}".format),
@@ -218,8 +218,7 @@ def figures(comparison: Measurements) -> dict[str, Any]:
 def learning_curves(comparison: Measurements, format: str) -> bytes:
     """Draw exact match and loss of training batches over the steps: the mean of all seeds, smoothed, and a band
     of its 95 % interval."""
-    figure = Figure(figsize=(11, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _empty_figure(11, 4.2)
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
         for variant in comparison.variants:
             lines = comparison.metrics(variant)
@@ -236,11 +235,26 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
     figure.axes[0].set_ylim(-0.02, 1.02)
     figure.axes[1].set_yscale("log")
     figure.axes[0].legend(fontsize=8)
-    return figure_bytes(figure, format)
+    return _drawn(figure, format)
 
 
 SMOOTHED = 10
 """Lines of metrics that a point of a learning curve is the mean of, those before it included."""
+
+
+def _empty_figure(width: float, height: float) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _drawn(figure: "Figure", format: str) -> bytes:
+    from regard.inspection.picture import figure_bytes
+
+    return figure_bytes(figure, format)
 
 
 def _smoothed(values: np.ndarray) -> np.ndarray:
@@ -253,8 +267,7 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
 def curves(comparison: Measurements, format: str) -> bytes:
     """Draw exact match over the values of the last flag, a line and a band over the seeds for each series."""
     last = list(comparison.variants[0].varied)[-1]
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _empty_figure(7, 4.5)
     axes = figure.subplots()
     values = _values_of(comparison, last)
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
@@ -271,4 +284,4 @@ def curves(comparison: Measurements, format: str) -> bytes:
     axes.set_xticks(places, [str(value) for value in values])
     axes.legend()
     axes.grid(alpha=0.3)
-    return figure_bytes(figure, format)
+    return _drawn(figure, format)

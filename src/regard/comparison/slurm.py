@@ -5,9 +5,11 @@ whose time is over, or that makes way for others, saves and is put into the queu
 stopping the trainings, as when a connection breaks, finds them again by the same command.
 """
 
+import getpass
 import logging
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,8 +26,8 @@ LARGEST_ARRAY = 1000
 """Tasks of an array; Slurm's own limit is 1001 by default."""
 RESTARTS = 1000
 """Times that a training may run out of time."""
-EVERY = 1.0
-"""Seconds between two looks for results."""
+EVERY = 2.0
+"""Seconds between two looks at the queue and at results."""
 GRACE = 120.0
 """Seconds in which Slurm ends a job whose training it has told to stop."""
 NOTE = "slurm-job"
@@ -45,7 +47,7 @@ class Slurm:
     cpus: int = 1
     """Cores, and threads, of each training."""
     executor: str = "slurm"
-    """What submitit submits to: slurm, or, to try it without a cluster, local or debug."""
+    """What submitit submits to: slurm, or, to try it without a cluster, local."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range."""
@@ -57,35 +59,46 @@ class Slurm:
         """Yield each job with what was measured (see `Machines`)."""
         submitit = _submitit(self.executor)
         folder = jobs[0].folder.parent.parent / "slurm"
-        waiting = [(job, task) for job in jobs if (task := _found_again(submitit, folder, job)) is not None]
-        lost: list[str] = []
+        waiting = self._found_again(submitit, folder, jobs)
+        known = [job.folder for job, _ in waiting]
+        lost: list[Path] = []
         try:
-            left = [job for job in jobs if not any(job is other for other, _ in waiting)]
+            left = [job for job in jobs if job.folder not in known]
             for start in range(0, len(left), LARGEST_ARRAY):
                 waiting += self._submit(submitit, folder, left[start : start + LARGEST_ARRAY])
-            tell(f"Slurm: {len(waiting)} trainings in the queue or running; their logs are in {folder}")
+            tell(f"Slurm: in the queue or running: {len(waiting)}; logs are in {folder}")
             while waiting:
-                for job, task in [each for each in waiting if each[1].done()]:
+                time.sleep(EVERY)
+                alive = self._alive([task for _, task in waiting])
+                there = {each.name for each in folder.iterdir()}  # which asks a shared disk anew
+                for job, task in list(waiting):
+                    done = task.paths.result_pickle.name in there
+                    if not done and task.job_id in alive:
+                        continue
                     waiting.remove((job, task))
                     remove_quietly(job.folder / NOTE)
-                    try:
-                        error, measured = task.result()
-                    except (submitit.core.utils.UncompletedJobError, submitit.core.utils.FailedJobError):
-                        lost.append(str(task.paths.stderr))
-                        continue
+                    error, measured = task.result() if done else (None, None)
                     if error is not None:
                         raise error
-                    yield job, measured
-                time.sleep(EVERY)
+                    if measured is None:
+                        lost.append(task.paths.stderr)
+                    else:
+                        yield job, measured
         finally:
-            for job, task in waiting:
-                task.cancel(check=False)
-                remove_quietly(job.folder / NOTE)
+            self._cancel(waiting)
         if lost:
             raise MachineError(
                 f"{len(lost)} of {len(jobs)} trainings were ended from outside, as where memory is short: see "
                 f"{lost[0]}; the others are done: the same command goes on with what is missing"
             )
+
+    def _found_again(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
+        """Return the jobs that wait or run since an earlier command, with their tasks."""
+        noted = [job for job in jobs if is_file(job.folder / NOTE)]
+        numbers = [read_text(job.folder / NOTE, "delete it to submit anew").strip() for job in noted]
+        tasks = [submitit.SlurmJob(folder, number) for number in numbers]
+        alive = self._alive(tasks) if tasks else set()
+        return [(job, task) for job, task in zip(noted, tasks, strict=True) if task.job_id in alive]
 
     def _submit(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
         """Put jobs into the queue as one array; returns each with its task, whose number is noted."""
@@ -110,6 +123,24 @@ class Slurm:
             write_file(job.folder / NOTE, task.job_id.encode())
         return list(zip(jobs, tasks, strict=True))
 
+    def _alive(self, tasks: Sequence[Any]) -> set[str]:
+        """Return the numbers of the tasks that wait or run."""
+        if self.executor != "slurm":
+            return {task.job_id for task in tasks if not task.done()}
+        asked = ["squeue", "--noheader", "--array", "--format=%i", "--user", getpass.getuser()]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False)
+        # Where Slurm does not answer, as while it restarts, they are as they were.
+        return {task.job_id for task in tasks} if said.returncode else set(said.stdout.split())
+
+    def _cancel(self, waiting: Sequence[tuple[Job, Any]]) -> None:
+        """Stop the tasks, which save."""
+        if waiting and self.executor == "slurm":
+            subprocess.run(["scancel", *(task.job_id for _, task in waiting)], capture_output=True, check=False)
+        for job, task in waiting:
+            if self.executor != "slurm":
+                task.cancel()
+            remove_quietly(job.folder / NOTE)
+
 
 def _submitit(executor: str) -> Any:
     """Return submitit; raises `InputError` where it is not installed, or nothing can be submitted from here."""
@@ -121,16 +152,6 @@ def _submitit(executor: str) -> Any:
         raise InputError("this machine has no sbatch and srun: compare on one from which jobs go to Slurm")
     logging.getLogger("submitit").setLevel(logging.ERROR)
     return submitit
-
-
-def _found_again(submitit: Any, folder: Path, job: Job) -> Any:
-    """Return the task of a job that waits or runs since an earlier command; None where there is none."""
-    note = job.folder / NOTE
-    if not is_file(note):
-        return None
-    task = submitit.SlurmJob(folder, read_text(note, "delete it to submit anew").strip())
-    known = task.get_info().get("State") is not None
-    return task if known and not task.done() else None
 
 
 class _Training:

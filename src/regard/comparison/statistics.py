@@ -8,7 +8,6 @@ interval is widened so that all of them hold at once 95 times of 100 (Bonferroni
 import itertools
 import math
 import statistics
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,12 +49,12 @@ def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) 
     That of a share is worked out for the arcsine of the shares' roots, whose spread hardly depends on the mean,
     and turned back.
     """
-    from scipy import stats  # takes half a second
+    from scipy.special import stdtrit  # of which scipy.stats makes the same, in half a second more
 
     middle = statistics.fmean(values)
     if len(values) < 2:
         return Interval(value=middle, low=None, high=None)
-    width = float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    width = float(stdtrit(len(values) - 1, (1 + level) / 2))
     if share:
         turned = [math.asin(min(max(value, 0.0), 1.0) ** 0.5) for value in values]
         half = width * statistics.stdev(turned) / len(turned) ** 0.5
@@ -69,17 +68,20 @@ def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) 
 
 def difference(one: Sequence[float], other: Sequence[float], level: float = LEVEL) -> Interval:
     """Return the mean of `one` less that of `other`, and its interval at `level` (Welch's)."""
-    from scipy import stats
+    from scipy.special import stdtrit
 
     value = statistics.fmean(one) - statistics.fmean(other)
     if len(one) < 2 or len(other) < 2:
         return Interval(value=value, low=None, high=None)
     if len({*one}) == len({*other}) == 1:  # every seed came to the same: there is no variance to divide by
         return Interval(value=value, low=value, high=value)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # seeds that came to nearly the same are no mistake
-        found = stats.ttest_ind(one, other, equal_var=False).confidence_interval(level)
-    return Interval(value=value, low=float(found.low), high=float(found.high))
+    parts = [(statistics.variance(each) / len(each), len(each) - 1) for each in (one, other)]
+    error = sum(part for part, _ in parts)
+    if not error:  # the seeds of each came to nearly the same
+        return Interval(value=value, low=value, high=value)
+    freedom = error**2 / sum(part**2 / free for part, free in parts)
+    half = float(stdtrit(freedom, (1 + level) / 2)) * error**0.5
+    return Interval(value=value, low=value - half, high=value + half)
 
 
 def differences(comparison: Measurements, quantity: str) -> list[Contrast]:

@@ -10,9 +10,23 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.course.check import check, write_stubs
+    from regard.course.check import check, stubs_in, write_stubs
+    from regard.course.notebooks import notebooks_in
+    from regard.course.pages import check_site, write_site
     from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
 
 late(__name__)
 
-__all__ = ["CaseReport", "CheckReport", "Diagnosis", "ExerciseReport", "Finding", "check", "write_stubs"]
+__all__ = [
+    "CaseReport",
+    "CheckReport",
+    "Diagnosis",
+    "ExerciseReport",
+    "Finding",
+    "check",
+    "check_site",
+    "notebooks_in",
+    "stubs_in",
+    "write_site",
+    "write_stubs",
+]

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from regard.course.exercises.exercise import Array
 from regard.course.flavours import torch_of
@@ -282,6 +281,8 @@ def assigned(
                 apart = ranks[name] - ranks[slot.name, slot.packed]
                 cost[row, column] = strange + 0.01 * apart**2
                 writers[row, column] = writer
+    from scipy.optimize import linear_sum_assignment  # takes a quarter of a second
+
     rows, columns = linear_sum_assignment(cost)
     return {
         names[row]: (slots[column], writers[row, column])

@@ -15,7 +15,11 @@ from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer, MultiHeadAttention
 from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
+from regard.decoding.past import Seen
 from regard.decoding.products import Product
+
+MANY = 64
+"""Queries of a sequence from which PyTorch's kernel is faster, which never holds all scores."""
 
 
 class Norm:
@@ -51,18 +55,18 @@ class OwnAttention:
         self.project = side_by_side(layer.query, layer.key, layer.value, scale=layer.head_width**-0.5)
 
     def projected(self, sums: Tensor, slot: Tensor, turn: Tensor | None) -> Tensor:
-        """Put keys and values where they belong (2, B, H, T, d), and return the queries (B, T, H, d).
+        """Put keys and values where they belong (2, B, H, T, d), and return the queries (N, H d).
 
         `turn` (T or 1, H d) are the complex numbers by which queries and keys are turned, if they are.
         """
-        _, sequences, heads, steps, _ = slot.shape
+        _, sequences, heads, steps, width = slot.shape
         made = self.project(self.around.before(sums))
         if turn is not None:
             pairs = made.view(sequences, steps, -1, 2)[:, :, : turn.shape[1]]
             torch.view_as_complex(pairs).mul_(turn)
-        parts = made.view(sequences, steps, 3, heads, -1)
-        slot.copy_(parts[:, :, 1:].permute(2, 0, 3, 1, 4))
-        return parts[:, :, 0]
+        queries, both = made.split([heads * width, 2 * heads * width], dim=1)
+        slot.copy_(both.view(sequences, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
+        return queries
 
     def added(self, sums: Tensor, context: Tensor) -> Tensor:
         """Add what is made of the context (N, H d)."""
@@ -75,11 +79,16 @@ class Crossing:
     def __init__(self, layer: MultiHeadAttention, residual: Residual) -> None:
         self.around, self.output = Around(residual), side_by_side(layer.output)
         self.ask = side_by_side(layer.query, scale=layer.head_width**-0.5)
+        self.project = side_by_side(layer.key, layer.value)
 
-    def __call__(self, sums: Tensor, count: int, heads: int, memory: Tensor, hidden: Tensor | None) -> Tensor:
-        """Attend with `count` hypotheses of each source; the rest is as in `attend`."""
-        queries = self.ask(self.around.before(sums))
-        context = attend(queries.view(-1, count, heads, memory.shape[-1]), memory, hidden)
+    def project_to(self, slot: Tensor, states: Tensor) -> None:
+        """Put the keys and values of the encoder's states (N, D) where they belong, (2, B, H, T, d)."""
+        _, sources, heads, steps, width = slot.shape
+        slot.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
+
+    def __call__(self, sums: Tensor, count: int, memory: Seen) -> Tensor:
+        """Attend to the memory with `count` hypotheses of each source."""
+        context = attend(self.ask(self.around.before(sums)), count, memory)
         return self.around.after(self.output.add_to(sums, context))
 
 
@@ -103,12 +112,10 @@ class EncoderSteps:
         self.own = OwnAttention(own, layer.attention_residual)
         self.forward = Forward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, slot: Tensor, mask: Tensor | None, turn: Tensor | None) -> Tensor:
-        """Attend to all steps (2, B, H, T, d); `mask` (B, 1, 1, T), True before the end, None where all is."""
-        queries = self.own.projected(sums, slot, turn).transpose(1, 2)
-        # The queries are scaled already.
-        context = F.scaled_dot_product_attention(queries, slot[0], slot[1], attn_mask=mask, scale=1.0)
-        return self.forward(self.own.added(sums, context.transpose(1, 2).reshape(len(sums), -1)))
+    def __call__(self, sums: Tensor, slot: Tensor, seen: Seen, turn: Tensor | None) -> Tensor:
+        """Attend to all steps, whose keys and values belong into `slot`, (2, B, H, T, d), and are `seen` then."""
+        queries = self.own.projected(sums, slot, turn)
+        return self.forward(self.own.added(sums, attend(queries, slot.shape[3], seen)))
 
 
 class DecoderStep:
@@ -119,31 +126,40 @@ class DecoderStep:
         self.cross = Crossing(layer.cross, layer.cross_residual)
         self.forward = Forward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(
-        self,
-        sums: Tensor,
-        slot: Tensor,
-        past: tuple[Tensor, Tensor | None],
-        memory: tuple[Tensor, Tensor | None],
-        turn: Tensor | None,
-    ) -> Tensor:
+    def __call__(self, sums: Tensor, slot: Tensor, past: Seen, memory: Seen, turn: Tensor | None) -> Tensor:
         """Attend to the past, of which the step's own keys and values (2, B, H, K, d) are a part, and to the
-        memory; each with what is added to scores, as in `attend`."""
-        heads, count = slot.shape[2:4]
-        context = attend(self.own.projected(sums, slot, turn), *past)
-        sums = self.own.added(sums, context)
-        return self.forward(self.cross(sums, count, heads, *memory))
+        memory."""
+        count = slot.shape[3]
+        sums = self.own.added(sums, attend(self.own.projected(sums, slot, turn), count, past))
+        return self.forward(self.cross(sums, count, memory))
 
 
-def attend(queries: Tensor, memory: Tensor, hidden: Tensor | None) -> Tensor:
-    """Return the contexts (B K, H d) of scaled queries (B, K, H, d) over keys and values (2, B H, N, d); `hidden`
-    is added to the scores, and broadcasts to (B H, K, N)."""
-    sources, count, heads, width = queries.shape
-    keys, values = memory
-    queries, turned = queries.transpose(1, 2).reshape(-1, count, width), keys.transpose(1, 2)
-    scores = torch.bmm(queries, turned) if hidden is None else torch.baddbmm(hidden, queries, turned)
-    context = torch.bmm(scores.softmax(-1), values)
-    return context.view(sources, heads, count, width).transpose(1, 2).reshape(sources * count, -1)
+def attend(queries: Tensor, count: int, seen: Seen) -> Tensor:
+    """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` of each source."""
+    keys, values, hidden = seen
+    heads = _by_head(queries, count, values.shape[2])
+    if count > MANY:
+        mask = None if hidden is None else hidden[None]
+        given = heads[None], keys.transpose(1, 2)[None], values[None]
+        return _joined(F.scaled_dot_product_attention(*given, attn_mask=mask, scale=1.0)[0], queries.shape)
+    scores = torch.bmm(heads, keys) if hidden is None else torch.baddbmm(hidden, heads, keys)
+    return _joined(torch.bmm(scores.softmax(-1), values), queries.shape)
+
+
+def _by_head(states: Tensor, count: int, width: int) -> Tensor:
+    """Turn (B K, H d) into (B H, K, d)."""
+    if count == 1:
+        return states.reshape(-1, 1, width)
+    heads = states.shape[1] // width
+    return states.view(-1, count, heads, width).transpose(1, 2).reshape(-1, count, width)
+
+
+def _joined(heads: Tensor, shape: torch.Size) -> Tensor:
+    """Turn (B H, K, d) into (B K, H d) of this shape."""
+    every, count, width = heads.shape
+    if count == 1:
+        return heads.view(shape)
+    return heads.view(-1, shape[1] // width, count, width).transpose(1, 2).reshape(shape)
 
 
 def side_by_side(*layers: nn.Linear, scale: float = 1.0) -> Product:

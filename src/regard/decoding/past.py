@@ -16,6 +16,17 @@ from torch import Tensor
 from regard.attention.weights import LANES
 
 
+class Seen(NamedTuple):
+    """What the queries of one layer attend to."""
+
+    keys: Tensor
+    """(B H, d, N), turned for the product with queries."""
+    values: Tensor
+    """(B H, N, d)."""
+    hidden: Tensor | None
+    """What is added to scores, and broadcasts to (B H, K, N); None where all may be seen."""
+
+
 class Memory(NamedTuple):
     """What the decoder may look at, at least `LANES` steps of each source: a softmax over fewer is slow."""
 
@@ -26,22 +37,24 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, states: Tensor, mask: Tensor) -> "Memory":
-        """Return keys and values (L, 2, B, H, Ts, d) of sources with a mask (B, Ts), True before the end."""
-        missing = max(LANES - mask.shape[1], 0)
-        states = F.pad(states, (0, 0, 0, missing)).contiguous()
+        """Return keys and values (L, 2, B, H, Ts, d) with what hides those for which a mask (B, T) is False, or
+        which come after it."""
+        missing = states.shape[4] - mask.shape[1]
         if not missing and mask.all():
             return cls(states, None)
         there = F.pad(mask, (0, missing))
-        # A source of nothing but padding has weights all the same, but nothing to give.
-        states.mul_(there[:, None, :, None])
-        return cls(states, hiding(there, states)[:, None, None].repeat(1, states.shape[3], 1, 1))
+        return cls(states, _hiding(there, states)[:, None, None].repeat(1, states.shape[3], 1, 1))
+
+    def layers(self) -> list[Seen]:
+        """Return what each layer attends to."""
+        return _layers(self.states, None if self.hidden is None else self.hidden.flatten(0, 1))
 
 
 class State:
     """All that one step hands to the next. Each step changes it: there is one at a time."""
 
     def __init__(self, memory: Memory) -> None:
-        self.memory = memory
+        self.memory, self.known = memory, memory.layers()
         layers, sides, sources, heads, _, width = memory.states.shape
         self.time = self.used = 0
         """Steps so far, and keys that the hypotheses of each source have left (N)."""
@@ -49,12 +62,13 @@ class State:
         """Keys and values of all steps so far, (L, 2, B, H, room, d)."""
         self.lineage: Tensor | None = None
         """What is added to scores so that each hypothesis sees its own past, (B, K, N); None where it is all."""
+        self._first = _hiding(torch.arange(2 * LANES) < LANES, self.past)
 
-    def after(self, count: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    def after(self, count: int) -> tuple[Tensor, list[Seen]]:
         """Go on to a step of `count` hypotheses of each source.
 
-        Returns where its keys and values belong, (L, 2, B, H, K, d); those of all steps, (L, 2, B H, N, d), at
-        least `LANES`; and what is added to scores over these, if anything.
+        Returns where its keys and values belong, (L, 2, B, H, K, d), and what each layer attends to: those of all
+        steps, and `LANES` at least.
         """
         before, self.used, self.time = self.used, self.used + count, self.time + 1
         if self.used > self.past.shape[4]:
@@ -63,16 +77,15 @@ class State:
             room[..., :before, :] = self.past[..., :before, :]
             self.past = room
         slots, seen = self.past[..., before : self.used, :], self.past[..., : max(self.used, LANES), :]
-        return slots, seen.flatten(2, 3), self._hidden(before, count)
+        return slots, _layers(seen, self._hidden(before, count))
 
     def _hidden(self, before: int, count: int) -> Tensor | None:
         missing = max(LANES - self.used, 0)
         if self.lineage is None and count == 1:
-            there = torch.arange(self.used + missing) < self.used
-            return hiding(there, self.past).view(1, 1, -1) if missing else None
+            return self._first[missing : missing + LANES] if missing else None
         sources, heads = self.past.shape[2:4]
         known = self.past.new_zeros(sources, count, before) if self.lineage is None else self.lineage
-        own = hiding(torch.eye(count, dtype=torch.bool), self.past)
+        own = _hiding(torch.eye(count, dtype=torch.bool), self.past)
         self.lineage = torch.cat([known, own.expand(sources, -1, -1)], dim=-1)
         hidden = F.pad(self.lineage, (0, missing), value=_lowest(self.past)) if missing else self.lineage
         return hidden.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
@@ -88,23 +101,29 @@ class State:
         return self
 
     def keep(self, sources: Tensor) -> "State":
-        """Go on with some of the sources, (B',) int64: what stays at its place is not touched."""
-        moved = (sources != torch.arange(len(sources))).nonzero()[:, 0]
-        origin = sources[moved]
-
-        def kept(states: Tensor, dim: int) -> Tensor:
-            states.index_copy_(dim, moved, states.index_select(dim, origin))
-            return states.narrow(dim, 0, len(sources))
-
-        kept(self.past[..., : self.used, :], 2)
-        self.past = self.past[:, :, : len(sources)]
-        hidden = self.memory.hidden
-        self.memory = Memory(kept(self.memory.states, 2), hidden if hidden is None else kept(hidden, 0))
+        """Go on with some of the sources, (B',) int64, each at its place or before it; what stays there is not
+        touched."""
+        moves = [(here, there) for here, there in enumerate(sources.tolist()) if here != there]
+        kept = slice(len(sources))
+        past, hidden = self.past[..., : self.used, :], self.memory.hidden
+        for here, there in moves:
+            past[:, :, here] = past[:, :, there]
+            self.memory.states[:, :, here] = self.memory.states[:, :, there]
+            if hidden is not None:
+                hidden[here] = hidden[there]
+        self.past = self.past[:, :, kept]
+        self.memory = Memory(self.memory.states[:, :, kept], None if hidden is None else hidden[kept])
+        self.known = self.memory.layers()
         self.lineage = None if self.lineage is None else self.lineage[sources]
         return self
 
 
-def hiding(there: Tensor, like: Tensor) -> Tensor:
+def _layers(states: Tensor, hidden: Tensor | None) -> list[Seen]:
+    keys, values = states.flatten(2, 3).unbind(1)
+    return [Seen(*each, hidden) for each in zip(keys.transpose(2, 3), values, strict=True)]
+
+
+def _hiding(there: Tensor, like: Tensor) -> Tensor:
     """Return what is added to scores: 0 where something is, and else so little that no weight is left of it."""
     return torch.zeros(there.shape, dtype=like.dtype).masked_fill_(~there, _lowest(like))
 

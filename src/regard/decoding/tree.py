@@ -143,7 +143,7 @@ class _Watcher:
 
     def _followers(self, found: Tensor) -> list[Possible]:
         shares, tokens = found.topk(min(FOLLOWERS, len(found)))
-        labels = self.vocabulary.labels(tokens.tolist())
+        labels = [label for each in tokens.tolist() for label in self.vocabulary.labels([each])]
         return [
             Possible(label=label, probability=share) for label, share in zip(labels, shares.tolist(), strict=True)
         ]

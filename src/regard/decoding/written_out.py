@@ -23,7 +23,8 @@ from regard.attention import (
     Sinusoidal,
     layers_of,
 )
-from regard.decoding.layers import DecoderStep, EncoderSteps, Norm, side_by_side
+from regard.attention.weights import LANES
+from regard.decoding.layers import DecoderStep, EncoderSteps, Norm
 from regard.decoding.past import Memory, State
 from regard.decoding.products import vocabulary_layer
 from regard.models import Seq2Seq, Transformer
@@ -55,28 +56,33 @@ class WrittenOut:
         encoder, decoder = ([*each.layers] for each in (model.encoder, model.decoder))
         layers: list[Any] = list(decoder)
         own = layers[0].self_attention
-        self.heads, self.rotary = own.heads, own.rotary
+        self.heads, self.width, self.rotary = own.heads, own.head_width, own.rotary
         self.encoder: list[Any] = [EncoderSteps(each) for each in encoder]
         self.decoder: list[Any] = [DecoderStep(each) for each in decoder]
         self.norms = [
             Norm(each.norm) if isinstance(each.norm, nn.LayerNorm) else None
             for each in (model.encoder, model.decoder)
         ]
-        self.memory = side_by_side(*(side for each in layers for side in (each.cross.key, each.cross.value)))
         self.logits = vocabulary_layer(model)
         self.turn, self.added = cache(self._turn), cache(self._added)
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
+        sources, steps = source.shape
         sums = self.model.embedded(source).flatten(0, 1)
-        slot = sums.new_empty(2, len(source), self.heads, source.shape[1], sums.shape[1] // self.heads)
-        mask = None if source_mask.all() else source_mask[:, None, None]
-        turn = self.turn(0, source.shape[1])
+        own = Memory.of(sums.new_zeros(1, 2, sources, self.heads, max(steps, LANES), self.width), source_mask)
+        slot, [seen], turn = own.states[0, ..., :steps, :], own.layers(), self.turn(0, steps)
         for layer in self.encoder:
-            sums = layer(sums, slot, mask, turn)
+            sums = layer(sums, slot, seen, turn)
         states = sums if self.norms[0] is None else self.norms[0](sums)
-        made = self.memory(states).view(*source.shape, len(self.decoder), 2, self.heads, -1)
-        return Memory.of(made.permute(2, 3, 0, 4, 1, 5), source_mask)
+        found = own.states.new_zeros(len(self.decoder), *own.states.shape[1:])
+        for layer, room in zip(self.decoder, found, strict=True):
+            layer.cross.project_to(room[..., :steps, :], states)
+        if (
+            own.hidden is not None
+        ):  # a source of nothing but padding has weights all the same, but nothing to give
+            found[..., :steps, :].mul_(source_mask[:, None, :, None])
+        return Memory(found, own.hidden)
 
     def start(self, memory: Memory) -> State:
         """Return the state before the first step, with one hypothesis for each source."""
@@ -85,13 +91,10 @@ class WrittenOut:
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
         it."""
-        time, (slots, seen, lineage) = state.time, state.after(tokens.shape[1])
+        time, (slots, past) = state.time, state.after(tokens.shape[1])
         sums, turn = self._embed(tokens.flatten(), time), self.turn(time, 1)
-        known, hidden = state.memory.states.flatten(2, 3), state.memory.hidden
-        hidden = None if hidden is None else hidden.flatten(0, 1)
-        for layer, *its in zip(self.decoder, slots, seen, known, strict=True):
-            slot, past, memory = its
-            sums = layer(sums, slot, (past, lineage), (memory, hidden), turn)
+        for layer, slot, own, memory in zip(self.decoder, slots, past, state.known, strict=True):
+            sums = layer(sums, slot, own, memory, turn)
         states = sums if self.norms[1] is None else self.norms[1](sums)
         return states.view(*tokens.shape, -1), state
 

@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
@@ -42,6 +39,8 @@ class Quality:
 
 def bleu(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
     """Return the BLEU of translations against a reference each, 0 to 100."""
+    from sacrebleu.metrics.bleu import BLEU
+
     return float(BLEU(lowercase=lowercase).corpus_score(list(translations), [list(references)]).score)
 
 
@@ -50,6 +49,9 @@ def quality(translations: Sequence[str], references: Sequence[str], *, lowercase
 
     `lowercase`: the translations are in lower case throughout, as their model's text was.
     """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
     metrics: dict[str, BLEU | CHRF] = {"bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF(lowercase=lowercase)}
     if not lowercase:
         metrics["bleu"] = BLEU()

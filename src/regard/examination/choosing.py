@@ -38,6 +38,14 @@ class AligningHeads:
     shifted: bool
     """Whether a step asks with the word itself, having been fed it; else the step counts that writes it."""
 
+    @property
+    def name(self) -> str:
+        """What their weights are called: of one head, or their mean."""
+        if len(self.heads) > 1:
+            return f"mean of {len(self.heads)} heads"
+        [(layer, head)] = self.heads
+        return f"{short_name(layer)} {head}"
+
     def __str__(self) -> str:
         named = ", ".join(f"{short_name(layer)} {head}" for layer, head in self.heads[:MOST_HEADS])
         more = len(self.heads) - MOST_HEADS

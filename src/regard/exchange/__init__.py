@@ -6,23 +6,29 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.exchange.certificate import Certificate, read_certificate
-    from regard.exchange.engine import EngineName, Engines
-    from regard.exchange.export import PROGRAMS, Program, export
-    from regard.exchange.importing import ORIGINS, Origin, import_model
-    from regard.exchange.searching import Precision
+    from regard.exchange.choices import EngineName, Origin, Precision, Program
+    from regard.exchange.ctranslate2 import for_ctranslate2, write_ctranslate2
+    from regard.exchange.engine import Engines
+    from regard.exchange.export import PROGRAMS, attest, export
+    from regard.exchange.importing import ORIGINS, import_model
+    from regard.exchange.searching import CTranslate2Search
 
 late(__name__)
 
 __all__ = [
     "ORIGINS",
     "PROGRAMS",
+    "CTranslate2Search",
     "Certificate",
     "EngineName",
     "Engines",
     "Origin",
     "Precision",
     "Program",
+    "attest",
     "export",
+    "for_ctranslate2",
     "import_model",
     "read_certificate",
+    "write_ctranslate2",
 ]

@@ -1,7 +1,8 @@
 """A trained Transformer as a model of another program.
 
 CTranslate2 (https://opennmt.net/CTranslate2) serves Transformers in C++. The folder that is written holds the
-vocabularies as well, as files of the `tokenizers` library (or of SentencePiece, `source.spm`, if the run's are):
+vocabularies as well, as files of the `tokenizers` library (or what an imported run cuts text by: a model of
+SentencePiece, `source.spm`, or codes of subword-nmt, `source.codes`):
 
     tokenizer = tokenizers.Tokenizer.from_file("exported/source.json")
     translator = ctranslate2.Translator("exported")
@@ -27,8 +28,9 @@ from regard.exchange.exportable import Cut, Exportable, transformer_of
 from regard.files import write_file
 from regard.models import Transformer, TransformerConfig
 from regard.text import BOS, EOS, PAD, PairBatch, Vocabulary
+from regard.text.codes import CodedWords, write_codes
 from regard.text.sentencepieces import SentencePieces
-from regard.text.subwords import RESERVED
+from regard.text.subwords import RESERVED, Subwords
 
 
 def write_ctranslate2(run: Exportable, folder: Path) -> None:
@@ -65,6 +67,8 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     for name, vocabulary in (("source", source), ("target", target)):
         if isinstance(vocabulary, SentencePieces):
             write_file(folder / f"{name}.spm", vocabulary.model)
+        elif isinstance(vocabulary, CodedWords):
+            write_file(folder / f"{name}.codes", write_codes(vocabulary.codes).encode())
         else:
             write_file(folder / f"{name}.json", vocabulary.to_json().encode())
 
@@ -97,8 +101,8 @@ class InCTranslate2:
 
         self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
         vocabulary = run.task.source_vocabulary
-        self._read = vocabulary.encode  # which is SentencePiece's own
-        if not isinstance(vocabulary, SentencePieces):
+        self._read = vocabulary.encode  # what cuts text there as well
+        if isinstance(vocabulary, Subwords):
             tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
             self._read = lambda text: tokenizer.encode(text).ids
         self._source, self._target = (
@@ -124,6 +128,7 @@ class InCTranslate2:
             _tokens(self._source, source),
             beam_size=beam,
             length_penalty=1e-9,  # at 0 it stops as soon as one answer ends
+            min_decoding_length=0,
             max_decoding_length=most,
             disable_unk=True,
             suppress_sequences=[[RESERVED[PAD]], [RESERVED[BOS]]],

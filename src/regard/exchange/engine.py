@@ -5,6 +5,8 @@
 A model is converted once, when CTranslate2 is first asked; that of other parameters is removed then.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import tempfile
@@ -12,26 +14,27 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import torch
 
+from regard import exchange
 from regard.attention import layers_of
-from regard.decoding import Candidate, Search, translate
+from regard.decoding import translate
 from regard.errors import InputError, RegardError, unknown
-from regard.exchange.ctranslate2 import for_ctranslate2, write_ctranslate2
-from regard.exchange.export import attest
-from regard.exchange.exportable import Exportable
-from regard.exchange.searching import CTranslate2Search, Precision
+from regard.exchange.choices import EngineName, Precision
 from regard.files import check_folder, new_folder, remove_quietly
 from regard.progress import tell
 from regard.result import plain
 from regard.text.vocabulary import UNKNOWN
 from regard.version import __version__
 
-EngineName = Literal["auto", "regard", "ctranslate2"]
-"""auto: CTranslate2 where it is installed and can run the model on this CPU, else our own search."""
+if TYPE_CHECKING:
+    from regard.decoding import Candidate, Search
+    from regard.exchange.exportable import Exportable
+    from regard.exchange.searching import CTranslate2Search
+
 SENTENCES, PIECES = 16, 8
 """Of drawn pieces, on which a converted model is compared with the run's."""
 
@@ -80,7 +83,7 @@ class Engines:
         if find_spec("ctranslate2") is None or next(self._run.model.parameters()).device.type != "cpu":
             return False
         try:
-            for_ctranslate2(self._run)
+            exchange.for_ctranslate2(self._run)
         except InputError:
             return False
         return True
@@ -127,7 +130,7 @@ class Engines:
                 "layers are being recorded or changed, of which CTranslate2 knows nothing: give --engine regard"
             )
         try:
-            for_ctranslate2(self._run)
+            exchange.for_ctranslate2(self._run)
         except InputError as error:
             raise InputError(f"{error}; give --engine regard") from error
 
@@ -154,7 +157,7 @@ class Engines:
         place = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         if place.is_dir():
             try:
-                return CTranslate2Search(self._run, place, precision=precision, threads=threads)
+                return exchange.CTranslate2Search(self._run, place, precision=precision, threads=threads)
             except (RuntimeError, ValueError):  # what the library raises for a damaged model
                 remove_quietly(place)
         try:
@@ -172,10 +175,10 @@ class Engines:
 
     def _convert(self, place: Path, precision: Precision, threads: int) -> CTranslate2Search:
         with new_folder(place) as building:
-            write_ctranslate2(self._run, building)
-            attest(self._run, building, "ctranslate2", _drawn(self._run), progress=False)
+            exchange.write_ctranslate2(self._run, building)
+            exchange.attest(self._run, building, "ctranslate2", _drawn(self._run), progress=False)
             # Before it has its name, under which another process may replace it.
-            return CTranslate2Search(self._run, building, precision=precision, threads=threads)
+            return exchange.CTranslate2Search(self._run, building, precision=precision, threads=threads)
 
     def _tell(self, message: str) -> None:
         if message not in self._told:
@@ -185,7 +188,7 @@ class Engines:
 
 def _digest(run: Exportable) -> str:
     """Return what tells a converted model from those of other parameters, vocabularies, or versions of this."""
-    _, config, source, target = for_ctranslate2(run)
+    _, config, source, target = exchange.for_ctranslate2(run)
     told = [__version__, plain(config), run.task.longest_source, run.task.longest_target]
     found = hashlib.sha256(json.dumps([*told, source.to_json(), target.to_json()]).encode())
     for name, tensor in run.model.state_dict().items():
@@ -196,7 +199,7 @@ def _digest(run: Exportable) -> str:
 
 def _drawn(run: Exportable) -> list[str]:
     """Return sentences of pieces drawn from the vocabulary: the run's text need not be there any more."""
-    _, _, vocabulary, _ = for_ctranslate2(run)
+    _, _, vocabulary, _ = exchange.for_ctranslate2(run)
     pieces = np.random.default_rng(0).integers(UNKNOWN + 1, len(vocabulary), (SENTENCES, PIECES))
     texts = [vocabulary.decode(row) for row in pieces.tolist()]
     return [text for text in texts if text.strip()] or ["a"]

@@ -1,17 +1,23 @@
 """What can be handed to another program: runs from sequence to sequence are such."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.attention import layers_of
 from regard.errors import InputError
-from regard.examination import KeptHeads
-from regard.models import Seq2Seq, Transformer, TransformerConfig
-from regard.tasks import SequenceTask
+from regard.models import Transformer, TransformerConfig
+from regard.text.codes import CodedWords
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords
-from regard.training import RunConfig
+
+if TYPE_CHECKING:
+    from regard.examination import KeptHeads
+    from regard.models import Seq2Seq
+    from regard.tasks import SequenceTask
+    from regard.training import RunConfig
 
 
 class Exportable(Protocol):
@@ -45,7 +51,7 @@ class Exportable(Protocol):
         none."""
 
 
-Cut = Subwords | SentencePieces
+Cut = Subwords | SentencePieces | CodedWords
 """Vocabularies that other programs can be handed."""
 
 

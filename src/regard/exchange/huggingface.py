@@ -21,14 +21,15 @@ from torch import Tensor
 
 from regard.attention import EPSILON, STANDARD
 from regard.errors import InputError
-from regard.exchange.certificate import Forced, token_log_probabilities
 from regard.exchange.exportable import Cut, Exportable, transformer_of
+from regard.exchange.generating import InTransformers
 from regard.exchange.marian import modules
 from regard.exchange.parameters import Numbering, Rows, halves, to_theirs
 from regard.files import write_file, write_json
 from regard.models import Transformer, TransformerConfig
 from regard.own import told
-from regard.text import BOS, EOS, PAD, UNKNOWN, PairBatch
+from regard.text import BOS, EOS, PAD, UNKNOWN
+from regard.text.codes import CodedWords
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import RESERVED
 
@@ -64,8 +65,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         from transformers import GenerationConfig, MarianConfig, MarianMTModel
     except ImportError:
         raise InputError("exporting to Hugging Face needs transformers: pip install 'regard[hub]'") from None
-    model, config, source, target = transformer_of(run, "Hugging Face")
-    _check(run, config, source)
+    model, config, source, target = for_huggingface(run)
     special: dict[str, Any] = {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -107,8 +107,10 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
 
 
-def _check(run: Exportable, config: TransformerConfig, source: Cut) -> None:
-    """Raise `InputError` for a run that Marian's architecture, or a tokenizer of Hugging Face, does not hold."""
+def for_huggingface(run: Exportable) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
+    """Return a run's Transformer, how it is built, and its vocabularies of source and target; raises `InputError`
+    where Marian's architecture, or a tokenizer of Hugging Face, does not hold it."""
+    model, config, source, target = transformer_of(run, "Hugging Face")
     for name, needed in NEEDED.items():
         if (found := getattr(config, name)) != needed:
             raise InputError(
@@ -121,8 +123,11 @@ def _check(run: Exportable, config: TransformerConfig, source: Cut) -> None:
     if isinstance(source, SentencePieces):
         if source.lowercase:
             raise InputError("its vocabulary puts text into lower case: Marian's tokenizer does not")
+    elif isinstance(source, CodedWords):
+        raise InputError("tokenizer codes is not one of Marian's models: they have SentencePiece's or ours")
     elif not run.task.shared:
         raise InputError("joint is off: a tokenizer of Hugging Face holds one vocabulary; train with --joint")
+    return model, config, source, target
 
 
 def parameters(model: Transformer, config: TransformerConfig) -> dict[str, Tensor]:
@@ -190,67 +195,23 @@ def _write_marians_tokenizer(folder: Path, source: SentencePieces, target: Sente
     )
 
 
-class InHuggingFace:
+class InHuggingFace(InTransformers):
     """A folder with a Marian model and its tokenizer, opened by `transformers`.
 
     `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they
     are the same.
     """
 
-    program = "transformers"
-    missing: dict[str, str] = {}
-
     def __init__(self, run: Exportable, folder: Path, rows: tuple[Rows, Rows] | None = None) -> None:
         vocabularies = run.task.source_vocabulary, run.task.target_vocabulary
         source, target = rows or tuple(range(len(each)) for each in vocabularies)
-        self._source, self._target = Numbering(source), Numbering(target)
-        self._model, self._tokenizer = load_marian(folder)
-        generation: Any = type(self._model.generation_config)
-        unwritten = self._target.there[[PAD, BOS, UNKNOWN]]
-        self._model.generation_config = generation(
-            pad_token_id=int(self._target.there[PAD]),
-            eos_token_id=int(self._target.there[EOS]),
-            decoder_start_token_id=int(self._target.there[BOS]),
-            suppress_tokens=sorted(set(unwritten.tolist())),
-        )
+        model, self._tokenizer = load_marian(folder)
+        super().__init__(model, Numbering(source), Numbering(target))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""
         found: list[list[int]] = self._tokenizer(list(texts)).input_ids
-        return [self._source.back(each[:-1]) for each in found]
-
-    def force(self, batch: PairBatch) -> Forced:
-        """Feed a batch's targets."""
-        found = self._model(
-            input_ids=self._source.there[batch.source],
-            attention_mask=batch.source_mask.long(),
-            decoder_input_ids=self._target.there[batch.target_in],
-            output_attentions=True,
-            use_cache=False,
-        )
-        kinds = (
-            ("encoder.layers.{}.self_attention", found.encoder_attentions),
-            ("decoder.layers.{}.self_attention", found.decoder_attentions),
-            ("decoder.layers.{}.cross", found.cross_attentions),
-        )
-        weights = {name.format(layer): each for name, layers in kinds for layer, each in enumerate(layers)}
-        logits = self._target.logits(found.logits)
-        return Forced(token_log_probabilities(logits, batch), logits, weights)
-
-    def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
-        """Answer sources (B, Ts) with at most `most` tokens."""
-        mask = (source != PAD).long()
-        options = {"num_beams": beam, **({"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {})}
-        found = self._model.generate(
-            input_ids=self._source.there[source],
-            attention_mask=mask,
-            max_new_tokens=most,
-            max_length=None,
-            do_sample=False,
-            **options,
-        )
-        rows = [self._target.back(row[1:]) for row in found.tolist()]
-        return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+        return [self.source.back(each[:-1]) for each in found]
 
 
 def load_marian(folder: Path) -> tuple[Any, Any]:

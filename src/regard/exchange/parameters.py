@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.text import BOS
+from regard.text import BOS, EOS
 
 NEVER = -100.0
 """Logit of a symbol that the other program does not have: its probability is zero in float32."""
@@ -32,7 +32,11 @@ Rows = Sequence[int | None]
 
 
 class Numbering:
-    """Between our indices of a vocabulary and theirs."""
+    """Between our indices of a vocabulary and theirs.
+
+    Where what begins a sequence is what ends it, nothing is to be written that begins one: its logit is `NEVER`
+    more.
+    """
 
     def __init__(self, rows: Rows) -> None:
         # Where they have no padding apart, they pad with what begins a target.
@@ -40,6 +44,7 @@ class Numbering:
         """(V,) int64: their index of each of ours."""
         self._here = {row: index for index, row in enumerate(rows) if row is not None}
         self._lacking = torch.tensor([row is None for row in rows])
+        self._bias = never_begun(rows)
 
     def back(self, theirs: Sequence[int]) -> list[int]:
         """Return our indices of some of theirs."""
@@ -47,7 +52,16 @@ class Numbering:
 
     def logits(self, theirs: Tensor) -> Tensor:
         """Return their logits (..., V') by our indices, (..., V)."""
-        return theirs[..., self.there].masked_fill(self._lacking, NEVER)
+        return theirs[..., self.there].masked_fill(self._lacking, NEVER) + self._bias
+
+
+def never_begun(rows: Rows) -> Tensor:
+    """Return what is added to the logits (V,): `NEVER` to that of the begin of sequence where the end is the same
+    symbol there, else nothing."""
+    found = torch.zeros(len(rows))
+    if rows[BOS] == rows[EOS]:
+        found[BOS] = NEVER
+    return found
 
 
 def halves(width: int) -> Tensor:

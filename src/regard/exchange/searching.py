@@ -16,19 +16,18 @@ one sentence in a thousand, more only where nearly as many answers as beams are 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from regard.decoding import Candidate, Hypothesis, Search, length_penalty
 from regard.decoding.beam import check_beam
 from regard.decoding.hypothesis import NEVER
 from regard.decoding.search import candidates, in_batches, longest_answer, search_batch
+from regard.exchange.choices import Precision
 from regard.exchange.ctranslate2 import for_ctranslate2, names_of
 from regard.exchange.exportable import Exportable
 from regard.text import EOS, collate
 from regard.text.subwords import RESERVED
 
-Precision = Literal["float32", "int8"]
-"""Of the weights while CTranslate2 multiplies."""
 NO_PENALTY = 1e-9
 """At 0 it would stop by another rule."""
 LEAST = -1e30

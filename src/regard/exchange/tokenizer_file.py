@@ -4,6 +4,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from regard.errors import InputError
 from regard.text import UNKNOWN, Characters, Vocabulary, Words
+from regard.text.codes import CodedWords
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import RESERVED, Subwords
 
@@ -11,14 +12,16 @@ from regard.text.subwords import RESERVED, Subwords
 def tokenizer_of(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer that makes the same indices of a text, and the same text of indices.
 
-    The end of sequence is the caller's to add, as here. Raises `InputError` for a vocabulary of SentencePiece, as
-    the library cuts some texts otherwise.
+    The end of sequence is the caller's to add, as here. Raises `InputError` for a vocabulary that an imported
+    model came with, as the library cuts some texts otherwise, or knows other pieces.
     """
     if isinstance(vocabulary, SentencePieces):
         raise InputError(
             "tokenizer sentencepiece has no file of the tokenizers library, which cuts some texts otherwise: "
             "export to ctranslate2 or huggingface"
         )
+    if isinstance(vocabulary, CodedWords):
+        raise InputError("tokenizer codes has no file of the tokenizers library: export to ctranslate2")
     if isinstance(vocabulary, Subwords):
         return Tokenizer.from_str(vocabulary.to_json())
     assert isinstance(vocabulary, Characters)  # of which those of words are a kind

@@ -6,6 +6,8 @@ subject = regard.look(module, function)         # one's own, with what makes ten
 subject.attend("The cat sat").save("cat.html")
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,17 +20,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard import examination
 from regard.attention import Records, short_name
 from regard.attention.intervening import To
 from regard.errors import InputError, begun, check_range
-from regard.examination import (
-    Examination,
-    HeadImportance,
-    HeadRoles,
-    examine,
-    head_importance,
-    head_roles,
-)
 from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside
 from regard.foreign.families import Answer, Family, Fed, called, states_of
@@ -45,6 +40,7 @@ from regard.foreign.untrained import untrained_model
 from regard.inspection import AttentionMap, Layer, Playback, Trial
 
 if TYPE_CHECKING:
+    from regard.examination import Examination, HeadImportance, HeadRoles
     from regard.inspection.widget import AttentionWidget
 
 IMPORTANCE = 50
@@ -169,11 +165,11 @@ class ForeignModel:
             remove_heads(self.model, self.layers, layer, heads, lambda: states_of(called(self.model, tried)))
         self.__dict__.pop("layers", None)
 
-    def weighing(self, shown: str | None) -> "ForeignModel":
+    def weighing(self, shown: str | None) -> ForeignModel:
         """Return itself where it has inputs of its own, or else one that has what is shown."""
         return self if self.inputs or shown is None else self.over([shown])
 
-    def over(self, inputs: Iterable[Any]) -> "ForeignModel":
+    def over(self, inputs: Iterable[Any]) -> ForeignModel:
         """Return the same subject, asked over these inputs: texts, pairs of source and target, or pictures."""
         given = all_asked(inputs)
         if not given:
@@ -268,7 +264,7 @@ class ForeignModel:
         """Return what it attends to in one of its inputs, given its target where it has one."""
         return self._map(Answer(dataclasses.replace(input, given=self.family.plain(self.model, input))))
 
-    def untrained(self, seed: int) -> "ForeignModel":
+    def untrained(self, seed: int) -> ForeignModel:
         """Return the same subject with parameters as they would be before training, or where nobody knows those,
         with its own in another order."""
         model = untrained_model(self.model, seed)
@@ -301,7 +297,7 @@ class ForeignModel:
         what it answers itself, where no truth is known. See `measure`. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
-        return head_importance(subject, samples=max(len(subject.inputs), 1))
+        return examination.head_importance(subject, samples=max(len(subject.inputs), 1))
 
     def examine(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
         """Ask what the attention to some inputs means, two or more (None: its own).
@@ -309,14 +305,14 @@ class ForeignModel:
         What cannot be asked of such a model is said in `unanswered`. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
-        found = examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
+        found = examination.examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
         own = isinstance(self.family, OwnReader)
         return dataclasses.replace(found, over="inputs" if own else "pictures" if self.pictures else "texts")
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
         """Describe what each head does, over ten inputs or more (None: its own)."""
         subject = self if texts is None else self.over(texts)
-        return head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
+        return examination.head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
 
     def prune(
         self, heads: int, output: str | Path, *, texts: Iterable[Any] | None = None, overwrite: bool = False
@@ -331,7 +327,7 @@ class ForeignModel:
         whole = self if texts is None else self.over(texts)
         return prune_model(whole, heads, Path(output), samples=IMPORTANCE, overwrite=overwrite)
 
-    def beside(self, other: "ForeignModel", texts: Iterable[Any]) -> Beside:
+    def beside(self, other: ForeignModel, texts: Iterable[Any]) -> Beside:
         """Return this model and another one over the same inputs: losses, answers, importance, entropy and
         weights of heads. Raises `InputError` where they do not measure the same."""
         if not isinstance(other, ForeignModel):
@@ -339,6 +335,6 @@ class ForeignModel:
         one = self.over(texts)
         return beside(one, other.over(one.inputs), one.inputs)
 
-    def view(self, input: Any = None, **options: Any) -> "AttentionWidget":
+    def view(self, input: Any = None, **options: Any) -> AttentionWidget:
         """Return a widget for a notebook that shows an input; `options` as in `attend`."""
         return self.attend(input, **options).view()

@@ -38,6 +38,8 @@ class LayerData(TypedDict):
     """Steps along the side of the square that a weight is the largest of; 1: of each step its own weight."""
     patches: list[int] | None
     """Of steps that are patches of a picture: the first, and how many rows and columns of them there are."""
+    names: list[str] | None
+    """What its heads are called; None where that is their place: head 0, head 1."""
 
 
 class LargeData(TypedDict):

@@ -60,6 +60,8 @@ class LayerMap:
     """Who attends to whom, where the model has said so; None where the name tells."""
     numbers: tuple[int, ...] | None = None
     """Of the heads that are here, in the model; None where all are."""
+    names: tuple[str, ...] | None = None
+    """What these are called, where a number does not say it: the mean of several is no head."""
     rows: LongRows | None = None
     """Of an input so long that a weight here is the largest of a square of steps: each row by itself."""
     patches: Patches | None = None
@@ -68,6 +70,10 @@ class LayerMap:
     def number(self, head: int) -> int:
         """Return which head of the model one that is here is."""
         return head if self.numbers is None else self.numbers[head]
+
+    def called(self, head: int) -> str:
+        """Return what a head that is here is called."""
+        return f"head {self.number(head)}" if self.names is None else self.names[head]
 
     @property
     def kind(self) -> LayerKind:

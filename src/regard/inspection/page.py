@@ -168,6 +168,7 @@ def _numbers(found: np.ndarray) -> NumbersData:
 
 
 def _layer(layer: LayerMap, packed: bool) -> LayerData:
+    named = layer.names is not None or layer.numbers is not None
     return {
         "name": layer.name,
         "title": layer.title,
@@ -180,6 +181,7 @@ def _layer(layer: LayerMap, packed: bool) -> LayerData:
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
         "square": 1 if layer.rows is None else layer.rows.side,
         "patches": None if layer.patches is None else list(layer.patches),
+        "names": [layer.called(head) for head in range(len(layer.weights))] if named else None,
     }
 
 

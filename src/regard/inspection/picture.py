@@ -175,7 +175,7 @@ def _panel(canvas: Axes, panel: _Panel, colours: ScalarMappable) -> None:
     title = f"{drawable(layer.title)}\n" if panel.labelled else ""
     room = int((panel.width + GAP) / LETTER)
     title = title if len(title) <= room or not panel.head else ""
-    canvas.text(left, top - 0.05, f"{title}head {layer.number(panel.head)}", fontsize=7, va="bottom")
+    canvas.text(left, top - 0.05, f"{title}{layer.called(panel.head)}", fontsize=7, va="bottom")
     queries, keys = layer.weights.shape[1:]
     upright = max(map(cell_len, layer.key_labels)) > LONG
     for key, label in _named(layer.key_labels, panel.width) if panel.under else ():

@@ -100,7 +100,7 @@ def heatmap(attention: Map) -> RenderableType:
 def _others(best: Aligned, heads: int) -> str:
     what = "aligns best" if best.layer.kind == CROSS else "looks at most of the tokens"
     return (
-        f"This is head {best.layer.number(best.head)} of {best.layer.name}, of {heads} heads the one that {what}."
+        f"This is {best.layer.called(best.head)} of {best.layer.name}, of {heads} heads the one that {what}."
         " To see the others: --plot page.html, the explorer, or in Python .to_html(path)."
     )
 
@@ -114,7 +114,7 @@ def _on_patches(best: Aligned) -> RenderableType:
     table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
     for row in weights:
         table.add_row(*(cell(float(weight), largest, False) for weight in row))
-    said = f"{best.layer.title}, head {best.layer.number(best.head)}: {looker(best.layer)}"
+    said = f"{best.layer.title}, {best.layer.called(best.head)}: {looker(best.layer)}"
     return Group(Text(said), table, Text(f"largest weight {largest:.3f}", style="dim"))
 
 
@@ -129,7 +129,8 @@ class _Heatmap:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for layer in self.layers:
             yield Text(f"{layer.title}:")
-            left = max((cell_len(_named(label)) for label in layer.query_labels), default=0) + len("head 00 ")
+            called = max((len(layer.called(head)) for head in range(len(layer.weights))), default=0)
+            left = max((cell_len(_named(label)) for label in layer.query_labels), default=0) + called + 1
             beside = max((options.max_width - left) // CELL, 1)
             for first in range(0, len(layer.key_labels), beside):
                 yield from self._part(layer, slice(first, first + beside))
@@ -149,9 +150,7 @@ class _Heatmap:
                 relevant = np.zeros_like(layer.weights[0], bool) if layer.relevant is None else layer.relevant
                 shown = zip(layer.weights[head, step, keys], relevant[step, keys], strict=True)
                 cells = [cell(float(weight), self.largest, bool(dot)) for weight, dot in shown]
-                table.add_row(
-                    f"{_named(label)}" if head == heads[0] else "", f"head {layer.number(head)} ", *cells
-                )
+                table.add_row(f"{_named(label)}" if head == heads[0] else "", f"{layer.called(head)} ", *cells)
         yield table
 
     def _legend(self, relevant: bool) -> Text:

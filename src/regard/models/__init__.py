@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from regard.models.model import TaskModel
     from regard.models.pooling import PoolingConfig, PoolingModel
     from regard.models.query import QueryModel, QueryModelConfig
+    from regard.models.query_gradient import QueryGradient
     from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
     from regard.models.seq2seq import Seq2Seq, State
     from regard.models.transformer import Transformer, TransformerConfig
@@ -22,6 +23,7 @@ __all__ = [
     "ModelConfig",
     "PoolingConfig",
     "PoolingModel",
+    "QueryGradient",
     "QueryModel",
     "QueryModelConfig",
     "RecurrentConfig",

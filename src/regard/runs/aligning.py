@@ -62,6 +62,8 @@ class LinkedPair(Result):
     """(Wt, Ws) float32, what each target word attends to in the source."""
     nothing: np.ndarray
     """(Wt,), what it attends to at the end of the source, which is no word."""
+    heads: str
+    """Whose weights they are: those of a head, or the mean of several."""
 
     @property
     def moses(self) -> str:
@@ -156,7 +158,7 @@ class Aligner:
         found: list[LinkedPair | None] = [None] * len(cuts)
         weights = word_weights(self.model, [cuts[place] for place in order], chosen.heads)
         for place, each in zip(order, weights, strict=True):
-            found[place] = _linked(*cuts[place], each[int(chosen.shifted)].mean(0))
+            found[place] = _linked(*cuts[place], each[int(chosen.shifted)].mean(0), chosen.name)
         return [each for each in found if each is not None]
 
     def keep(self, choice: AlignmentChoice) -> None:
@@ -202,7 +204,9 @@ class Aligner:
             told.update({name: [links[each] for each in numbers] for name, links in (others or {}).items()})
             if reverse is None:
                 return told
-            forward = [_linked(*cuts[each], combined(weights[each], heads, chosen)) for each in numbers]
+            forward = [
+                _linked(*cuts[each], combined(weights[each], heads, chosen), chosen.name) for each in numbers
+            ]
             backward = reverse.align([turned[each] for each in numbers], unit=unit)
             for how in SYMMETRISED:
                 joined = self.both_ways(forward, backward, how)
@@ -234,11 +238,12 @@ def _heads(kept: _Heads) -> AligningHeads:
     return AligningHeads(heads=tuple(kept.heads), shifted=kept.shifted)
 
 
-def _linked(source: Cut, target: Cut, weights: np.ndarray) -> LinkedPair:
+def _linked(source: Cut, target: Cut, weights: np.ndarray, heads: str) -> LinkedPair:
     return LinkedPair(
         source=source.words,
         target=target.words,
         links=sorted(links_of(weights)),
         weights=weights[:, :-1],
         nothing=weights[:, -1],
+        heads=heads,
     )

@@ -72,7 +72,7 @@ class TextFlags(LetterFlags, total=False):
     hub: str | None
     languages: Paths
     guide: str | None
-    tokenizer: Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
+    tokenizer: Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
     joint: bool
     lowercase: bool
     strict: bool

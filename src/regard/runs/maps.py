@@ -113,7 +113,9 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
         input=" ".join(found.source),
         prediction=" ".join(found.target),
         truth=None,
-        layers={CROSS: layer_map(CROSS, weights[None], labels, linked)},
+        layers={
+            CROSS: dataclasses.replace(layer_map(CROSS, weights[None], labels, linked), names=(found.heads,))
+        },
         outputs=targets,
         probabilities=[],
     )

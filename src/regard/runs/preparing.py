@@ -2,13 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.errors import InputError
 from regard.runs.asking import asked, begun_from
 from regard.runs.loading import SAVEPATH, load
 from regard.runs.train import PREPARED
-from regard.tasks import Translation
+from regard.tasks import Translation, TranslationConfig
 from regard.text.making import CorpusPart
 
 MOST = 10_000
@@ -42,11 +42,11 @@ def prepare(
         config = asked(task, flags)
     if not issubclass(config.task_class, Translation):
         raise InputError(f"prepare {part} is for text, which task {config.name} has none of: leave it out")
-    root = Path(savepath) / PREPARED
+    root, text = Path(savepath) / PREPARED, cast(TranslationConfig, config.task)
     if before is None:
-        built = config.task_class.prepare(config.task, root, progress=progress)
+        built = config.task_class.prepare(text, root, progress=progress)
     else:
-        built = config.task_class.restore(config.task, before.task.files)
+        built = config.task_class.restore(text, before.task.files)
     missing = [each.part(chosen) for each in built.preparations(root, progress=progress)]
     return sorted({number for each in missing for number in each})
 

@@ -296,7 +296,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return the symbols of some indices of the target's vocabulary."""
-        return self.task.target_vocabulary.labels(list(classes))
+        return [label for each in classes for label in self.task.target_vocabulary.labels([each])]
 
     def draw(self, *, seed: int = 0) -> str:
         """Return a drawn input; raises `InputError` where the task draws none."""

@@ -216,10 +216,8 @@ def train(
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
         config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
-        validate = None
-        if not built.draws:
-            keep_memory()
-            validate = evaluation.validation(cast("Translation", built))
+        keep_memory()
+        validate = None if built.draws else evaluation.validation(cast("Translation", built))
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)

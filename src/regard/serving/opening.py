@@ -1,5 +1,7 @@
 """Opening the explorer: a socket, a server, a browser."""
 
+from __future__ import annotations
+
 import atexit
 import ipaddress
 import os
@@ -9,15 +11,18 @@ import sys
 import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from regard import serving
 from regard.errors import InputError, MachineError, check_range
 from regard.inspection import Subject
 from regard.inspection.alike import check_beside
-from regard.serving.explorer import Explorer
-from regard.serving.lanes import Lane
 from regard.serving.tokens import make_token
 from regard.training.stopping import stop_as_usual, stopping
+
+if TYPE_CHECKING:
+    from regard.serving.explorer import Explorer
+    from regard.serving.lanes import Lane
 
 USUAL_PORT = 8137
 EVERYWHERE = ("0.0.0.0", "::")
@@ -52,7 +57,7 @@ def show(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one input at a time: more threads would only wait for each other
     try:
-        _serve(Explorer(subject, beside), host, port, browser=browser)
+        _serve(serving.Explorer(subject, beside), host, port, browser=browser)
     finally:
         torch.set_num_threads(threads)
 

@@ -13,6 +13,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,6 +34,8 @@ from regard.text.parallel import ParallelText
 
 FORMAT = "regard-guide/1"
 MEND = "delete its folder to prepare it anew"
+FIRST = 1000
+"""Lines that are looked at before any work."""
 TOKEN = np.dtype(np.uint32)
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
@@ -72,6 +75,13 @@ def aims(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
         source, target = torch.from_numpy(each.astype(np.int64)).unbind(1)
         row[target, source] = 1
     return found / found.sum(2, keepdim=True).clamp_min(1)
+
+
+def check_guide(path: Path) -> None:
+    """Raise `InputError` where there is no file of links, or it does not begin in Moses' format."""
+    check_file(path)
+    for number, line in enumerate(islice(_lines(path), FIRST), 1):
+        parse_moses(line.decode(errors="replace"), f"line {number} of {str(path)!r}")
 
 
 def prepare_guide(

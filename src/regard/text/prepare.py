@@ -17,12 +17,14 @@ from regard.errors import InputError
 from regard.files import holding, taking_turns, write_json
 from regard.progress import preparing_bar, reading_bar, tell
 from regard.reading import damaged, files_in, is_file, read_json
+from regard.text import codes, sentencepieces
+from regard.text.codes import CodedWords
 from regard.text.corpus import INDEX, Corpus, open_corpus, write_index
 from regard.text.making import WHOLE, CorpusPart, Maker, Vocabularies, key_of, make_shards
 from regard.text.parallel import Text
 from regard.text.prepared import digest, extent_of, texts_in
 from regard.text.sample import PAIRS, Sample
-from regard.text.sentencepieces import MARK, SentencePieces
+from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords, train_subwords
 from regard.text.vocabulary import Learned, TokenizerKind
 
@@ -103,7 +105,9 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def _from_json(text: str) -> Learned:
-    return SentencePieces.from_json(text) if text.startswith(MARK) else Subwords.from_json(text)
+    if text.startswith(sentencepieces.MARK):
+        return SentencePieces.from_json(text)
+    return CodedWords.from_json(text) if text.startswith(codes.MARK) else Subwords.from_json(text)
 
 
 @dataclass(frozen=True)

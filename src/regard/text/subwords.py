@@ -183,9 +183,9 @@ def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowe
     of summation varies. Raises `InputError` where `size` leaves no room for the special symbols and every
     character.
     """
-    if kind == "sentencepiece":
+    if kind in ("sentencepiece", "codes"):
         raise InputError(
-            "tokenizer sentencepiece comes with models that are imported: learn bpe, unigram, words or characters"
+            f"tokenizer {kind} comes with models that are imported: learn bpe, unigram, words or characters"
         )
     if size <= len(RESERVED):
         raise InputError(f"vocab_size {size} leaves no room beside {len(RESERVED)} special symbols: choose more")

@@ -16,9 +16,9 @@ BLANK = "▁"
 """Stands for the blank before a word, in vocabularies that are learned."""
 HALF = re.compile("[\ud800-\udfff]")
 """Half a pair of UTF-16."""
-TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
-"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`), or by one of SentencePiece that
-an imported model came with (see `sentencepieces`)."""
+TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
+"""How text is cut into tokens, by a vocabulary that is learned (see `subwords`), or by one that an imported model
+came with: of SentencePiece (see `sentencepieces`), or by the codes of subword-nmt and fastBPE (see `codes`)."""
 
 
 def whole(text: str) -> str:
@@ -53,7 +53,7 @@ class Vocabulary(Protocol):
         out."""
 
     def labels(self, indices: Sequence[int]) -> list[str]:
-        """Name every index, special ones included, for plots."""
+        """Name every index of a sequence, special ones included, for plots."""
 
 
 class Learned(Vocabulary, Protocol):

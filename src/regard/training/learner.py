@@ -110,8 +110,9 @@ class OneLearner:
             with self._compiling():
                 with self._products():
                     loss, right = self.module(world.share(part), state.step, tokens)
-                # Gradients are averaged over the processes, but each one's loss is its share of the sum.
-                (loss * world.size if world.size > 1 else loss).backward()
+                if loss.requires_grad:  # where it does not, the parameters have their gradients already
+                    # Gradients are averaged over the processes, but each one's loss is its share of the sum.
+                    (loss * world.size if world.size > 1 else loss).backward()
             losses.append(loss.detach())
             rights.append(right)
         value = world.total(sum(losses[1:], losses[0])).item()
@@ -147,7 +148,10 @@ class OneLearner:
         """Return the metrics of the averaged model, which the first process works out for all."""
         found: Metrics = {}
         # A search has other shapes at every step: compiled layers would be compiled again and again.
-        with self.state.averaged() as model, torch.compiler.set_stance("force_eager"):
+        eager = (
+            torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
+        )  # takes seconds
+        with self.state.averaged() as model, eager:
             if self.world.first:
                 found = validate(model)
         return found | {"bleu": self.world.agree(found.get("bleu", 0.0))}
@@ -180,5 +184,6 @@ def _spread(objective: Objective[Any, Any], settings: TrainingConfig, world: Wor
             if isinstance(module, EncoderLayer | DecoderLayer):
                 module.compile(dynamic=True)
     if world.size > 1 and not settings.sharded:
+        objective.written_out = None  # it adds up over the processes what autograd hands it
         return nn.parallel.DistributedDataParallel(objective)
     return objective

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.models import AnswerModel, Seq2Seq, TaskModel
+from regard.models import AnswerModel, QueryGradient, Seq2Seq, TaskModel
 from regard.tasks import Batch
 from regard.text import PAD, PairBatch
 from regard.training.guided import guiding
@@ -26,6 +26,8 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
     """
 
     model: Model
+    written_out: QueryGradient | None = None
+    """What knows the model's gradient without autograd."""
 
     def __init__(self, model: Model, settings: TrainingConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -41,13 +43,27 @@ class Objective(nn.Module, Generic[Model, AnyBatch]):
 
 
 class AnswerObjective(Objective[AnswerModel, Batch]):
-    """The cross-entropy of every output step's class."""
+    """The cross-entropy of every output step's class.
+
+    Where the model's gradient is written out (`models/query_gradient`), and nobody looks on, the loss has no way
+    back: the parameters have their gradients already.
+    """
+
+    def __init__(self, model: AnswerModel, settings: TrainingConfig, generator: torch.Generator) -> None:
+        super().__init__(model, settings, generator)
+        self.written_out = QueryGradient.of(model)
 
     def forward(self, batch: Batch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, and which samples are right; step and tokens do not matter."""
         del step, tokens
-        logits = self.model(batch.inputs, batch.mask)
-        return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
+        written = self.written_out
+        if written is None or batch.mask is not None or written.observed or not torch.is_grad_enabled():
+            logits = self.model(batch.inputs, batch.mask)
+            return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), exact(logits, batch.targets)
+        loss, logits, grads = written(batch.inputs, batch.targets)
+        for parameter, grad in grads.items():
+            parameter.grad = grad
+        return loss, exact(logits, batch.targets)
 
 
 class SequenceObjective(Objective[Seq2Seq, PairBatch]):

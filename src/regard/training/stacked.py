@@ -55,15 +55,10 @@ class StackedLearner:
         self.stacked = _stack(states, self.device)
         self.optimizer = settings.how.optimizer(self.model)
         self.optimizer.parameters = self.stacked
-        self.optimizer.moments = {
-            name: {
-                moment: (first[moment].clone() if moment == "step" else _moments(states, name, moment)).to(
-                    self.device
-                )
-                for moment in first
-            }
-            for name, first in states[0].optimizer.moments.items()
-        }
+        for name, first in states[0].optimizer.moments.items():
+            mine = self.optimizer.moments[name]
+            mine["step"].copy_(first["step"])
+            mine |= {each: _moments(states, name, each).to(self.device) for each in first if each != "step"}
 
     def learn(self, lr: float) -> list[Outcome]:
         """Take one step of every seed; raises `InputError` where a loss is no number."""

@@ -21,6 +21,7 @@
  * @property {number[][] | null} relevant
  * @property {number} square
  * @property {number[] | null} patches
+ * @property {string[] | null} names
  */
 
 /**

@@ -1,6 +1,7 @@
 // The gallery of heads as a picture of its own (SVG).
 
 import { node, svg } from "./dom.js";
+import { called } from "./labels.js";
 import { legendLine } from "./legend.js";
 import { widest, widthOf } from "./measuring.js";
 import { galleryOf, thumbPixels } from "./overview.js";
@@ -42,7 +43,7 @@ export function galleryPicture(scene, colours) {
       const worth = each.worth ? ` ${inShort(each.worth)}` : "";
       const role = roleOf(data, each.layer.name, each.head);
       const lines = [
-        `head ${each.head}${worth}`,
+        `${called(each.layer, each.head)}${worth}`,
         ...(sorted ? [each.layer.name] : []),
         ...(role ? [described(role)] : []),
       ];

@@ -11,6 +11,16 @@ export function percent(share) {
   return `${(100 * share).toFixed(1)}%`;
 }
 
+/**
+ * What a head of a layer is called: by its place, unless something else is told.
+ *
+ * @param {{ names: string[] | null }} layer
+ * @param {number} head
+ */
+export function called({ names }, head) {
+  return names?.[head] ?? `head ${head}`;
+}
+
 /** @param {number} value */
 export function signed(value) {
   return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;

@@ -1,6 +1,7 @@
 // The weights of one layer.
 
 import { greatest } from "./arithmetic.js";
+import { called } from "./labels.js";
 import { numbersIn } from "./numbers.js";
 
 /** `slices[head]` is a Float32Array of rows (queries) times columns (keys). */
@@ -11,7 +12,7 @@ export class Matrix {
    * @param {string[]} keys labels of the columns
    * @param {number[][] | null} relevant pairs of query and key where the output depends on the input
    * @param {boolean} exact whether the weights are as they were computed, and not rounded
-   * @param {string[] | null} names of the slices, where they are not heads
+   * @param {string[] | null} names of the slices, where they are not the heads of these numbers
    */
   constructor(slices, queries, keys, relevant, exact = false, names = null) {
     this.slices = slices;
@@ -88,7 +89,7 @@ export class Matrix {
    * @param {number} head
    */
   name(head) {
-    return this.names?.[head] ?? `head ${head}`;
+    return called(this, head);
   }
 
   /**

@@ -2,6 +2,7 @@
 
 import { shade } from "./colours.js";
 import { check, node, oneTabStop } from "./dom.js";
+import { called } from "./labels.js";
 import { pixels } from "./painting.js";
 import { halved } from "./pyramid.js";
 import { described, roleOf, roleSentence } from "./roles.js";
@@ -90,7 +91,7 @@ function thumbnail(scene, each, named, actions, { colours }) {
   const { layer, head, worth } = each;
   const role = roleOf(data, layer.name, head);
   const short = worth ? ` ${inShort(worth)}` : "";
-  const parts = [`${layer.title}, head ${head}`];
+  const parts = [`${layer.title}, ${called(layer, head)}`];
   if (worth) parts.push(`without it loss${short}`);
   if (role) parts.push(roleSentence(role));
   const found = node("button", { type: "button", class: "thumb", title: parts.join(", ") });
@@ -101,7 +102,7 @@ function thumbnail(scene, each, named, actions, { colours }) {
   canvas.setAttribute("aria-hidden", "true");
   canvas.style.imageRendering = "pixelated";
   if (!named) found.append(node("span", { class: "unseen" }, `${layer.title}, `));
-  found.append(canvas, node("span", {}, `head ${head}${short}`));
+  found.append(canvas, node("span", {}, `${called(layer, head)}${short}`));
   if (named) found.append(node("span", { class: "quiet" }, layer.title));
   if (role) found.append(node("span", { class: role.role ? "role" : "role quiet" }, described(role)));
   found.addEventListener("click", () => {

@@ -14,13 +14,13 @@ const LEVELS = 65535;
  * @param {LayerData} layer
  */
 export async function unpack(layer) {
-  const { weights, relevant } = layer;
+  const { weights, relevant, names } = layer;
   const [queries, keys] = [layer.queries.map(visible), layer.keys.map(visible)];
   if (Array.isArray(weights)) {
     const slices = weights.map((head) => Float32Array.from(head.flat()));
-    return new Matrix(slices, queries, keys, relevant, true);
+    return new Matrix(slices, queries, keys, relevant, true, names);
   }
-  return new Matrix(await slicesOf(weights, queries.length * keys.length), queries, keys, relevant);
+  return new Matrix(await slicesOf(weights, queries.length * keys.length), queries, keys, relevant, false, names);
 }
 
 /**

@@ -128,7 +128,8 @@ function linesPicture(scene, stage, colours) {
   placeKey(picture, key.group, height + top + AROUND);
   picture.append(svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, words));
   picture.append(svg("text", { x: AROUND, y: AROUND + TITLE }, layer.title));
-  if (heads.length > 1) picture.append(...heads.flatMap((head, place) => keyLine(head, place, colours)));
+  if (heads.length > 1)
+    picture.append(...heads.flatMap((head, place) => keyLine(matrix.name(head), head, place, colours)));
   const group = svg("g", { transform: `translate(${AROUND} ${top})` });
   for (const each of drawn?.children ?? []) group.append(each.cloneNode(true));
   picture.append(group);
@@ -168,13 +169,14 @@ function litPicture(scene, colours) {
 /**
  * What belongs to a head, in a line.
  *
+ * @param {string} name
  * @param {number} head
  * @param {number} place
  * @param {Palette} colours
  */
-function keyLine(head, place, colours) {
+function keyLine(name, head, place, colours) {
   const y = AROUND + TITLE * (2 + place);
   const sample = { x1: AROUND, x2: AROUND + 28, y1: y - 4, y2: y - 4, "stroke-width": 3 };
   const line = svg("line", { ...sample, stroke: hue(head, colours.dark), "stroke-dasharray": dashes(head) });
-  return [line, svg("text", { x: AROUND + 36, y }, `head ${head}`)];
+  return [line, svg("text", { x: AROUND + 36, y }, name)];
 }

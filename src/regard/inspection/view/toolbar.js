@@ -91,7 +91,7 @@ function layers(scene, { choose }) {
  */
 function heads({ matrix, state }, { choose }) {
   if (matrix.heads === 1) return [];
-  const names = ["all heads", ...matrix.chosen(null).map((head) => `head ${head}`)];
+  const names = ["all heads", ...matrix.chosen(null).map((head) => matrix.name(head))];
   const chosen = state.head === null ? 0 : state.head + 1;
   return [select("Head", names, chosen, (index) => choose({ head: index === 0 ? null : index - 1 }))];
 }

@@ -28,7 +28,14 @@ export function merge(matrix, { query_words, key_words }) {
   const queryOf = wordOf(queries);
   const keyOf = wordOf(keys);
   const relevant = matrix.relevant?.map(([query, key]) => [queryOf[query], keyOf[key]]) ?? null;
-  return new Matrix(slices, joined(queries, matrix.queries), joined(keys, matrix.keys), relevant);
+  return new Matrix(
+    slices,
+    joined(queries, matrix.queries),
+    joined(keys, matrix.keys),
+    relevant,
+    false,
+    matrix.names,
+  );
 }
 
 /**

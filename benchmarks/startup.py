@@ -1,0 +1,168 @@
+"""What a command adds to importing PyTorch, before and while it does a little of its work.
+
+    python benchmarks/startup.py [--rounds 5] [--only train]
+
+Runs each command to its end, turn by turn with `import torch` alone, all under `-X importtime`, and sums the time
+of the modules that `import torch` alone does not load: Regard's own, and those of other libraries. Runs to work
+on are trained first, for a step each, in a folder of the benchmark's own.
+"""
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tables import markdown
+
+LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
+WORDS = [
+    f"{one} {other}" for one in ("a man", "a dog", "two boys", "a girl") for other in ("runs", "sits", "plays")
+]
+TEXT = [
+    "--train",
+    "source.txt",
+    "target.txt",
+    "--valid",
+    "source.txt",
+    "target.txt",
+    "--vocab_size",
+    "60",
+    "--preset",
+    "marian",
+]
+SOLVED = "def attend(query, keys, values):\n    return None\n"
+FIRST = [
+    ["train", "counting", "--steps", "1"],
+    ["train", "dates", "--steps", "1"],
+    ["train", "translation", *TEXT, "--steps", "1"],
+    ["export", "translation", "--to", "huggingface", "--output", "exported", "--license", "mit"],
+]
+"""Of these the others make use."""
+COMMANDS = {
+    "--help": ["--help"],
+    "tasks": ["tasks"],
+    "train counting": ["train", "counting", "--steps", "1", "--overwrite"],
+    "train signal2": ["train", "signal2", "--steps", "1", "--overwrite"],
+    "train recall": ["train", "recall", "--steps", "1", "--overwrite"],
+    "train dates": ["train", "dates", "--steps", "1", "--overwrite"],
+    "train phrases": ["train", "phrases", "--steps", "1", "--overwrite"],
+    "train translation": ["train", "translation", *TEXT, "--steps", "1", "--overwrite"],
+    "train counting --help": ["train", "counting", "--help"],
+    "test counting": ["test", "counting", "--samples", "10"],
+    "test dates": ["test", "dates", "--samples", "10"],
+    "test translation": ["test", "translation", "--data", "source.txt", "target.txt"],
+    "translate dates": ["translate", "dates", "3. Mai 1979"],
+    "translate translation": ["translate", "translation", "a man runs"],
+    "score translation": ["score", "translation", "--input", "pairs.tsv"],
+    "align dates": ["align", "dates", "source.txt", "target.txt"],
+    "export translation": ["export", "translation", "--to", "ctranslate2", "--output", "exported-{round}"],
+    "import": [
+        "import",
+        "exported",
+        "--from",
+        "huggingface",
+        "--savepath",
+        "imported-{round}",
+        "--texts",
+        "source.txt",
+    ],
+    "compare counting": [
+        "compare",
+        "counting",
+        "--steps",
+        "1",
+        "--seeds",
+        "1",
+        "--savepath",
+        "compared-{round}",
+        "--vary",
+        "hidden=8,16",
+    ],
+    "show --help": ["show", "counting", "--help"],
+    "look --help": ["look", "exported", "--help"],
+    "examine counting": ["examine", "counting", "--samples", "2"],
+    "explain counting": ["explain", "counting"],
+    "prune signal2": ["prune", "signal2", "--heads", "1", "--output", "pruned-{round}"],
+    "draw counting": ["draw", "counting", "--plot", "drawn.svg"],
+    "learn --help": ["learn", "--help"],
+    "check": ["check", "own.py"],
+    "clean": ["clean", "source.txt", "target.txt", "--savepath", "clean-{round}"],
+    "data --help": ["data", "--help"],
+    "positions": ["positions", "--width", "8", "--length", "8", "--plot", "drawn.svg"],
+}
+
+
+def imports_of(argv: list[str], folder: Path) -> tuple[dict[str, int], int]:
+    """Run Python with `argv`; return each module that it imports with its own time in microseconds, and the exit
+    status."""
+    process = subprocess.Popen(
+        [sys.executable, "-X", "importtime", *argv],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    found: dict[str, int] = {}
+    for line in process.stderr:
+        if match := LINE.match(line):
+            found[match[2]] = found.get(match[2], 0) + int(match[1])
+    return found, process.wait()
+
+
+def main() -> None:
+    """Measure each command, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="times that each command is run (default: 5)")
+    parser.add_argument("--only", default="", help="commands that begin so (default: all)")
+    args = parser.parse_args()
+    chosen = {name: argv for name, argv in COMMANDS.items() if name.startswith(args.only)}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "source.txt").write_text("\n".join(WORDS * 20) + "\n")
+        (folder / "target.txt").write_text("\n".join(each[::-1] for each in WORDS * 20) + "\n")
+        pairs = [f"{each}\t{each[::-1]}" for each in WORDS]
+        (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n")
+        (folder / "own.py").write_text(SOLVED)
+        for argv in FIRST:
+            subprocess.run([sys.executable, "-m", "regard", *argv], cwd=folder, check=True, capture_output=True)
+        torch: list[dict[str, int]] = []
+        added: dict[str, list[Counter[str]]] = {each: [] for each in chosen}
+        for number in range(args.rounds):
+            for each, argv in chosen.items():
+                torch.append(imports_of(["-c", "import torch"], folder)[0])
+                found, status = imports_of(
+                    ["-m", "regard", *(word.format(round=number) for word in argv)], folder
+                )
+                if status:
+                    print(f"{each}: exit status {status}", file=sys.stderr)
+                new: Counter[str] = Counter()
+                for module, time in found.items():
+                    if module not in torch[-1]:
+                        new[module.partition(".")[0]] += time
+                added[each].append(new)
+    whole = statistics.median(sum(each.values()) for each in torch) / 1e6
+    print(f"import torch: {whole:.2f} s\n")
+    print(
+        markdown(["`regard ...`", "added s", "share", "Regard's own s", "most of the rest"], rows(added, whole))
+    )
+
+
+def rows(added: dict[str, list[Counter[str]]], whole: float) -> list[list[str]]:
+    """Return a row for each command, of medians."""
+    found = []
+    for name, rounds in added.items():
+        total = statistics.median(sum(each.values()) for each in rounds) / 1e6
+        own = statistics.median(each["regard"] for each in rounds) / 1e6
+        others = Counter({package: time for package, time in rounds[-1].items() if package != "regard"})
+        most = ", ".join(f"{package} {time / 1e6:.3f}" for package, time in others.most_common(3))
+        found.append([f"`{name}`", f"{total:.3f}", f"{total / whole:.2f}", f"{own:.3f}", most])
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What commands do not load: each needs only what its own work asks for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+
+HEAVY = {
+    "babel",
+    "ctranslate2",
+    "datasets",
+    "lxml",
+    "markdown_it",
+    "matplotlib",
+    "PIL",
+    "pooch",
+    "sacrebleu",
+    "scipy",
+    "starlette",
+    "sympy",
+    "tokenizers",
+    "transformers",
+    "uvicorn",
+}
+"""Libraries that only some commands need. SymPy comes with PyTorch's compiler, which takes seconds."""
+ROOMS = {
+    *("comparison", "course", "exchange.export", "exchange.ctranslate2", "foreign", "serving"),
+    *("examination.examination", "inspection.picture"),
+}
+"""Rooms, and files, that only some commands need."""
+LIGHT = {
+    ("train", "counting", "--steps", "1"): set(),
+    ("train", "signal2", "--steps", "1"): set(),
+    ("train", "dates", "--model", "transformer", "--steps", "1"): {"babel"},
+    ("test", "RUN", "--samples", "5"): set(),
+    ("examine", "RUN", "--samples", "2"): {"examination.examination", "scipy"},
+    ("explain", "RUN"): set(),
+    ("show", "RUN", "--help"): {"serving"},
+    ("translate", "PAIRS", "3. Mai 1979"): {"babel", "exchange.ctranslate2", "tokenizers"},
+    ("score", "PAIRS", "--input", "pairs.tsv"): {"babel"},
+    ("export", "PAIRS", "--help"): {"exchange.export", "exchange.ctranslate2"},
+    ("compare", "counting", "--help"): {"comparison"},
+    ("look", "--help"): {"foreign", "serving"},
+    ("learn", "--help"): {"course", "serving"},
+    ("clean", "--help"): set(),
+    ("data", "--help"): set(),
+    ("train", "TRANSLATION"): {"sacrebleu", "lxml", "tokenizers"},
+}
+"""Command lines, with what of the above they may load."""
+CODE = """
+import sys
+from regard.cli import main
+try:
+    status = main(sys.argv[1:])
+except SystemExit as stop:
+    status = stop.code
+loaded = [name for name in sys.modules if sys.modules[name] is not None]
+sys.stdout.write("\\n" + " ".join(loaded) + "\\n")
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
+def test_a_command_loads_what_its_work_asks_for_and_no_more(
+    argv: tuple[str, ...], trained: regard.AnswerRun, translator: regard.PairRun, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("3. Mai 1979\t1979-05-03\n")
+    for side in ("source", "target"):
+        (tmp_path / side).write_text("".join(f"{side} {number % 7} {number % 3}\n" for number in range(60)))
+    text = ["--train", "source", "target", "--valid", "source", "target"]
+    named = {"RUN": [str(trained.folder)], "PAIRS": [str(translator.folder)]}
+    named["TRANSLATION"] = ["translation", *text, "--vocab_size", "40", "--steps", "1"]
+    words = [part for word in argv for part in named.get(word, [word])]
+    done = subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.splitlines()[-1].split())
+    unasked = {name for name in HEAVY if name in loaded} | {name for name in ROOMS if _in_room(name, loaded)}
+    assert unasked - LIGHT[argv] == set()
+
+
+def _in_room(name: str, loaded: set[str]) -> bool:
+    """Whether a file of Regard's, or one of a room, has been loaded; a room itself is only a list of names."""
+    return (
+        f"regard.{name}" in loaded if "." in name else any(each.startswith(f"regard.{name}.") for each in loaded)
+    )
