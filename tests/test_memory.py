@@ -1,13 +1,15 @@
 """Memory that stays with the process."""
 
 import ctypes
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from regard.memory import OVERCOMMIT, STRICT, keep_memory
+from regard.memory import CACHES, OVERCOMMIT, STRICT, keep_memory
 
 FAULTS = """
 import ctypes
@@ -64,6 +66,42 @@ print(advised().count(True))
 def test_memory_is_asked_for_in_huge_pages() -> None:
     done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "1"]
+
+
+SHAPES = """
+import resource
+import torch
+from regard.memory import keep_memory
+
+{call}
+torch.set_num_threads(1)
+states, weight = torch.ones(2000, 128, dtype=torch.bfloat16), torch.ones(128, 128, dtype=torch.bfloat16)
+peaks = []
+for rows in range(1000, 1800):
+    states[:rows] @ weight
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(peaks[-1] - peaks[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cpu.get_capabilities().get("avx512_bf16"), reason="oneDNN has no kernels for it")
+def test_kernels_of_past_shapes_are_forgotten() -> None:
+    """In MiB, of 800 shapes: those of all, and of the last ones."""
+    clean = {name: value for name, value in os.environ.items() if name not in CACHES}
+
+    def growth(call: str) -> int:
+        command = [sys.executable, "-c", SHAPES.format(call=call)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True, env=clean).stdout)
+
+    assert growth("keep_memory()") < growth("") / 2
+
+
+def test_who_says_how_many_kernels_are_kept_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHES[0], "7")
+    monkeypatch.delenv(CACHES[1], raising=False)
+    keep_memory()
+    assert [os.environ[name] for name in CACHES] == ["7", "128"]
 
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

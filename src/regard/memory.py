@@ -11,6 +11,9 @@ MALLOPT_TRIM_THRESHOLD, MALLOPT_TOP_PAD, MALLOPT_MMAP_THRESHOLD, MALLOPT_MMAP_MA
 """Parameters of mallopt(3)."""
 MMAPS = 65_536
 """Blocks that glibc takes from the system one by one, at most, by default."""
+CACHES, KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), 128
+"""Where oneDNN, and what PyTorch has around it, read how many kernels they keep; a step of a Transformer takes
+about forty."""
 OVERCOMMIT, STRICT = Path("/proc/sys/vm/overcommit_memory"), "2"
 """Where Linux says whether it counts addresses as memory that is used, and how it says yes."""
 
@@ -22,9 +25,14 @@ def keep_memory() -> None:
     A training step of a Transformer takes and frees hundreds of megabytes. Each page that comes back from the
     system is a fault and is filled with zeros first; and batches of all shapes scatter what is kept over
     gigabytes, through which a processor finds its way slowly by pages of 4 KB (benchmarks/pace.py). So it is,
-    with less memory, in a search. Nothing is handed back until the process ends. Only glibc on Linux knows it,
-    elsewhere nothing happens.
+    with less memory, in a search. Nothing is handed back until the process ends. Only glibc on Linux knows it.
+
+    oneDNN, by which PyTorch multiplies in bfloat16, compiles a kernel for each shape of matrices, and keeps a
+    thousand, of 0.7 MB each, strewn over the heap: in a training most of what the process takes. A hundred are
+    as fast, as most shapes come back an epoch later. It asks how many at its first product.
     """
+    for name in CACHES:
+        os.environ.setdefault(name, str(KERNELS))
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(MALLOPT_MMAP_THRESHOLD, 32 << 20)  # the most it takes

@@ -123,8 +123,13 @@ def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Com
 
 
 def test_drawn(own: Path, texts: tuple[Path, Path, Path], command: Command, tmp_path: Path) -> None:
-    status, out, _ = command("align", own, *texts[:2], "--plot", tmp_path / "drawn.svg")
+    asked = (own, *texts[:2], "--by", "all")
+    status, out, _ = command("align", *asked, "--plot", tmp_path / "drawn.svg")
     assert status == 0 and "Saved" in out and (tmp_path / "drawn.svg").stat().st_size > 1000
+    name = "mean of 2 heads"  # whatever draws it
+    assert name in out and f"<!-- {name} -->" in (tmp_path / "drawn.svg").read_text(encoding="utf-8")
+    assert command("align", *asked, "--plot", tmp_path / "drawn.html")[0] == 0
+    assert f'"names": ["{name}"]' in (tmp_path / "drawn.html").read_text(encoding="utf-8")
 
 
 def test_a_tasks_own_links(command: Command, translator: regard.PairRun, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from regard.cli import tasks
+from regard.cli.parsing import _unfolded
 
 REGARD = [sys.executable, "-m", "regard"]
 
@@ -27,6 +28,22 @@ def test_help_names_every_command_without_loading_pytorch(tmp_path: Path) -> Non
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert all(name in done.stdout for name in ("train", "test", "tasks"))
+
+
+@pytest.mark.parametrize("name", ["export", "import", "align", "translate", "train translation"])
+def test_help_fits_a_terminal(name: str, command: Callable[..., tuple[int, str, str]], narrow: None) -> None:
+    status, out, _ = command(*name.split(), "--help")
+    assert status == 0 and len(out.splitlines()) > 15 and max(map(len, out.splitlines())) <= 80
+
+
+def test_what_a_docstring_says_is_one_paragraph() -> None:
+    assert _unfolded("One,\n    two\n    and three.\n\n    Four.") == "One, two and three.\n\n    Four."
+    assert _unfolded("What it does,\nin lines.") == "What it does,\nin lines."
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 def test_train_test_and_plot(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { unpack } from "../../src/regard/inspection/view/packing.js";
+import { merge } from "../../src/regard/inspection/view/words.js";
 import { layer } from "./examples.js";
 
 test("weights as they are", async () => {
@@ -29,4 +30,11 @@ test("what Python packs", async () => {
   const matrix = await unpack(layer({ weights: { packed, largest: 1, heads: 1 } }));
   const near = [0.25, 0.75, 0, 1, 0, 0];
   for (const [index, value] of matrix.slices[0].entries()) assert.ok(Math.abs(value - near[index]) < 8e-6);
+});
+
+test("what heads are called, between words as well", async () => {
+  assert.equal((await unpack(layer())).name(0), "head 0");
+  const matrix = await unpack(layer({ names: ["mean of 3 heads"] }));
+  const words = merge(matrix, { query_words: null, key_words: [[0, 1], [2]] });
+  assert.deepEqual([matrix.name(0), words.name(0)], ["mean of 3 heads", "mean of 3 heads"]);
 });

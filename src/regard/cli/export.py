@@ -28,9 +28,9 @@ class ExportFlags:
     """The other program."""
     output: Path | None = None
     """New folder for the model. None: a folder named for the other program, in the run's."""
-    text: Path | None = None
-    """File of sentences, one a line, to compare both programs on, in UTF-8. None: a hundred of the run's text
-    for validation or test."""
+    texts: Path | None = None
+    """File of sentences, one a line, to compare both programs on, in UTF-8, plain or .gz. None: a hundred of the
+    run's text for validation, or else for tests."""
     license: str | None = None
     """Licence of the model, for its card: an identifier such as cc-by-4.0. For huggingface it is
     needed, for onnx it may be."""
@@ -44,6 +44,6 @@ def run(argv: list[str]) -> None:
     """Export as `argv` asks, and say where the model is."""
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
-    texts = None if flags.text is None else sentences_in(flags.text)
+    texts = None if flags.texts is None else sentences_in(flags.texts)
     folder = exchange.export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{exchange.read_certificate(folder).summary()}\n")

@@ -1,4 +1,4 @@
-"""`regard import FOLDER --from huggingface | joeynmt`: make a run of another program's model."""
+"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: make a run of another program's model."""
 
 import sys
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from regard.runs import SAVEPATH
 PROG = "regard import"
 DESCRIPTION = (
     "Make a run of another program's model: of a Marian model of Hugging Face's with its tokenizer (needs the "
-    "extra hub), or of a Transformer that JoeyNMT 2 has trained (needs JoeyNMT). A hundred sentences go through "
+    "extra hub), of a Transformer that JoeyNMT 2 has trained (needs JoeyNMT), or of one of fairseq's with its "
+    "dictionaries and codes (needs the extra hub). A hundred sentences go through "
     "both programs: certificate.json says by how much they differ, and where that is more than 1e-4, nothing is "
     "written. FOLDER: the model's."
 )
@@ -33,8 +34,8 @@ class ImportFlags:
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     texts: Path | None = None
-    """File of sentences, one a line, to compare both programs on, in UTF-8. None: a hundred of the text for
-    validation, or else for tests."""
+    """File of sentences, one a line, to compare both programs on, in UTF-8, plain or .gz. None: a hundred of the
+    text for validation, or else for tests."""
     valid: tuple[Path, ...] = ()
     """Text that examine, prune and explorer ask about: a source and a target file with a line for each sentence,
     or one file of tab-separated pairs; plain or .gz."""

@@ -4,14 +4,20 @@ import contextlib
 import dataclasses
 import io
 import re
+import shutil
+import textwrap
 from collections.abc import Collection
 from typing import TypeVar, get_type_hints
 
 import tyro
+from tyro import _strings
 
 from regard.errors import InputError
 
 Flags = TypeVar("Flags")
+
+WIDEST = 100
+"""Characters of a line of what a command does."""
 
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
@@ -31,7 +37,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
                 default=default,
                 args=_plain_booleans(argv, _boolean_names(type(default))),
                 prog=prog,
-                description=description,
+                description=textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST)),
                 use_underscores=True,
                 config=(tyro.conf.OmitArgPrefixes,),
             )
@@ -39,6 +45,16 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
         if not stop.code:
             raise
         raise InputError(_one_line(stderr.getvalue())) from None
+
+
+def _unfolded(text: str) -> str:
+    """Return a docstring whose further lines, which are indented, go on in its first; other breaks stay."""
+    return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", text)
+
+
+_strings.remove_single_line_breaks = (
+    _unfolded  # which keeps the breaks of the docstring of a field, as it is indented
+)
 
 
 def _boolean_names(flags: type) -> set[str]:

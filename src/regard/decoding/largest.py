@@ -25,13 +25,16 @@ def largest(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]
     whole = values[..., : stretches * STRETCH].unflatten(-1, (stretches, STRETCH))
     maxima = (totals.unsqueeze(-1) + whole.amax(-1)).flatten(1)
     best = maxima.topk(count, sorted=False).indices
-    begin = best // stretches * symbols + best % stretches * STRETCH
+    prefix = best // stretches
+    begin = prefix * symbols + best % stretches * STRETCH
     places = (begin.unsqueeze(-1) + torch.arange(STRETCH, device=values.device)).flatten(1)
+    near = values.flatten(1).gather(1, places).unflatten(1, (count, STRETCH))
+    found = (totals.gather(1, prefix).unsqueeze(-1) + near).flatten(1)
     if rest:
         every = torch.arange(prefixes * symbols, device=values.device).view(prefixes, symbols)
-        behind = every[:, stretches * STRETCH :].flatten()
-        places = torch.cat([places, behind.expand(len(places), -1)], dim=1)
-    found, order = (totals.gather(1, places // symbols) + values.flatten(1).gather(1, places)).topk(count)
+        places = torch.cat([places, every[:, -rest:].flatten().expand(len(places), -1)], dim=1)
+        found = torch.cat([found, (totals.unsqueeze(-1) + values[..., -rest:]).flatten(1)], dim=1)
+    found, order = found.topk(count)
     return found, places.gather(1, order)
 
 

@@ -1,8 +1,8 @@
 """The layers of a Transformer as a search runs them: the same arithmetic as in `regard.attention`, written out.
 
 One product makes queries, keys and values; the factor on scores is in its matrix; and what a product makes is
-added to the residual in place. `sums` are the residual, (N, D) of N steps of all sequences, which each layer takes
-over from the one before.
+added to the residual in place. `sums` are the residual, (N, D) of N steps of all sequences, which each layer
+takes over from the one before.
 
 Letters: B sequences, T steps of each at once or K hypotheses, H heads, d width of each, D of all states.
 """
@@ -18,6 +18,9 @@ from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
 from regard.decoding.past import Seen
 from regard.decoding.products import Product
 
+MANY = 64
+"""Queries of a sequence from which PyTorch's kernel is faster, which never holds all scores."""
+
 
 class Norm:
     """A layer normalisation."""
@@ -26,6 +29,7 @@ class Norm:
         self.given = norm.normalized_shape, norm.weight, norm.bias, norm.eps
 
     def __call__(self, states: Tensor) -> Tensor:
+        """Return states (N, D), normalised."""
         return torch.layer_norm(states, *self.given)
 
 
@@ -76,6 +80,12 @@ class Crossing:
     def __init__(self, layer: MultiHeadAttention, residual: Residual) -> None:
         self.around, self.output = Around(residual), side_by_side(layer.output)
         self.ask = side_by_side(layer.query, scale=layer.head_width**-0.5)
+        self.project = side_by_side(layer.key, layer.value)
+
+    def project_to(self, slot: Tensor, states: Tensor) -> None:
+        """Put the keys and values of the encoder's states (N, D) where they belong, (2, B, H, T, d)."""
+        _, sources, heads, steps, width = slot.shape
+        slot.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
 
     def __call__(self, sums: Tensor, count: int, memory: Seen) -> Tensor:
         """Attend to the memory with `count` hypotheses of each source."""
@@ -91,6 +101,7 @@ class Forward:
         self.inner, self.outer = side_by_side(layer.inner), side_by_side(layer.outer)
 
     def __call__(self, sums: Tensor) -> Tensor:
+        """Add what it makes of each step."""
         inner = self.activation(self.inner(self.around.before(sums)))
         return self.around.after(self.outer.add_to(sums, inner))
 
@@ -103,13 +114,10 @@ class EncoderSteps:
         self.own = OwnAttention(own, layer.attention_residual)
         self.forward = Forward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, slot: Tensor, mask: Tensor | None, turn: Tensor | None) -> Tensor:
-        """Attend to all steps (2, B, H, T, d); `mask` (B, 1, 1, T), True before the end, None where all is."""
-        _, sources, heads, steps, width = slot.shape
-        queries = self.own.projected(sums, slot, turn).view(sources, steps, heads, width).transpose(1, 2)
-        # The queries are scaled already.
-        context = F.scaled_dot_product_attention(queries, slot[0], slot[1], attn_mask=mask, scale=1.0)
-        return self.forward(self.own.added(sums, context.transpose(1, 2).reshape(len(sums), -1)))
+    def __call__(self, sums: Tensor, slot: Tensor, seen: Seen, turn: Tensor | None) -> Tensor:
+        """Attend to all steps, whose keys and values belong into `slot`, (2, B, H, T, d), and are `seen` then."""
+        queries = self.own.projected(sums, slot, turn)
+        return self.forward(self.own.added(sums, attend(queries, slot.shape[3], seen)))
 
 
 class DecoderStep:
@@ -129,13 +137,15 @@ class DecoderStep:
 
 
 def attend(queries: Tensor, count: int, seen: Seen) -> Tensor:
-    """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` hypotheses of each source."""
-    heads = _by_head(queries, count, seen.values.shape[2])
-    if seen.hidden is None:
-        scores = torch.bmm(heads, seen.keys)
-    else:
-        scores = torch.baddbmm(seen.hidden, heads, seen.keys)
-    return _joined(torch.bmm(scores.softmax(-1), seen.values), queries.shape)
+    """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` of each source."""
+    keys, values, hidden = seen
+    heads = _by_head(queries, count, values.shape[2])
+    if count > MANY:
+        mask = None if hidden is None else hidden[None]
+        given = heads[None], keys.transpose(1, 2)[None], values[None]
+        return _joined(F.scaled_dot_product_attention(*given, attn_mask=mask, scale=1.0)[0], queries.shape)
+    scores = torch.bmm(heads, keys) if hidden is None else torch.baddbmm(hidden, heads, keys)
+    return _joined(torch.bmm(scores.softmax(-1), values), queries.shape)
 
 
 def _by_head(states: Tensor, count: int, width: int) -> Tensor:
@@ -148,7 +158,7 @@ def _by_head(states: Tensor, count: int, width: int) -> Tensor:
 
 def _joined(heads: Tensor, shape: torch.Size) -> Tensor:
     """Turn (B H, K, d) into (B K, H d) of this shape."""
-    every, count, width = heads.shape
+    count, width = heads.shape[1:]
     if count == 1:
         return heads.view(shape)
     return heads.view(-1, shape[1] // width, count, width).transpose(1, 2).reshape(shape)

@@ -1,9 +1,9 @@
 """A Transformer as a search runs it: the same arithmetic, written out.
 
-A step of a search is a few rows, so what surrounds the products costs as much as they do, and modules that can be
-watched, masked and trained do more than a search wants. What is done otherwise stands in `layers` and `past`. It
-takes a `Transformer` of attention's usual form that nobody watches; all others go through their own layers, to the
-same answers.
+A step of a search is a few rows, so what surrounds the products costs as much as they do, and modules that can
+be watched, masked and trained do more than a search wants. What is done otherwise stands in `layers` and `past`.
+It takes a `Transformer` of attention's usual form that nobody watches; all others go through their own layers, to
+the same answers.
 
 Letters: B sources, K hypotheses of each, T steps, L layers, H heads, d width of each, D of all states.
 """
@@ -23,8 +23,9 @@ from regard.attention import (
     Sinusoidal,
     layers_of,
 )
-from regard.decoding.layers import DecoderStep, EncoderSteps, Norm, side_by_side
-from regard.decoding.past import Memory, State
+from regard.attention.weights import LANES
+from regard.decoding.layers import DecoderStep, EncoderSteps, Norm
+from regard.decoding.past import Known, Past
 from regard.decoding.products import vocabulary_layer
 from regard.models import Seq2Seq, Transformer
 
@@ -55,34 +56,37 @@ class WrittenOut:
         encoder, decoder = ([*each.layers] for each in (model.encoder, model.decoder))
         layers: list[Any] = list(decoder)
         own = layers[0].self_attention
-        self.heads, self.rotary = own.heads, own.rotary
+        self.heads, self.width, self.rotary = own.heads, own.head_width, own.rotary
         self.encoder: list[Any] = [EncoderSteps(each) for each in encoder]
         self.decoder: list[Any] = [DecoderStep(each) for each in decoder]
         self.norms = [
             Norm(each.norm) if isinstance(each.norm, nn.LayerNorm) else None
             for each in (model.encoder, model.decoder)
         ]
-        self.memory = side_by_side(*(side for each in layers for side in (each.cross.key, each.cross.value)))
         self.logits = vocabulary_layer(model)
         self.turn, self.added = cache(self._turn), cache(self._added)
 
-    def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
+    def encode(self, source: Tensor, source_mask: Tensor) -> Known:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
+        sources, steps = source.shape
         sums = self.model.embedded(source).flatten(0, 1)
-        slot = sums.new_empty(2, len(source), self.heads, source.shape[1], sums.shape[1] // self.heads)
-        mask = None if source_mask.all() else source_mask[:, None, None]
-        turn = self.turn(0, source.shape[1])
+        own = Known.of(sums.new_zeros(1, 2, sources, self.heads, max(steps, LANES), self.width), source_mask)
+        slot, [seen], turn = own.states[0, ..., :steps, :], own.layers(), self.turn(0, steps)
         for layer in self.encoder:
-            sums = layer(sums, slot, mask, turn)
+            sums = layer(sums, slot, seen, turn)
         states = sums if self.norms[0] is None else self.norms[0](sums)
-        made = self.memory(states).view(*source.shape, len(self.decoder), 2, self.heads, -1)
-        return Memory.of(made.permute(2, 3, 0, 4, 1, 5), source_mask)
+        found = own.states.new_zeros(len(self.decoder), *own.states.shape[1:])
+        for layer, room in zip(self.decoder, found, strict=True):
+            layer.cross.project_to(room[..., :steps, :], states)
+        # A source of nothing but padding has weights all the same, but nothing to give.
+        found[..., :steps, :].mul_(source_mask[:, None, :, None])
+        return Known(found, own.hidden)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Known) -> Past:
         """Return the state before the first step, with one hypothesis for each source."""
-        return State(memory)
+        return Past(memory)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: Past) -> tuple[Tensor, Past]:
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
         it."""
         time, (slots, past) = state.time, state.after(tokens.shape[1])

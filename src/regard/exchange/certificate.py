@@ -21,7 +21,7 @@ from regard.decoding import Search, translate
 from regard.decoding.search import SLACK
 from regard.errors import InputError
 from regard.exchange.exportable import Exportable
-from regard.progress import counting_bar
+from regard.progress import counting_bar, tell
 from regard.reading import files_in, read_json
 from regard.result import Result
 from regard.text import PAD, PairBatch, collate
@@ -125,6 +125,25 @@ class Certificate(Result):
                 f"a beam of {self.beam}",
             ]
         )
+
+
+def short_enough(run: Exportable, texts: Sequence[str], *, progress: bool = True) -> list[str]:
+    """Return texts but for those that are longer than the run takes, and say how many these are.
+
+    Raises `InputError` where none is left.
+    """
+    most, encode = run.task.longest_source, run.task.source_vocabulary.encode
+    found = [text for text in texts if len(encode(text)) <= most]
+    if left := len(texts) - len(found):
+        told = f"{left:,} of {len(texts):,} sentences have more than {most:,} tokens, the most that are taken"
+        if not found:
+            raise InputError(f"{told}: give shorter ones with --texts")
+        tell(f"{told}: left out", show=progress)
+    if not found:
+        raise InputError(
+            "there is no sentence to compare both programs on: give some with --texts, or text with --valid"
+        )
+    return found
 
 
 @torch.inference_mode()

@@ -122,7 +122,9 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             found = torch.load(file, map_location="cpu", weights_only=True)
         settings, state = _asked(found), found["model"]
     except Exception as error:  # there is no end of what it raises for damaged files
-        raise damaged(file, f"it cannot be read as weights ({told(error, 100)})", MEND) from error
+        other = re.search(r"GLOBAL (\S+)", str(error))
+        why = f"it holds {other[1]}, which was not run" if other else told(error, 100)
+        raise damaged(file, f"it cannot be read as weights ({why})", MEND) from error
     if not isinstance(state, dict) or not all(isinstance(each, Tensor) for each in state.values()):
         raise damaged(file, "its model holds more than tensors", MEND)
     return settings, _renamed({name: each.float() for name, each in state.items()})
@@ -183,7 +185,7 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         "activation": activation,
         "dropout": float(settings.get("dropout", 0.1)),
         "positions": "learned",
-        "pre_norm": bool(settings["encoder_normalize_before"]),
+        "pre_norm": bool(settings.get("encoder_normalize_before", False)),
         "bias": True,
         "tied": joint or bool(settings.get("share_decoder_input_output_embed", False)),
         "output_bias": True,

@@ -22,7 +22,7 @@ BEGIN, PADDING, END, UNSEEN = range(4)
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 UNUSED = "<begin>"
 """What we call its `<s>`, which has a row in its matrices, and a share of every probability."""
-CODES = ("bpecodes", "bpe.codes", "bpe_codes", "codes", "code")
+CODES = ("codes", "code", "bpecodes", "bpe.codes", "bpe_codes")
 """Names of codes, with or without the side's language behind them."""
 
 
@@ -96,8 +96,8 @@ def side_of(folder: Path, language: str) -> Side:
         if cut is None:
             if any(name.endswith(GOES_ON) for name in names):
                 raise InputError(
-                    f"{str(file)!r} has pieces with {GOES_ON}, and no codes stand beside it: put them there, as "
-                    f"{' or '.join(CODES[:3])}"
+                    f"{str(file)!r} has pieces with {GOES_ON}, and no codes stand beside it: put there those of "
+                    f"subword-nmt or fastBPE, called codes or bpecodes"
                 )
             return Side(symbols, given_symbols(names, words=True), rows)
         if cut.suffix in (".model", ".spm"):

@@ -65,8 +65,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         from transformers import GenerationConfig, MarianConfig, MarianMTModel
     except ImportError:
         raise InputError("exporting to Hugging Face needs transformers: pip install 'regard[hub]'") from None
-    model, config, source, target = transformer_of(run, "Hugging Face")
-    _check(run, config, source)
+    model, config, source, target = for_huggingface(run)
     special: dict[str, Any] = {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -108,8 +107,10 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
 
 
-def _check(run: Exportable, config: TransformerConfig, source: Cut) -> None:
-    """Raise `InputError` for a run that Marian's architecture, or a tokenizer of Hugging Face, does not hold."""
+def for_huggingface(run: Exportable) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
+    """Return a run's Transformer, how it is built, and its vocabularies of source and target; raises `InputError`
+    where Marian's architecture, or a tokenizer of Hugging Face, does not hold it."""
+    model, config, source, target = transformer_of(run, "Hugging Face")
     for name, needed in NEEDED.items():
         if (found := getattr(config, name)) != needed:
             raise InputError(
@@ -126,6 +127,7 @@ def _check(run: Exportable, config: TransformerConfig, source: Cut) -> None:
         raise InputError("tokenizer codes is not one of Marian's models: they have SentencePiece's or ours")
     elif not run.task.shared:
         raise InputError("joint is off: a tokenizer of Hugging Face holds one vocabulary; train with --joint")
+    return model, config, source, target
 
 
 def parameters(model: Transformer, config: TransformerConfig) -> dict[str, Tensor]:

@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.errors import InputError, begun, unknown
+from regard.errors import InputError, unknown
 from regard.exchange.arriving import Arrived, read_huggingface
-from regard.exchange.certificate import NAME, SENTENCES, certify
+from regard.exchange.certificate import NAME, SENTENCES, certify, short_enough
 from regard.exchange.choices import Origin
 from regard.exchange.fairseq import read_fairseq
 from regard.exchange.joeynmt import read_joeynmt
@@ -42,9 +42,10 @@ def import_model(
 
     `name`: of the run's folder under `savepath`; None: that of the model's. `valid`, `test`: text of the run, a
     source and a target file, or one of pairs, for what asks it about text that it has not seen. `texts`:
-    sentences that both programs are compared on; None: the first hundred sources of `valid`, or of `test`. Raises
-    `InputError`, with nothing written, where the model cannot be represented, or computes anything else here
-    than there, a run is there already, or the program is not installed; `MachineError` where the disk refuses.
+    sentences that both programs are compared on, without those that are too long for the model; None: the first
+    hundred sources of `valid`, or of `test`. Raises `InputError`, with nothing written, where the model cannot be
+    represented, or computes anything else here than there, a run is there already, or the program is not
+    installed; `MachineError` where the disk refuses.
     """
     if program not in ORIGINS:
         raise unknown("program", program, ORIGINS)
@@ -72,7 +73,8 @@ def import_model(
         building.write_vocabularies(task.files)
         building.write_model(0, model.state_dict())
         run = _Taken(building.path, config, 0, task, model)
-        sentences = _sentences(run, texts)
+        given = [source for source, _ in run.unseen(SENTENCES, 0)] if texts is None else texts
+        sentences = short_enough(run, given, progress=progress)
         certificate = certify(run, arrived.open(run), sentences, folder, progress=progress)
         certificate.check()
         write_json(building.path / NAME, certificate.json())
@@ -100,18 +102,3 @@ class _Taken:
         return (
             [] if text is None else list(islice((pair for pair in text if len(encode(pair[0])) <= most), samples))
         )
-
-
-def _sentences(run: _Taken, texts: Sequence[str] | None) -> list[str]:
-    """Return what both programs are compared on."""
-    if texts is None:
-        texts = [source for source, _ in run.unseen(SENTENCES, 0)]
-    if not texts:
-        raise InputError("there is no sentence to compare both programs on: give some with --texts, or --valid")
-    most = run.task.longest_source
-    for text in texts:
-        if (length := len(run.task.source_vocabulary.encode(text))) > most:
-            raise InputError(
-                f"text {begun(text, 20)} has {length} tokens, at most {most} are taken: leave it out"
-            )
-    return list(texts)

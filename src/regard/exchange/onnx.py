@@ -50,8 +50,7 @@ def write_onnx(run: Exportable, folder: Path) -> None:
             import_module(package)
     except ImportError:
         raise InputError("exporting to ONNX needs its packages: pip install 'regard[onnx]'") from None
-    vocabularies = {"source": run.task.source_vocabulary, "target": run.task.target_vocabulary}
-    tokenizers = {name: tokenizer_of(each).to_str(pretty=True) for name, each in vocabularies.items()}
+    tokenizers = for_onnx(run)
     try:
         encoder, decoder = graphs_of(run.model)
     except InputError as error:
@@ -78,6 +77,13 @@ def write_onnx(run: Exportable, folder: Path) -> None:
             "greedy_search": STEPS,
         },
     )
+
+
+def for_onnx(run: Exportable) -> dict[str, str]:
+    """Return a run's vocabularies of source and target as files of the `tokenizers` library; raises `InputError`
+    where there is no such file."""
+    vocabularies = {"source": run.task.source_vocabulary, "target": run.task.target_vocabulary}
+    return {name: tokenizer_of(each).to_str(pretty=True) for name, each in vocabularies.items()}
 
 
 class InOnnxRuntime:

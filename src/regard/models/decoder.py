@@ -19,7 +19,7 @@ from the papers: Bahdanau's output goes through a maxout layer that also reads t
 are stacked; the LSTM's cell starts as its state does, from a matrix of its own.
 
 Where the cell reads nothing that attention made, all its steps run in one fused kernel, and attention is one
-call.
+call. Where it does, and nobody looks on, `unrolled` takes all steps of an LSTM in one operation.
 """
 
 from typing import Literal, NamedTuple
@@ -30,6 +30,8 @@ from torch import Tensor, nn
 from regard.attention import Attention, Score
 from regard.errors import InputError
 from regard.models.cells import CELLS, Cell, CellWeights
+from regard.models.looking import looking_at
+from regard.models.unrolled import Places, unroll
 
 ContextTo = Literal["cell", "output", "both"]
 Query = Literal["previous", "current"]
@@ -139,7 +141,8 @@ class RecurrentDecoder(nn.Module):
         """Return o (B, Tt, D) of all embedded target steps (B, Tt, E)."""
         state = self.start(memory)
         if self.stepwise:
-            return self._one_by_one(embedded, state)
+            together = self._unrolled(embedded, state)
+            return self._one_by_one(embedded, state) if together is None else together
         begin = tuple(part.transpose(0, 1).contiguous() for part in state.cell)
         states, _ = self.rnn(embedded, begin if len(begin) == 2 else begin[0])
         if self.cross is None:
@@ -154,6 +157,26 @@ class RecurrentDecoder(nn.Module):
         """Take one step with embeddings (B, K, E): returns o (B, K, D) and the state after it."""
         weights = CellWeights.of(self.rnn, embedded.shape[-1])
         return self._advance(weights.gates(embedded), state, weights)
+
+    def _unrolled(self, embedded: Tensor, state: RecurrentState) -> Tensor | None:
+        """Take all steps in one operation; None while attention is observed, and for what that does not know."""
+        memory, cross = state.memory, self.cross
+        plain = torch.is_autocast_enabled(embedded.device.type) or torch.compiler.is_compiling()
+        if plain or cross is None or cross.observer is not None or len(state.cell) != 2:
+            return None
+        looking = looking_at(cross.score, memory.prepared, memory.states, memory.mask)
+        if looking is None:
+            return None
+        weights = CellWeights.of(self.rnn, embedded.shape[-1])
+        places = Places(
+            cell=self.context in ("cell", "both"),
+            feeds=self.input_feeding,
+            previous=self.query == "previous",
+        )
+        begin = (state.cell[0].squeeze(1), state.cell[1].squeeze(1))
+        of_gates = (weights.of_extra, weights.of_state, weights.state_bias)
+        combine = None if self.combine is None else self.combine.weight
+        return unroll(places, looking, weights.gates(embedded), begin, of_gates, combine)
 
     def _one_by_one(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         """Take all steps in turn."""

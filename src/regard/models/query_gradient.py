@@ -1,11 +1,12 @@
 """The loss of a query model and its gradient, written out: how the primer's models train while nobody looks on.
 
-The models are so small that autograd's account of many small operations is most of a step; `written_out` has the
-form in which it is done without. `QueryModel.forward` says what is computed, and the two are tested to agree. Two
+The models are so small that autograd's account of many small operations is most of a step; `layer_gradients` says
+in which form it is done without. `QueryModel.forward` is what is computed, and the two are tested to agree. Three
 things help that autograd cannot know:
 
     What is read first is one of R rows: one for each letter, or for each letter at each step. They are projected
     once each, and picked for every sample then.
+    Without encoder and positions, a sample is so many of each letter: that is all its memory.
     Queries are the same for every sample. So a query is brought to where the memory is, q · K m = (Kᵀ q) · m, and
     what it finds is projected after it has been weighed, Σ w (V m) = V (Σ w m).
 
@@ -27,9 +28,9 @@ from regard.attention import (
     Sinusoidal,
     layers_of,
 )
+from regard.attention.weights import LANES
 from regard.models.answer import AnswerModel
-from regard.models.query import QueryModel
-from regard.models.written_out import (
+from regard.models.layer_gradients import (
     Back,
     Grads,
     Rows,
@@ -40,6 +41,7 @@ from regard.models.written_out import (
     normed,
     softmax,
 )
+from regard.models.query import QueryModel
 
 BackToBoth = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From the gradient of what was found to that of what was wanted, (H To, D), and of the memory's rows."""
@@ -70,7 +72,7 @@ class QueryGradient:
         """Whether anybody records the model's attention, or intervenes in it: then it has to be worked out."""
         return any(layer.observer is not None for layer in self.layers)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Grads]:
         """Return the mean cross-entropy in nats, logits (B, To, classes), and the gradient of every parameter.
 
@@ -84,7 +86,7 @@ class QueryGradient:
             made, back = _encoder_layer(layer, states, inputs.shape, grads)
             states = Rows(made, None)
             backs.append(back)
-        found, back = _crossed(model, states, inputs.shape, grads)
+        found, back = _crossed(model, states, inputs, grads)
         backs.append(back)
         if model.self_attention is not None and model.self_attention_norm is not None:
             found, back = attended(
@@ -102,16 +104,14 @@ class QueryGradient:
 def _embedded(model: QueryModel, inputs: Tensor, grads: Grads) -> tuple[Rows, Back]:
     """Return a row for each letter, or for each letter at each step, and which of them the inputs (B, T) are."""
     embedding, positions, time = model.embedding, model.positions, inputs.shape[1]
-    letters = embedding.weight.t().contiguous() + embedding.bias
-    if positions is None:
-        rows, picked = letters, inputs
-    else:
-        rows = positions(letters.unsqueeze(1).expand(-1, time, -1)).flatten(0, 1)
+    rows, picked = embedding.weight.t().contiguous() + embedding.bias, inputs
+    if positions is not None:
+        rows = positions(rows.unsqueeze(1).expand(-1, time, -1)).flatten(0, 1)
         picked = inputs * time + torch.arange(time)
 
     def back(grad: Tensor) -> Tensor:
         if positions is not None:
-            steps = grad.view(len(letters), time, -1)
+            steps = grad.view(-1, time, grad.shape[1])
             grad = steps.sum(1)
             if isinstance(positions, LearnedPositions):
                 grads[positions.weight] = F.pad(steps.sum(0), (0, 0, 0, len(positions.weight) - time))
@@ -128,16 +128,18 @@ def _encoder_layer(layer: EncoderLayer, states: Rows, shape: torch.Size, grads: 
     return made, lambda grad: back_seen(back_made(grad))
 
 
-def _crossed(model: QueryModel, states: Rows, shape: torch.Size, grads: Grads) -> tuple[Tensor, Back]:
+def _crossed(model: QueryModel, states: Rows, inputs: Tensor, grads: Grads) -> tuple[Tensor, Back]:
     """Return norm(queries + attention(queries, memory)), (B To, D)."""
     wanted, back_wanted = _wanted(model, grads)
-    look_up = _among_rows if states.picked is not None else _among_steps
-    pooled, back_pooled = look_up(wanted, states, shape)
+    if model.encoder or model.positions is not None:
+        pooled, back_pooled = _among_steps(wanted, states, inputs.shape)
+    else:
+        pooled, back_pooled = _among_letters(wanted, states.rows, model.one_hot[inputs].sum(1))
     context, back_context = _projected(model.cross, pooled, grads)
     found, back_norm = normed(model.cross_norm, context.add(model.queries).flatten(0, 1), grads)
 
     def back(grad: Tensor) -> Tensor:
-        grad = back_norm(grad).view_as(context)
+        grad = back_norm(grad).view(context.shape)
         grads[model.queries] = grad.sum(0)
         to_wanted, to_states = back_pooled(back_context(grad))
         back_wanted(to_wanted)
@@ -146,29 +148,28 @@ def _crossed(model: QueryModel, states: Rows, shape: torch.Size, grads: Grads) -
     return found, back
 
 
-def _among_rows(wanted: Tensor, states: Rows, shape: torch.Size) -> tuple[Tensor, BackToBoth]:
-    """Return what (H To, D) finds in the rows of each sample: (B, H To, D).
+def _among_letters(wanted: Tensor, letters: Tensor, often: Tensor) -> tuple[Tensor, BackToBoth]:
+    """Return what (H To, D) finds among letters (R, D), of which each sample has so many (B, R): (B, H To, D).
 
-    A row that stands n times in a sample has n shares of the weight: softmax(score + log n), none where n is 0.
+    A letter that stands n times in a sample has n shares of the weight, softmax(score + log n), and none for 0.
     """
-    rows = states.rows
-    assert states.picked is not None
-    often = rows.new_zeros(shape[0], len(rows))
-    often.scatter_add_(1, states.picked.view(shape), rows.new_ones(()).expand(shape))
-    weights, back_weights = softmax(often.log_().unsqueeze(1) + wanted @ rows.t())  # (B, H To, R)
-    flat = weights.flatten(0, 1)
+    # As many as a vector register holds, so that no softmax has to fill up its rows.
+    missing = max(LANES - len(letters), 0)
+    rows, shape = F.pad(letters, (0, 0, 0, missing)), (len(often), len(wanted), -1)
+    weights, back_weights = softmax(F.pad(often, (0, missing)).log_().unsqueeze(1) + wanted @ rows.t())
+    flat = weights.flatten(0, 1)  # (B H To, R)
 
     def back(grad: Tensor) -> tuple[Tensor, Tensor]:
         grad = grad.flatten(0, 1)
-        to_scores = back_weights((grad @ rows.t()).view(weights.shape)).sum(0)
-        return to_scores @ rows, (flat.t() @ grad).addmm_(to_scores.t(), wanted)
+        to_scores = back_weights((grad @ rows.t()).view(shape)).sum(0)
+        return to_scores @ rows, (flat.t() @ grad).addmm_(to_scores.t(), wanted)[: len(letters)]
 
-    return (flat @ rows).view(shape[0], len(wanted), -1), back
+    return (flat @ rows).view(shape), back
 
 
 def _among_steps(wanted: Tensor, states: Rows, shape: torch.Size) -> tuple[Tensor, BackToBoth]:
     """Return what (H To, D) finds in the steps of each sample: (B, H To, D)."""
-    flat = states.rows
+    flat = states.spread()
     memory = flat.view(*shape, -1)
     weights, back_weights = softmax((wanted @ flat.t()).view(-1, *shape))  # (H To, B, T)
     there = weights.transpose(0, 1)
@@ -176,7 +177,7 @@ def _among_steps(wanted: Tensor, states: Rows, shape: torch.Size) -> tuple[Tenso
     def back(grad: Tensor) -> tuple[Tensor, Tensor]:
         to_scores = back_weights(torch.bmm(grad, memory.mT).transpose(0, 1)).flatten(1)
         to_memory = torch.bmm(there.mT, grad).flatten(0, 1)
-        return to_scores @ flat, to_memory.addmm_(to_scores.t(), wanted)
+        return to_scores @ flat, states.gather(to_memory.addmm_(to_scores.t(), wanted))
 
     return torch.bmm(there, memory), back
 

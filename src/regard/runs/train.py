@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
@@ -21,6 +21,7 @@ from regard.training import (
     OneLearner,
     RunFolder,
     digest,
+    fitting_threads,
     join_world,
     new_run,
     start,
@@ -230,7 +231,8 @@ def train(
                 _open(folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=world.torchruns)
         drops = config.model.dropout > 0
         learner = OneLearner(state, config.training, batches, folder, world=world, drops=drops)
-        with world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
+        threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
+        with threads, world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()
     return load(folder.path)

@@ -129,6 +129,13 @@ class TranslationConfig:
         self.training_text()
         return self._texts("train")
 
+    def check_guide(self) -> None:
+        """Raise `InputError` where links are to guide a head, and their file is not one of its text."""
+        if self.guide is not None and self.train:
+            from regard.text.guide import check_guide
+
+            check_guide(Path(self.guide), Path(self.train[0]))
+
     def _texts(self, part: Part) -> "list[Text]":
         strict = self.strict and part == "train"
         if self.hub is not None:
@@ -172,6 +179,7 @@ class Translation(SequenceTask):
         """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
         from regard.text.prepare import Cutting, learn_vocabularies
 
+        config.check_guide()  # before minutes of work
         cutting = Cutting(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
@@ -210,14 +218,15 @@ class Translation(SequenceTask):
         from regard.text.merges import DroppedMerges
         from regard.text.mixture import Mixture
 
+        self.config.check_guide()
+        if settings.merge_dropout and self.config.guide is not None:
+            raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
         corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         tell(f"Training on {corpus.told}", show=beginning.progress)
         guide = self._guide(corpora[0], progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
-            if guide is not None:
-                raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
             source, target = (
                 DroppedMerges(each, settings.merge_dropout, settings.seed)
                 for each in (self.source_vocabulary, self.target_vocabulary)

@@ -48,14 +48,14 @@ export function answer(map, original, other) {
 }
 
 /**
- * Each output step with its probability.
+ * Each output step with its probability, where that is known.
  *
  * @param {MapData} map
  * @param {MapData} [original]
  */
 function steps({ outputs, prediction, probabilities }, original) {
   const found = node("div");
-  if (!outputs.length || outputs.length > MOST_STEPS) return found;
+  if (!probabilities.length || outputs.length > MOST_STEPS) return found;
   found.append(node("span", { class: "quiet" }, "with probability: "));
   outputs.forEach((label, step) => {
     const before = original?.outputs[step] === label ? original.probabilities[step] : null;

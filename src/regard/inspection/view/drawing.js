@@ -157,7 +157,7 @@ export class Drawing {
   }
 
   /**
-   * How the weight comes about: not of words, which are several weights, nor of a snapshot, which is another model.
+   * How the weight comes about: not of words or a mean, which are several weights, nor of a snapshot, which is another model.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -165,7 +165,8 @@ export class Drawing {
   drawSum(scene, colours) {
     const { sum, actions, parts } = this;
     const { state } = scene;
-    const can = sum !== undefined && !scene.derived && !state.words && state.frame === null;
+    const plain = !scene.derived && !scene.matrix.names && !state.words && state.frame === null;
+    const can = sum !== undefined && plain;
     const kept = !this.keeps || scene.map.sums !== undefined;
     const command = can && !kept ? commandOf(scene) : null;
     parts.sum.show([can, state.sum, command], () => {

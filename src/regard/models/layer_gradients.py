@@ -62,27 +62,29 @@ def attended(
     layer: Attention | MultiHeadAttention, norm: nn.LayerNorm, states: Rows, shape: torch.Size, grads: Grads
 ) -> tuple[Tensor, Back]:
     """Return norm(states + attention(states, states, states)), (N, D), of samples with `shape` (B, T)."""
+    here = states.spread()
     if isinstance(layer, MultiHeadAttention):
         context, back_context = _many_heads(layer, states, shape, grads)
     else:
-        context, back_context = _one_head(states, shape)
-    found, back_norm = normed(norm, context.add_(states.spread()), grads)
+        context, back_context = _one_head(here.view(*shape, -1))
+    found, back_norm = normed(norm, context.add_(here), grads)
 
     def back(grad: Tensor) -> Tensor:
         grad = back_norm(grad)
-        return states.gather(grad).add_(back_context(grad))
+        if isinstance(layer, MultiHeadAttention):
+            return states.gather(grad).add_(back_context(grad))
+        return states.gather(grad.add_(back_context(grad)))
 
     return found, back
 
 
-def _one_head(states: Rows, shape: torch.Size) -> tuple[Tensor, Back]:
-    """Return what one head without projections makes of states, (N, D)."""
-    each = states.spread().view(*shape, -1)
-    context, back_context = _attention(each, each, each)
+def _one_head(states: Tensor) -> tuple[Tensor, Back]:
+    """Return what one head without projections makes of states (B, T, D): (N, D)."""
+    context, back_context = _attention(states, states, states)
 
     def back(grad: Tensor) -> Tensor:
-        to_query, to_key, to_value = back_context(grad.view_as(each))
-        return states.gather(to_query.add_(to_key).add_(to_value).flatten(0, 1))
+        to_query, to_key, to_value = back_context(grad.view_as(states))
+        return to_query.add_(to_key).add_(to_value).flatten(0, 1)
 
     return context.flatten(0, 1), back
 
@@ -125,14 +127,15 @@ def _attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Calla
 
 def softmax(scores: Tensor) -> tuple[Tensor, Back]:
     """Return the softmax over the last dimension; short rows are filled up, as in `attention.weights`."""
-    time, missing = scores.shape[-1], max(LANES - scores.shape[-1], 0)
-    full = F.pad(scores, (0, missing), value=-torch.inf).softmax(-1)
+    time, missing = scores.shape[-1], LANES - scores.shape[-1]
+    full = (F.pad(scores, (0, missing), value=-torch.inf) if missing > 0 else scores).softmax(-1)
 
     def back(grad: Tensor) -> Tensor:
-        filled = F.pad(grad, (0, missing))
-        return torch._softmax_backward_data(filled, full, -1, full.dtype)[..., :time]
+        filled = F.pad(grad, (0, missing)) if missing > 0 else grad
+        found = torch._softmax_backward_data(filled, full, -1, full.dtype)
+        return found[..., :time] if missing > 0 else found
 
-    return full[..., :time], back
+    return full[..., :time] if missing > 0 else full, back
 
 
 def normed(norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor, Back]:
@@ -159,9 +162,9 @@ def back_linear(layer: nn.Linear, states: Tensor, grad: Tensor, grads: Grads) ->
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean cross-entropy of logits (N, classes), and its gradient by them."""
-    classes, count = logits.shape[1], len(targets)
+    aten, classes = torch.ops.aten, logits.shape[1]
     believed = F.pad(logits, (0, max(LANES - classes, 0)), value=-torch.inf).log_softmax(1)
-    loss = F.nll_loss(believed, targets)
-    grad = believed.exp_()[:, :classes]
-    grad.scatter_add_(1, targets.unsqueeze(1), grad.new_full((), -1).expand(count, 1))
-    return loss, grad.div_(count)
+    how = (targets, None, 1, -100)  # the mean, without weights
+    loss, count = aten.nll_loss_forward(believed, *how)
+    grad = aten.nll_loss_backward(torch.ones_like(loss), believed, *how, count)
+    return loss, torch._log_softmax_backward_data(grad, believed, 1, grad.dtype)[:, :classes]
