@@ -126,9 +126,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
         torch.save({**stored, "model": {**stored["model"], **parts}}, file)
         refused(message)
 
-    refused_with(
-        "cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran")
-    )
+    refused_with("cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
     refused_with("has encoder.layers.0.gate: no Transformer here", **{"encoder.layers.0.gate": torch.ones(2)})
     refused_with(
