@@ -52,9 +52,8 @@ def _unfolded(helptext: str) -> str:
     return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", helptext)
 
 
-_strings.remove_single_line_breaks = (
-    _unfolded  # which keeps the breaks of the docstring of a field, as it is indented
-)
+# The library's own keeps the breaks of a field's docstring, whose lines are indented.
+_strings.remove_single_line_breaks = _unfolded
 
 
 def _boolean_names(flags: type) -> set[str]:
