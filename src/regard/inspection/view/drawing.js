@@ -164,9 +164,8 @@ export class Drawing {
    */
   drawSum(scene, colours) {
     const { sum, actions, parts } = this;
-    const { state } = scene;
-    const plain = !scene.derived && !scene.matrix.names && !state.words && state.frame === null;
-    const can = sum !== undefined && plain;
+    const { state, derived, matrix } = scene;
+    const can = sum !== undefined && !derived && !matrix.names && !state.words && state.frame === null;
     const kept = !this.keeps || scene.map.sums !== undefined;
     const command = can && !kept ? commandOf(scene) : null;
     parts.sum.show([can, state.sum, command], () => {
