@@ -75,6 +75,10 @@ class Counted(TorchDispatchMode):
 def flops_of(operation: Any) -> Callable[..., int] | None:
     """Return what counts the FLOPs of an operation; PyTorch has nothing for its kernels for a CPU."""
     aten = torch.ops.aten
+    if operation is torch.ops.mkldnn._linear_pointwise:
+        return lambda states, weight, *_, **__: 2 * states.shape[:-1].numel() * weight.numel()
+    if operation is aten.addmm_:
+        operation = aten.addmm
     if operation is aten.mkldnn_rnn_layer:
         return lambda states, *weights, **_: 2 * states.shape[:2].numel() * sum(w.numel() for w in weights[:2])
     if operation is aten.mkldnn_rnn_layer_backward:

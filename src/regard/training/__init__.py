@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from regard.training.state import TrainingState
     from regard.training.stopping import Interrupted
     from regard.training.tensors import kept, pack
+    from regard.training.threads import fitting_threads
     from regard.training.trust import trust
     from regard.training.world import ALONE, World, join_world
 
@@ -71,6 +72,7 @@ __all__ = [
     "exact",
     "find_kind",
     "find_run",
+    "fitting_threads",
     "join_world",
     "kept",
     "kinds_for",
