@@ -68,7 +68,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
-    rows = []
+    print(f"{args.seeds} seeds, {args.steps} steps, {len(os.sched_getaffinity(0))} cores, {args.rounds} rounds\n")
+    head = ["task", "regard compare, s", *(f"{way}, s (ratio)" for way in [*WAYS][1:])]
+    print(markdown(head, []), flush=True)
     for task in args.tasks:
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
         for _ in range(args.rounds):
@@ -78,9 +80,8 @@ def main() -> None:
                     train(task, args.seeds, args.steps, Path(folder))
                     seconds[way].append(time.perf_counter() - began)
         ours, *others = (statistics.median(each) for each in seconds.values())
-        rows.append([task, f"{ours:.1f}", *(f"{each:.1f} ({each / ours:.2f})" for each in others)])
-    print(f"{args.seeds} seeds, {args.steps} steps, {len(os.sched_getaffinity(0))} cores, {args.rounds} rounds\n")
-    print(markdown(["task", "regard compare, s", *(f"{way}, s (ratio)" for way in [*WAYS][1:])], rows))
+        cells = [task, f"{ours:.1f}", *(f"{each:.1f} ({each / ours:.2f})" for each in others)]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
