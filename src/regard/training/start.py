@@ -65,7 +65,8 @@ def start(
         shard(objective, world)
         optimizer = settings.how.optimizer(objective.model)
         average = _average(objective.model, settings.average)
-        return ShardedState(objective, optimizer, generator, 0, average, replica=_begun(config, task, before))
+        replica = _begun(config, task, before) if world.first else None
+        return ShardedState(objective, optimizer, generator, 0, average, replica=replica)
     average = _average(objective.model, settings.average)
     return TrainingState(objective, settings.how.optimizer(objective.model), generator, 0, average)
 
