@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py [--rounds 5] [--only train]
 
-Runs each command to its end, turn by turn with `import torch` alone, all under `-X importtime`, and sums the time
-of the modules that `import torch` alone does not load: Regard's own, and those of other libraries. Runs to work
-on are trained first, for a step each, in a folder of the benchmark's own.
+Runs each command to its end, and `import torch` alone after every third, all under `-X importtime`, and sums the
+time of the modules that `import torch` alone does not load: Regard's own, and those of other libraries. Runs to
+work on are trained first, for a step each, in a folder of the benchmark's own.
 """
 
 import argparse
@@ -42,6 +42,8 @@ FIRST = [
     ["export", "translation", "--to", "huggingface", "--output", "exported", "--license", "mit"],
 ]
 """Of these the others make use."""
+EVERY = 3
+"""Commands after which `import torch` alone is run again."""
 COMMANDS = {
     "--help": ["--help"],
     "tasks": ["tasks"],
@@ -133,8 +135,9 @@ def main() -> None:
         torch: list[dict[str, int]] = []
         added: dict[str, list[Counter[str]]] = {each: [] for each in chosen}
         for number in range(args.rounds):
-            for each, argv in chosen.items():
-                torch.append(imports_of(["-c", "import torch"], folder)[0])
+            for index, (each, argv) in enumerate(chosen.items()):
+                if index % EVERY == 0:
+                    torch.append(imports_of(["-c", "import torch"], folder)[0])
                 found, status = imports_of(
                     ["-m", "regard", *(word.format(round=number) for word in argv)], folder
                 )
