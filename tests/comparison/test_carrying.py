@@ -7,10 +7,13 @@ import pytest
 
 from regard.comparison import carrying
 from regard.comparison.carrying import claimed, own_code, pack, step_of, unpack, unpack_code
-from regard.comparison.job import Job, measure
+from regard.comparison.job import Job, make_job, measure
 from regard.errors import InputError
 from regard.files import holding
+from regard.training import make_config
 from tests.comparison.cluster import LostError, job, lose_at, short_checkpoints
+from tests.conftest import TINY
+from tests.german import write
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -37,6 +40,22 @@ def test_a_run_travels_and_goes_on_elsewhere(tmp_path: Path, lost: Job) -> None:
     assert found.seconds is None and (found.loss, found.exact_match) == (expected.loss, expected.exact_match)
     assert here.run.model_file.read_bytes() == whole.run.model_file.read_bytes()
     assert here.run.metrics_file.read_bytes() == whole.run.metrics_file.read_bytes()
+
+
+def test_text_is_prepared_again_where_a_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = {**TINY, "steps": 30, "validate_every": 10, **write(tmp_path)}
+    there, here, whole = (
+        make_job(make_config("translation", flags), tmp_path / name) for name in ("there", "here", "whole")
+    )
+    with monkeypatch.context() as patch:
+        lose_at(20, patch)
+        with pytest.raises(LostError):
+            measure(there)
+    files, _ = pack(there.folder, {})
+    assert not any("prepared" in name for name in files) and (there.folder / "prepared").is_dir()
+    unpack(files, here)
+    assert measure(here).loss == measure(whole).loss
+    assert here.run.model_file.read_bytes() == whole.run.model_file.read_bytes()
 
 
 def test_the_state_of_a_training_is_written_last(lost: Job) -> None:

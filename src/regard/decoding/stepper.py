@@ -39,8 +39,8 @@ class Plain:
 
 def stepper_of(model: Seq2Seq | Stepper, width: int = 1) -> Stepper:
     """Return what takes the steps of a search that keeps `width` prefixes, while the model's parameters stay as
-    they are; what does that already is returned as it is."""
-    if isinstance(model, Plain | WrittenOut):
+    they are; what is no model takes them itself."""
+    if not isinstance(model, Seq2Seq):
         return model
     return WrittenOut(model) if width <= WIDEST and knows(model) else Plain(model)
 

@@ -9,7 +9,7 @@ Letters: B sources, K hypotheses of each, T steps, L layers, H heads, d width of
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ from regard.decoding.products import vocabulary_layer
 from regard.models import Seq2Seq, Transformer
 
 
-def knows(model: Seq2Seq) -> bool:
+def knows(model: Seq2Seq) -> TypeGuard[Transformer]:
     """Whether a model is one that is written out here, for a CPU, and nobody watches it."""
     if type(model) is not Transformer or model.training or torch.is_autocast_enabled("cpu"):
         return False

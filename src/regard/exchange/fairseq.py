@@ -29,6 +29,8 @@ from regard.reading import check_file, damaged, files_in, is_file, is_folder
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 FIRST = PADDING + 1
 """Its number of the first position."""
+MOST = 4096
+"""Positions of waves that are worked out: what a limit of 1,023 tokens in training asks for."""
 LEAST = 5
 """Positions of a model that answers anything."""
 ARCHITECTURES = re.compile(
@@ -80,7 +82,7 @@ def read_fairseq(folder: Path) -> Arrived:
         found = to_ours(state, named, torch.arange(flags["hidden"]))
     except KeyError as error:
         raise damaged(file, f"it has no {error}", MEND) from error
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise damaged(file, told(error, 100), MEND) from error
     known = {f"{each.theirs}.{kind}" for each in named for kind in ("weight", "bias")}
     if strange := sorted(state.keys() - known):
@@ -215,7 +217,8 @@ def _take_outside(state: dict[str, Tensor], settings: Mapping[str, Any], *, tied
     for side, most in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
         learned.append(bool(settings.get(f"{side}_learned_pos", False)))
         name = f"{side}.embed_positions.weight"
-        tables.append(state.pop(name) if learned[-1] else waves(FIRST + settings[most], source.shape[1]))
+        count = FIRST + min(settings[most], MOST)
+        tables.append(state.pop(name) if learned[-1] else waves(count, source.shape[1]))
     return Outside(source, target, output, tables, learned)
 
 
