@@ -87,6 +87,8 @@ def flops_of(operation: Any) -> Callable[..., int] | None:
         return lambda q, k, v, *_, **__: sdpa_flop_count(q.shape, k.shape, v.shape)
     if operation is aten._scaled_dot_product_flash_attention_for_cpu_backward:
         return lambda g, q, k, v, *_, **__: sdpa_backward_flop_count(g.shape, q.shape, k.shape, v.shape)
+    if str(operation) == "mkldnn._linear_pointwise":
+        return lambda states, *_, out_val, **__: 2 * out_val.numel() * states.shape[-1]
     found: Callable[..., int] | None = flop_registry.get(operation)
     return found
 
