@@ -1,4 +1,4 @@
-"""Wall-clock time of many trainings on one machine: `regard compare`, beside two ways without it.
+"""Wall-clock and processor time of many trainings on one machine: `regard compare`, beside two ways without it.
 
     python benchmarks/comparing.py [--tasks counting signal2] [--seeds 10] [--steps 300] [--rounds 1]
 
@@ -9,6 +9,7 @@ thread, started by hand, as many at a time as there are cores.
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -68,19 +69,30 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
-    rows = []
+    print(f"{args.seeds} seeds, {args.steps} steps, {len(os.sched_getaffinity(0))} cores, {args.rounds} rounds\n")
+    head = ["task", *(f"{way}, s" for way in WAYS), *(f"ratio to {way}" for way in [*WAYS][1:])]
+    print(markdown([*head, *(f"CPU s of {way}" for way in WAYS)], []), flush=True)
     for task in args.tasks:
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        processor: dict[str, list[float]] = {way: [] for way in WAYS}
         for _ in range(args.rounds):
             for way, train in WAYS.items():
                 with tempfile.TemporaryDirectory() as folder:
-                    began = time.perf_counter()
+                    began, used = time.perf_counter(), _used()
                     train(task, args.seeds, args.steps, Path(folder))
                     seconds[way].append(time.perf_counter() - began)
-        ours, *others = (statistics.median(each) for each in seconds.values())
-        rows.append([task, f"{ours:.1f}", *(f"{each:.1f} ({each / ours:.2f})" for each in others)])
-    print(f"{args.seeds} seeds, {args.steps} steps, {len(os.sched_getaffinity(0))} cores, {args.rounds} rounds\n")
-    print(markdown(["task", "regard compare, s", *(f"{way}, s (ratio)" for way in [*WAYS][1:])], rows))
+                    processor[way].append(_used() - used)
+        walls = [statistics.median(each) for each in seconds.values()]
+        ratios = [f"{each / walls[0]:.2f}" for each in walls[1:]]
+        used_each = [f"{statistics.median(each):.1f}" for each in processor.values()]
+        cells = [task, *(f"{each:.1f}" for each in walls), *ratios, *used_each]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _used() -> float:
+    """Return the processor time of all processes that have ended, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Runs and code on their way between machines: what travels, in which order, and what is left of it."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -104,7 +105,11 @@ def test_who_is_killed_while_writing_leaves_a_run(
             patch.setattr(carrying, "write_file", some)
             with pytest.raises(LostError):
                 unpack(files, here)
-        assert here.interrupted() and step_of(here.run) in (20, 30) and here.read() is None
+        assert here.interrupted() and here.read() is None
+        copy = Job(here.stored, tmp_path / f"copy-{most}")
+        shutil.copytree(here.folder, copy.folder)
+        measure(copy)
+        assert copy.run.model_file.read_bytes() == lost.run.model_file.read_bytes()
     unpack(files, here)
     assert here.read() == lost.read() and step_of(here.run) == 30
     assert [each.name for each in (here.run.path / "trainer").iterdir()] == ["step-30.safetensors"]
@@ -122,6 +127,14 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         with claimed(here):
             pass
     assert here.read() is None
+
+
+def test_code_that_is_sent_off_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would be by training here: its run comes back, and goes on."""
+    trusted: list[str] = []
+    monkeypatch.setattr(carrying, "trust", lambda stored: trusted.append(stored["on"]))
+    with claimed(job(tmp_path, str(EXAMPLES / "doubles.py"))):
+        assert trusted == [str(EXAMPLES / "doubles.py")]
 
 
 def test_code_of_ones_own_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

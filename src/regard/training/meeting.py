@@ -21,21 +21,26 @@ AGAIN = timedelta(seconds=1)
 def meet(store: Store, rank: int, patience: timedelta) -> tuple[str, frozenset[str]]:
     """Return the name of this meeting, the same in all processes and in no other start, and the torchruns that
     all of them come from."""
-    size = int(os.environ["WORLD_SIZE"])
-    mine = f"{socket.gethostname()} {os.getppid()}"
-    if rank == 0:
-        name = uuid.uuid4().hex
-        store.set(NAME, name)
-        store.wait([f"{name}/{other}" for other in range(1, size)], patience)
-        others = [store.get(f"{name}/{other}").decode() for other in range(1, size)]
-        found = {mine, *others}
-        store.set(f"{name}/all", "\n".join(sorted(found)))
-        return name, frozenset(found)
+    me, torchrun = uuid.uuid4().hex, f"{socket.gethostname()} {os.getppid()}"
+    if rank > 0:
+        return _join(store, rank, me, torchrun)
+    store.set(NAME, me)
+    seats = [f"{me}/{other}" for other in range(1, int(os.environ["WORLD_SIZE"]))]
+    store.wait(seats, patience)
+    others = [store.get(seat).decode().splitlines() for seat in seats]
+    found = frozenset({torchrun, *(each for _, each in others)})
+    for other, _ in others:
+        store.set(other, "\n".join(sorted(found)))
+    return me, found
+
+
+def _join(store: Store, rank: int, me: str, torchrun: str) -> tuple[str, frozenset[str]]:
+    """Take a seat in the meeting whose name is there, until the first process answers."""
     while True:
         name = store.get(NAME).decode()
-        store.set(f"{name}/{rank}", mine)
+        store.set(f"{name}/{rank}", f"{me}\n{torchrun}")
         try:
-            store.wait([f"{name}/all"], AGAIN)
+            store.wait([me], AGAIN)
         except DistStoreError:
             continue
-        return name, frozenset(store.get(f"{name}/all").decode().splitlines())
+        return name, frozenset(store.get(me).decode().splitlines())
