@@ -2,12 +2,12 @@
 
     python benchmarks/limits.py DATA [--steps 8] [--model RUN] [--only tiny]
 
-DATA: the folder of `regard data multi30k`; --model: a trained Transformer to search with (default: one that has
-not learned, whose answers go on to the end). One thread. Of each kind of step: the arithmetic of its products of
-matrices, the bytes that all its operations read and write, how long either would take at the speed of a large
-product or copy, and how long the step takes, by the processor's time, which other programs disturb least. The share
-is that of the products in the step: the rest goes to everything else. Bytes are no limit where tensors stay in the
-cache, as those of small models do; they say how much is gone through.
+DATA: the folder of `regard data multi30k`; --model: a trained Transformer, without which no search is measured.
+One thread. Of each kind of step: the arithmetic of its products of matrices, the bytes that all its operations
+read and write, how long either would take at the speed of a large product or copy, and how long the step takes,
+by the processor's time, which other programs disturb least. The share is that of the products in the step: the
+rest goes to everything else. Bytes are no limit where tensors stay in the cache, as those of small models do;
+they say how much is gone through.
 """
 
 import argparse
@@ -87,6 +87,8 @@ def flops_of(operation: Any) -> Callable[..., int] | None:
         return lambda q, k, v, *_, **__: sdpa_flop_count(q.shape, k.shape, v.shape)
     if operation is aten._scaled_dot_product_flash_attention_for_cpu_backward:
         return lambda g, q, k, v, *_, **__: sdpa_backward_flop_count(g.shape, q.shape, k.shape, v.shape)
+    if str(operation) == "mkldnn._linear_pointwise":
+        return lambda states, *_, out_val, **__: 2 * out_val.numel() * states.shape[-1]
     found: Callable[..., int] | None = flop_registry.get(operation)
     return found
 
@@ -179,12 +181,13 @@ def rows(args: argparse.Namespace, folder: str) -> list[list[str]]:
             text = {"train": files(args.data)["train"]} if task == "translation" else {}
             found.append(training_step(task, {**text, **flags}, args.steps, folder).row(name, fast))
             print(*found[-1], flush=True)
-    for name, beam in SEARCHES.items():
-        if args.only in name:
-            run = regard.load(args.model or Path(folder) / "translation")
-            sources = [source for source, _ in texts(args.data, "test")][:BATCH]
-            found.append(search_step(run, sources, beam, args.steps).row(name, fast))
-            print(*found[-1], flush=True)
+    if args.model is not None:
+        run = regard.load(args.model)
+        sources = [source for source, _ in texts(args.data, "test")][:BATCH]
+        for name, beam in SEARCHES.items():
+            if args.only in name:
+                found.append(search_step(run, sources, beam, args.steps).row(name, fast))
+                print(*found[-1], flush=True)
     return found
 
 
@@ -192,7 +195,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=8, help="steps that are timed and counted (default: 8)")
-    parser.add_argument("--model", type=Path, help="run to search with (default: a new one)")
+    parser.add_argument("--model", type=Path, help="run to search with (default: no search)")
     parser.add_argument("--only", default="", help="measure only rows with this in their name")
     args = parser.parse_args()
     torch.set_num_threads(1)

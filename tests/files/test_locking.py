@@ -4,12 +4,13 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from regard.errors import InputError
-from regard.files import holding
+from regard.files import holding, is_in_use, keep_in_use, taking_turns
 
 HOLD = "import pathlib, sys, time; from regard.files import holding; held = holding(pathlib.Path(sys.argv[1]))"
 
@@ -66,3 +67,44 @@ def test_a_path_that_cannot_be_is_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "file" / "run", tmp_path / "a\0b", tmp_path / ("x" * 300) / "run"):
         with pytest.raises(InputError, match="cannot write .*choose another path"), holding(path):
             pass
+
+
+def test_who_takes_turns_waits_and_says_once_for_whom(tmp_path: Path) -> None:
+    path, said, order = tmp_path / "run", list[str](), list[str]()
+    told = threading.Event()
+
+    def wait(what: str) -> None:
+        said.append(what)
+        told.set()
+
+    def second() -> None:
+        with taking_turns(path, wait):
+            order.append("second")
+
+    with holding(path):
+        other = threading.Thread(target=second)
+        other.start()
+        assert told.wait(10)
+        order.append("first")
+    other.join(10)
+    assert order == ["first", "second"] and len(said) == 1
+    assert said[0].startswith(f"waiting: {str(path)!r} is being written by process {os.getpid()} on ")
+    with pytest.raises(InputError, match="cannot write"), taking_turns(Path("/proc/none/run"), wait):
+        pass
+
+
+def test_a_file_is_in_use_as_long_as_its_owners_live(tmp_path: Path) -> None:
+    class Owner:
+        """Somebody."""
+
+    path = tmp_path / "file"
+    assert not is_in_use(path)
+    path.write_text("")
+    one, other = Owner(), Owner()
+    keep_in_use(path, one)
+    keep_in_use(path, other)
+    assert is_in_use(path)
+    del one
+    assert is_in_use(path)
+    del other
+    assert not is_in_use(path)

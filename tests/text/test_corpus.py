@@ -15,8 +15,9 @@ from regard.text import corpus as corpora
 from regard.text.buckets import Buckets, Place, cut
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.making import write_corpus
-from regard.text.parallel import Pairs, ParallelText
+from regard.text.parallel import GivenPairs, ParallelText
 from regard.text.prepare import Cutting, learn_vocabularies, prepare_corpus, read_vocabularies
+from regard.text.shards import Pairs, Shard
 from regard.text.subwords import train_subwords
 
 WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop"]
@@ -35,7 +36,7 @@ def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    return write_corpus(tmp_path / "corpus", Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+    return write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
 
 
 def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
@@ -49,14 +50,14 @@ def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
 
 
 def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
+    corpus = write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
     kept = [pair for pair in text(700) if len(pair[1].split()) <= 5]
     assert len(corpus) == len(kept) and corpus.counts.too_long == 700 - len(kept)
     assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
     with pytest.raises(InputError, match="has 6 tokens, at most 5 are taken"):
-        write_corpus(tmp_path / "other", Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
+        write_corpus(tmp_path / "other", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
-        write_corpus(tmp_path / "other", Pairs(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
+        write_corpus(tmp_path / "other", GivenPairs(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
     assert [each.name for each in tmp_path.iterdir()] == ["corpus"]
 
 
@@ -93,7 +94,7 @@ def test_every_value_of_a_corpus_is_held_against_its_type(corpus: Corpus, name: 
 def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where it is read, and only there: other blocks stay of use."""
     folder = tmp_path_factory.mktemp("flips") / "corpus"
-    whole = write_corpus(folder, Pairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+    whole = write_corpus(folder, GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
     expected = whole.read(0, 700)
 
@@ -225,6 +226,41 @@ def test_batches_go_on_from_any_place(corpus: Corpus) -> None:
         later = Buckets(corpus, 100, seed=3, place=Place(*places[index]))
         assert torch.equal(later.draw().target, drawn[index].target)
     assert not torch.equal(Buckets(corpus, 100, seed=4).draw().target, drawn[0].target)
+
+
+@pytest.mark.usefixtures("small_pools")
+@pytest.mark.parametrize("size", [2, 3, 50])
+def test_processes_read_their_own_rows_of_the_same_batches(
+    corpus: Corpus, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pair by one process, but for what stands in where a batch has fewer rows than there are processes."""
+    read: list[set[int]] = []
+    shard_read = Shard.read
+
+    def note(self: Shard, begin: int, end: int, wanted: np.ndarray | None = None) -> Pairs:
+        assert wanted is not None
+        read[-1] |= {begin + int(row) for row in np.flatnonzero(wanted)}
+        return shard_read(self, begin, end, wanted)
+
+    alone, whole = Buckets(corpus, 100, seed=0), []
+    while alone.place.epoch == 0:
+        whole.append(alone.draw())
+    monkeypatch.setattr(Shard, "read", note)
+    checked = []
+    for rank in range(size):
+        mine = open_corpus(corpus.folder)
+        batches = Buckets(mine, 100, seed=0, sharing=(rank, size))
+        read.append(set())
+        for batch in whole:
+            found = batches.draw()
+            assert found.tokens == batch.tokens and found.source.shape == batch.source.shape
+            for one, other in zip(found.share(rank, size)[:2], batch.share(rank, size)[:2], strict=True):
+                assert torch.equal(one, other)
+        checked.append(mine._whole[0])
+    assert set().union(*read) == set(range(700))
+    stands_in = sum(max(0, size - len(batch.source)) for batch in whole)
+    assert 700 <= sum(map(len, read)) <= 700 + stands_in and (size == 50 or sum(map(len, read)) == 700)
+    assert sum(each.astype(int) for each in checked).tolist() == [1, 1]  # each block by one process
 
 
 @pytest.mark.usefixtures("small_pools")

@@ -24,7 +24,7 @@ from regard.text.buckets import Buckets, Place
 from regard.text.corpus import Corpus
 from regard.text.making import write_corpus
 from regard.text.mixture import Mixture
-from regard.text.parallel import Pairs
+from regard.text.parallel import GivenPairs
 from regard.text.subwords import train_subwords
 from regard.training import objective
 from tests.german import sentences, write
@@ -44,7 +44,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, ...]:
     for corpus, size in enumerate(SIZES):
         words = [(f"{corpus}{number:04d}", number % 7 + 1) for number in range(size)]
         pairs = [(" ".join([word] * times), word) for word, times in words]
-        found.append(write_corpus(folder / str(corpus), Pairs(pairs), (SUBWORDS, SUBWORDS), max_len=20))
+        found.append(write_corpus(folder / str(corpus), GivenPairs(pairs), (SUBWORDS, SUBWORDS), max_len=20))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from regard.runs.asking import asked, begun_from
 from regard.runs.loading import SAVEPATH, load
 from regard.runs.train import PREPARED
 from regard.tasks import Translation, TranslationConfig
-from regard.text.making import Part
+from regard.text.making import CorpusPart
 
 MOST = 10_000
 """Parts of a corpus."""
@@ -51,9 +51,9 @@ def prepare(
     return sorted({number for each in missing for number in each})
 
 
-def _part(text: str) -> Part:
+def _part(text: str) -> CorpusPart:
     found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text)
-    part = Part(int(found[1]), int(found[2])) if found else Part(0, 0)
+    part = CorpusPart(int(found[1]), int(found[2])) if found else CorpusPart(0, 0)
     if not 1 <= part.number <= part.parts <= MOST:
         raise InputError(f"prepare {text!r} is no part: give one of n, from 1/n to n/n, such as 3/16")
     return part

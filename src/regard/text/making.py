@@ -30,7 +30,7 @@ Vocabularies = tuple[Learned, Learned]
 """Of source and target."""
 
 
-class Part(NamedTuple):
+class CorpusPart(NamedTuple):
     """Which part of a corpus, counted from 1, and of how many; part k of n makes the shards k - 1, n + k - 1,
     ..."""
 
@@ -41,7 +41,7 @@ class Part(NamedTuple):
         return f"{self.number}/{self.parts}"
 
 
-WHOLE = Part(1, 1)
+WHOLE = CorpusPart(1, 1)
 
 
 class Made(NamedTuple):
@@ -121,7 +121,7 @@ def make_shards(
     text: Text,
     spans: Spans | None = None,
     *,
-    part: Part = WHOLE,
+    part: CorpusPart = WHOLE,
     on_made: Callable[[Made], None] = lambda made: None,
     processes: int | None = None,
 ) -> int:

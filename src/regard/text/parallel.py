@@ -167,7 +167,7 @@ class ParallelText(Text):
         return (text.removeprefix("\ufeff") if number == 1 else text).strip()
 
 
-class Pairs(Text):
+class GivenPairs(Text):
     """Pairs that are in memory."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:

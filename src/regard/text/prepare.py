@@ -20,9 +20,9 @@ from regard.reading import damaged, files_in, is_file, read_json
 from regard.text import codes, sentencepieces
 from regard.text.codes import CodedWords
 from regard.text.corpus import INDEX, Corpus, open_corpus, write_index
-from regard.text.making import WHOLE, Maker, Part, Vocabularies, key_of, make_shards
+from regard.text.making import WHOLE, CorpusPart, Maker, Vocabularies, key_of, make_shards
 from regard.text.parallel import Text
-from regard.text.prepared import digest, layout_of, texts_in
+from regard.text.prepared import digest, extent_of, texts_in
 from regard.text.sample import PAIRS, Sample
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import Subwords, train_subwords
@@ -62,9 +62,9 @@ def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bo
 
 
 def _learn(text: Text, cutting: Cutting, side: int | None, file: Path, *, progress: bool) -> None:
-    layouts = [(each, layout_of(each, file.parent, progress=progress)) for each in texts_in(text)]
-    whole = layout_of(text, file.parent, progress=progress)
-    sample = Sample([(each, layout.spans) for each, layout in layouts], whole.stretches, side)
+    extents = [(each, extent_of(each, file.parent, progress=progress)) for each in texts_in(text)]
+    whole = extent_of(text, file.parent, progress=progress)
+    sample = Sample([(each, extent.spans) for each, extent in extents], whole.stretches, side)
     with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
         sample.on_share = lambda share: on_bytes(int(share * text.bytes))
         learned = train_subwords(sample, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase)
@@ -143,7 +143,7 @@ class Preparation:
                 shards = self._make(WHOLE)
             return write_index(self.folder, self._maker.key, shards, self._symbols)
 
-    def part(self, part: Part) -> list[int]:
+    def part(self, part: CorpusPart) -> list[int]:
         """Make a part of the corpus, and return which are still missing.
 
         Raises `InputError` as `corpus` does, and where it is being made in another number of parts.
@@ -180,24 +180,24 @@ class Preparation:
             raise damaged(self.folder, "it was prepared with other vocabularies", "delete it to prepare it anew")
         return None if self.strict and corpus.counts.left_out else corpus
 
-    def _make(self, part: Part) -> int:
-        layout = layout_of(self.text, self.root, progress=self.progress)
+    def _make(self, part: CorpusPart) -> int:
+        extent = extent_of(self.text, self.root, progress=self.progress)
         name = "prepare the corpus" if part == WHOLE else f"prepare part {part}"
         with preparing_bar(name, self.text.bytes // part.parts, show=self.progress) as more:
-            return make_shards(self._maker, self.text, layout.spans, part=part, on_made=lambda made: more(*made))
+            return make_shards(self._maker, self.text, extent.spans, part=part, on_made=lambda made: more(*made))
 
-    def _parts(self) -> dict[Part, int | None]:
+    def _parts(self) -> dict[CorpusPart, int | None]:
         """Return the parts that were begun, each with how many shards all have, where it is done."""
-        found: dict[Part, int | None] = {}
+        found: dict[CorpusPart, int | None] = {}
         for file in files_in(self.folder):
             if name := PART.fullmatch(file.name):
-                found[Part(int(name[1]), int(name[2]))] = read_json(file, _Begun, MEND_PART).shards
+                found[CorpusPart(int(name[1]), int(name[2]))] = read_json(file, _Begun, MEND_PART).shards
         return found
 
     def _missing(self) -> list[int]:
         found = self._parts()
         parts = max((each.parts for each in found), default=0)
-        return [number for number in range(1, parts + 1) if found.get(Part(number, parts)) is None]
+        return [number for number in range(1, parts + 1) if found.get(CorpusPart(number, parts)) is None]
 
     def _in_parts(self) -> int | None:
         """Return how many shards there are of a corpus that was made in parts; None for others."""

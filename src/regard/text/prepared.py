@@ -28,7 +28,7 @@ MEND = "delete it to have it made anew"
 Place = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
-class Layout(msgspec.Struct, forbid_unknown_fields=True):
+class Extent(msgspec.Struct, forbid_unknown_fields=True):
     """Of what a text consists."""
 
     text: list[str]
@@ -48,7 +48,7 @@ def texts_in(text: Text) -> list[Text]:
     return list(text.texts) if isinstance(text, Together) else [text]
 
 
-def layout_of(text: Text, root: Path, *, progress: bool) -> Layout:
+def extent_of(text: Text, root: Path, *, progress: bool) -> Extent:
     """Return of what a text consists, found out or read from `root`, from which what was prepared of an older
     text at the same place is removed then.
 
@@ -56,14 +56,14 @@ def layout_of(text: Text, root: Path, *, progress: bool) -> Layout:
     """
     file = root / f"text-{digest(text.identity())}.json"
     if is_file(file):
-        return read_json(file, Layout, MEND)
+        return read_json(file, Extent, MEND)
     spans: Spans | None = None
     if isinstance(text, Together):
-        stretches = sum(layout_of(each, root, progress=progress).stretches for each in text.texts)
+        stretches = sum(extent_of(each, root, progress=progress).stretches for each in text.texts)
     else:
         with reading_bar("look through the text", text.bytes, show=progress) as text.on_bytes:
             stretches, spans = find_spans(text)
-    found = Layout(text.names(), stretches, spans)
+    found = Extent(text.names(), stretches, spans)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -77,7 +77,7 @@ def layout_of(text: Text, root: Path, *, progress: bool) -> Layout:
 def _remove_older(file: Path, names: list[str], *, progress: bool) -> None:
     """Remove what was prepared of older texts that were where the one of `file` is, but for what is in use."""
     for older in sorted(file.parent.glob("text-*.json")):
-        if older == file or read_json(older, Layout, MEND).text != names:
+        if older == file or read_json(older, Extent, MEND).text != names:
             continue
         name = older.stem.removeprefix("text-")
         if all(list(_removed(file.parent, name))):

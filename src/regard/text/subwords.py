@@ -248,10 +248,15 @@ def _alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str
 
     The library would choose among equally frequent ones by chance.
     """
-    counts = Counter[str]()
+    # Word by word, as most come again: neither NFC nor lower case looks across a blank.
+    words, counts = Counter[str](), Counter({BLANK: 1})
     for text in texts:
-        counts.update(tokenizer.normalizer.normalize_str(text))
-    counts[BLANK] = counts.pop(" ", 0) + 1
+        found = text.split(" ")
+        words.update(found)
+        counts[BLANK] += len(found) - 1
+    for word, times in words.items():
+        for character in tokenizer.normalizer.normalize_str(word):
+            counts[character] += times
     # By number, then by name.
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     return ranked[: max(1, size - len(RESERVED))]

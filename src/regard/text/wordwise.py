@@ -32,7 +32,7 @@ class WordByWord:
         self._forget()
 
     def __call__(self, sentences: Sequence[str]) -> Tokens:
-        """Return the tokens of sentences that begin and end with no blank, and how many each has."""
+        """Return the tokens of sentences, and how many each has."""
         if len(self._table) > MOST:
             self._forget()
         words = _words(sentences)
@@ -81,14 +81,19 @@ class _Table(dict[str, int]):
 def _words(sentences: Sequence[str]) -> list[str]:
     """Return the words of all sentences, an end after each; a sentence whose blanks do not part its words as in
     any other is one word."""
-    joined = f" {END} ".join(sentences)
-    if "  " not in joined and BLANK not in joined and joined.count(END) == len(sentences) - 1 and all(sentences):
-        return [*joined.split(" "), END]
+    joined = f" {f' {END} '.join(sentences)} "
+    if _is_plain(joined) and joined.count(END) == len(sentences) - 1:
+        return [*joined[1:-1].split(" "), END]
     words: list[str] = []
     for sentence in sentences:
-        is_plain = sentence and not any(part in sentence for part in ("  ", BLANK, END))
+        is_plain = END not in sentence and _is_plain(f" {sentence} ")
         words += [*(sentence.split(" ") if is_plain else [sentence]), END]
     return words
+
+
+def _is_plain(text: str) -> bool:
+    """Whether blanks part the words of a text, with one before and behind it, as they do in any other."""
+    return "  " not in text and BLANK not in text
 
 
 class OneByOne:

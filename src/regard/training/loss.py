@@ -108,12 +108,14 @@ def _smooth(
 ) -> None:
     """Take from loss and gradients what smoothing spreads evenly: a share of the mean of all logits."""
     states, weight, bias = inputs
-    even, seen, steps = smoothing / len(weight), states.sum((0, 1)), states.shape[:2].numel()
-    mean = weight.sum(0) * even
+    even, steps = smoothing / len(weight), states.shape[:2].numel()
+    seen = states.sum((0, 1), dtype=loss.dtype)  # states may be narrow already
+    mean = weight.sum(0, dtype=loss.dtype) * even
     loss -= seen @ mean
     if bias is not None:
         loss -= bias.sum() * (even * steps)
-    for grad, amount in zip(grads, (mean, seen * even, even * steps), strict=True):
+    amounts: list[Tensor | float] = [mean, seen * even, even * steps]
+    for grad, amount in zip(grads, amounts, strict=True):
         if grad is not None:
             grad -= amount
 
