@@ -65,6 +65,7 @@ class OwnAttention:
         if turn is not None:
             pairs = made.view(sequences, steps, -1, 2)[:, :, : turn.shape[1]]
             torch.view_as_complex(pairs).mul_(turn)
+        queries: Tensor
         queries, both = made.split([heads * width, 2 * heads * width], dim=1)
         slot.copy_(both.view(sequences, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
         return queries

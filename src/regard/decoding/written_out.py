@@ -99,13 +99,15 @@ class WrittenOut:
     def _embed(self, tokens: Tensor, time: int) -> Tensor:
         """Return what the decoder is fed for tokens (N) at a step, (N, D)."""
         if type(self.model.target_positions) in (Sinusoidal, LearnedPositions):
-            return self.model.target_embedding(tokens).mul_(self.model.scale).add_(self.added(time))
+            embedded: Tensor = self.model.target_embedding(tokens)
+            return embedded.mul_(self.model.scale).add_(self.added(time))
         return self.model.embed(tokens.unsqueeze(1), time).squeeze(1)
 
     def _added(self, time: int) -> Tensor:
         """Return what is added to embeddings at a step, (1, D)."""
         positions: Any = self.model.target_positions
-        return positions.vectors(time, 1).to(self.model.target_embedding.weight.dtype)
+        found: Tensor = positions.vectors(time, 1)
+        return found.to(self.model.target_embedding.weight.dtype)
 
     def _turn(self, first: int, count: int) -> Tensor | None:
         """Return by what the queries and keys of `count` steps are turned: complex numbers (T, H d)."""
