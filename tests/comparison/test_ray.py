@@ -149,7 +149,7 @@ def _fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", FakeRay)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", FakeRay)
 
 
 def losses(found: regard.Comparison) -> list[tuple[float, float]]:
@@ -228,14 +228,14 @@ def test_where_nothing_can_run_is_said_before_anything_is_written(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
 ) -> None:
     connected = SimpleNamespace(is_initialized=lambda: False)
-    monkeypatch.setitem(sys.modules, "ray", connected)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", connected)
     status, out, err = command("compare", "counting", "--vary", "lr=0.1", "--savepath", tmp_path / "new", *argv)
     assert (status, out) == (2, "") and message in err and err.count("\n") == 1
     assert not (tmp_path / "new").exists()
 
 
 def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ray", None)
     argv = ("compare", "counting", "--vary", "lr=0.1", "--on", "ray", "--savepath", tmp_path)
     assert command(*argv) == (
         2,

@@ -54,7 +54,7 @@ class FakeSlurm:
         """Numbers of the tasks that end without a result."""
         self.keeps: set[str] = set()
         """Numbers of those that stay in the queue."""
-        monkeypatch.setitem(sys.modules, "submitit", self)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, "submitit", self)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
         monkeypatch.setattr(slurm, "EVERY", 0.0)
         monkeypatch.setattr(slurm.subprocess, "run", self.run)
@@ -171,7 +171,7 @@ def test_where_nothing_can_run_is_said_before_anything_is_written(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace())
     asked = ("--vary", "lr=0.1", "--on", "slurm", "--savepath", tmp_path / "new")
     status, out, err = command("compare", "counting", *asked, *argv)
     assert (status, out) == (2, "") and message in err and err.count("\n") == 1
@@ -179,7 +179,7 @@ def test_where_nothing_can_run_is_said_before_anything_is_written(
 
 
 def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "submitit", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(InputError, match=r"need submitit installed: pip install 'regard\[cluster\]'"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
 
