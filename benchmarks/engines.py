@@ -5,8 +5,8 @@
 DATA: the folder of `regard data multi30k`; RUN: a Transformer that was trained on it. All search
 test_2016_flickr with as many threads and a length penalty of 1: our own search, the engine ctranslate2 as
 `run.translate` calls it, and CTranslate2 alone on the same files, from text to text; turn by turn, in one
-process, medians. The ratio is that of the engine to CTranslate2 alone in the same precision. Needs the extra
-export.
+process, medians. The ratio is that to CTranslate2 alone in the same precision, by the clock and by processor
+time. Then the log-probabilities of the pairs. Needs the extra export.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from multi30k import BATCH, load_run, texts
 from tables import markdown
@@ -26,6 +26,14 @@ PENALTY = 1.0
 TIE = 1e-4
 """Difference of scores of two answers that come out in any order."""
 
+HEADS = (", sentences/s", ", ratio", ", processor ms a sentence", ", ratio")
+PEERS = {
+    "Regard, own search": "CTranslate2 float32 alone",
+    "Regard, CTranslate2 float32": "CTranslate2 float32 alone",
+    "Regard, CTranslate2 int8": "CTranslate2 int8 alone",
+}
+"""Beside whom each stands."""
+Found = TypeVar("Found")
 Translate = Callable[[list[str], int], list[str]]
 """From sources and a number of beams to translations."""
 
@@ -68,11 +76,31 @@ def contestants(run: Any, threads: int) -> dict[str, Translate]:
     return found
 
 
-def timed(translate: Translate, sources: list[str], beam: int) -> tuple[float, list[str]]:
-    """Return sentences a second, and the translations."""
-    began = time.perf_counter()
-    found = translate(sources, beam)
-    return len(sources) / (time.perf_counter() - began), found
+class Timed(NamedTuple):
+    """What each of many sentences took, a mean."""
+
+    wall: float
+    """Milliseconds by the clock."""
+    processor: float
+    """Of the processor, in all threads: others disturb it less."""
+
+
+def timed(work: Callable[[], Found], count: int) -> tuple[Timed, Found]:
+    """Return what each of `count` sentences takes, and what was found."""
+    began, busy = time.perf_counter(), time.process_time()
+    found = work()
+    wall, processor = time.perf_counter() - began, time.process_time() - busy
+    return Timed(1000 * wall / count, 1000 * processor / count), found
+
+
+def cells(mine: list[Timed], peer: list[Timed] | None) -> list[str]:
+    """Return medians, and how many times as fast as the peer that is, by the clock and by processor time."""
+    found = []
+    for index, shown in enumerate((lambda each: f"{1000 / each:,.0f}", lambda each: f"{each:.2f}")):
+        middle = statistics.median(each[index] for each in mine)
+        other = None if peer is None else statistics.median(each[index] for each in peer)
+        found += [shown(middle), "" if other is None else f"{other / middle:.2f}"]
+    return found
 
 
 def speeds(run: Any, sources: list[str], references: list[str], threads: int, rounds: int) -> str:
@@ -80,27 +108,59 @@ def speeds(run: Any, sources: list[str], references: list[str], threads: int, ro
     from regard.evaluation import bleu
 
     each = contestants(run, threads)
-    found: dict[tuple[str, int], list[float]] = {(name, beam): [] for name in each for beam in BEAMS}
+    found: dict[tuple[str, int], list[Timed]] = {(name, beam): [] for name in each for beam in BEAMS}
     scores = {}
     for turn in range(rounds + 1):
         for name, beam in found:
-            speed, answers = timed(each[name], sources if turn else sources[: 2 * BATCH], beam)
+            given = sources if turn else sources[: 2 * BATCH]
+            took, answers = timed(lambda: each[name](given, beam), len(given))  # noqa: B023
             if turn:
-                found[name, beam].append(speed)
-                scores[name, beam] = bleu(
-                    answers, references[: len(answers)], lowercase=run.task.config.lowercase
-                )
+                found[name, beam].append(took)
+                lowercase = run.task.config.lowercase
+                scores[name, beam] = bleu(answers, references[: len(answers)], lowercase=lowercase)
     rows = []
     for name in each:
-        cells = [name]
+        row = [name]
         for beam in BEAMS:
-            speed = statistics.median(found[name, beam])
-            peer = found.get((f"{name.removeprefix('Regard, ')} alone", beam))
-            ratio = "" if peer is None else f"{speed / statistics.median(peer):.2f}"
-            cells += [f"{speed:,.0f}", ratio, f"{scores[name, beam]:.1f}"]
-        rows.append(cells)
-    heads = [f"{name}{what}" for name in ("greedy", "beam 5") for what in (", sentences/s", ", ratio", ", BLEU")]
+            peer = found.get((PEERS.get(name, ""), beam))
+            row += [*cells(found[name, beam], peer), f"{scores[name, beam]:.1f}"]
+        rows.append(row)
+    heads = [f"{name}{what}" for name in ("greedy", "beam 5") for what in (*HEADS, ", BLEU")]
     return markdown(["program", *heads], rows)
+
+
+def scoring(run: Any, pairs: list[tuple[str, str]], threads: int, rounds: int) -> str:
+    """Return the table of how fast log-probabilities of given pairs are found."""
+    import ctranslate2
+    import tokenizers
+
+    [folder] = (run.folder / "engines").glob("ctranslate2-*")
+    source, target = (
+        tokenizers.Tokenizer.from_file(str(folder / f"{each}.json")) for each in ("source", "target")
+    )
+    peer = ctranslate2.Translator(str(folder), inter_threads=threads, intra_threads=1)
+
+    def alone() -> Any:
+        both = zip(*pairs, strict=True)
+        cut = [
+            [each.tokens for each in one.encode_batch(list(texts))]
+            for one, texts in zip((source, target), both, strict=True)
+        ]
+        return peer.score_batch(*cut, max_batch_size=BATCH)
+
+    programs: dict[str, Callable[[], Any]] = {
+        "Regard, score": lambda: run.score(pairs, batchsize=BATCH),
+        "CTranslate2 float32 alone": alone,
+    }
+    found: dict[str, list[Timed]] = {name: [] for name in programs}
+    for turn in range(rounds + 1):
+        for name, work in programs.items():
+            took, _ = timed(work, len(pairs))
+            if turn:
+                found[name].append(took)
+    last = found["CTranslate2 float32 alone"]
+    rows = [[name, *cells(each, None if each is last else last)] for name, each in found.items()]
+    return markdown(["program", *(f"scoring{what}" for what in HEADS)], rows)
 
 
 def agreement(run: Any, sources: list[str]) -> str:
@@ -136,7 +196,8 @@ def main() -> None:
     print(
         f"{platform.machine()}, {threads} threads, load {os.getloadavg()[0]:.1f}, medians of {args.rounds} rounds"
     )
-    print(f"\n{speeds(run, sources, references, threads, args.rounds)}\n\n{agreement(run, sources)}")
+    print(f"\n{speeds(run, sources, references, threads, args.rounds)}")
+    print(f"\n{scoring(run, pairs, threads, args.rounds)}\n\n{agreement(run, sources)}")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
     python benchmarks/limits.py DATA [--steps 8] [--model RUN] [--only tiny]
 
-DATA: the folder of `regard data multi30k`; --model: a trained Transformer to search with (default: one that has
-not learned, whose answers go on to the end). One thread. Of each kind of step: the arithmetic of its products of
-matrices, the bytes that all its operations read and write, how long either would take at the speed of a large
-product or copy, and how long the step takes, by the processor's time, which other programs disturb least. The share
-is that of the products in the step: the rest goes to everything else. Bytes are no limit where tensors stay in the
-cache, as those of small models do; they say how much is gone through.
+DATA: the folder of `regard data multi30k`; --model: a trained Transformer, without which no search is measured.
+One thread. Of each kind of step: the arithmetic of its products of matrices, the bytes that all its operations
+read and write, how long either would take at the speed of a large product or copy, and how long the step takes,
+by the processor's time, which other programs disturb least. The share is that of the products in the step: the
+rest goes to everything else. Bytes are no limit where tensors stay in the cache, as those of small models do;
+they say how much is gone through.
 """
 
 import argparse
@@ -75,6 +75,10 @@ class Counted(TorchDispatchMode):
 def flops_of(operation: Any) -> Callable[..., int] | None:
     """Return what counts the FLOPs of an operation; PyTorch has nothing for its kernels for a CPU."""
     aten = torch.ops.aten
+    if operation is torch.ops.mkldnn._linear_pointwise:
+        return lambda states, weight, *_, **__: 2 * states.shape[:-1].numel() * weight.numel()
+    if operation is aten.addmm_:
+        operation = aten.addmm
     if operation is aten.mkldnn_rnn_layer:
         return lambda states, *weights, **_: 2 * states.shape[:2].numel() * sum(w.numel() for w in weights[:2])
     if operation is aten.mkldnn_rnn_layer_backward:
@@ -83,6 +87,8 @@ def flops_of(operation: Any) -> Callable[..., int] | None:
         return lambda q, k, v, *_, **__: sdpa_flop_count(q.shape, k.shape, v.shape)
     if operation is aten._scaled_dot_product_flash_attention_for_cpu_backward:
         return lambda g, q, k, v, *_, **__: sdpa_backward_flop_count(g.shape, q.shape, k.shape, v.shape)
+    if str(operation) == "mkldnn._linear_pointwise":
+        return lambda states, *_, out_val, **__: 2 * out_val.numel() * states.shape[-1]
     found: Callable[..., int] | None = flop_registry.get(operation)
     return found
 
@@ -175,12 +181,13 @@ def rows(args: argparse.Namespace, folder: str) -> list[list[str]]:
             text = {"train": files(args.data)["train"]} if task == "translation" else {}
             found.append(training_step(task, {**text, **flags}, args.steps, folder).row(name, fast))
             print(*found[-1], flush=True)
-    for name, beam in SEARCHES.items():
-        if args.only in name:
-            run = regard.load(args.model or Path(folder) / "translation")
-            sources = [source for source, _ in texts(args.data, "test")][:BATCH]
-            found.append(search_step(run, sources, beam, args.steps).row(name, fast))
-            print(*found[-1], flush=True)
+    if args.model is not None:
+        run = regard.load(args.model)
+        sources = [source for source, _ in texts(args.data, "test")][:BATCH]
+        for name, beam in SEARCHES.items():
+            if args.only in name:
+                found.append(search_step(run, sources, beam, args.steps).row(name, fast))
+                print(*found[-1], flush=True)
     return found
 
 
@@ -188,7 +195,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = multi30k_parser(__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=8, help="steps that are timed and counted (default: 8)")
-    parser.add_argument("--model", type=Path, help="run to search with (default: a new one)")
+    parser.add_argument("--model", type=Path, help="run to search with (default: no search)")
     parser.add_argument("--only", default="", help="measure only rows with this in their name")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -13,6 +13,7 @@ from typing import Any
 HERE = Path(__file__).parent
 NEEDS = ("joeynmt==2.3.0", "torch==2.13.0", "importlib_metadata", "sentencepiece==0.2.0")
 """JoeyNMT 2.3 imports the third without asking for it, and fails with newer ones of the last."""
+JAX = ("jax==0.10.2", "jaxlib==0.10.2")
 
 
 def peers_parser(description: str) -> argparse.ArgumentParser:
@@ -36,11 +37,20 @@ def run(command: list[str], threads: int) -> dict[str, Any]:
 
 def joeynmt_python(folder: Path) -> Path:
     """Make JoeyNMT's virtual environment where it is not there yet; returns its Python."""
+    return _python(folder, "JoeyNMT", NEEDS)
+
+
+def jax_python(folder: Path) -> Path:
+    """Make JAX' virtual environment where it is not there yet; returns its Python."""
+    return _python(folder, "JAX", JAX)
+
+
+def _python(folder: Path, name: str, needs: Iterable[str]) -> Path:
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
-        print(f"Making a virtual environment for JoeyNMT in {folder}", file=sys.stderr)
+        print(f"Making a virtual environment for {name} in {folder}", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *NEEDS], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *needs], check=True)
         (folder / "ready").touch()
     return python
 

@@ -42,7 +42,7 @@ print(json.dumps({
     "memory": [each.ru_maxrss / 1024 for each in used],
 }))
 """
-"""Prepares a text as any version of Regard does, and tells seconds, seconds of CPU for the corpus (of the process,
+"""Prepares a text as any version of Regard does, and tells seconds, seconds of CPU for the corpus (of the process
 and of those that it has started), and peaks of memory in MiB, of the process and of the largest of the others."""
 
 

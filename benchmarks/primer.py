@@ -1,11 +1,12 @@
-"""Speed on the primer's tasks: Regard beside a plain eager loop, in one run.
+"""Speed on the primer's tasks: Regard beside a plain eager loop, and one compiled whole by JAX, in one run.
 
-    python benchmarks/primer.py [--repeats 3] [--json FILE]
+    python benchmarks/primer.py [--repeats 3] [--jax [FOLDER]] [--json FILE]
 
 For each task and repeat, each contestant trains in a process of its own, turn by turn: how long from the
 start of the process (imports included) until 99 % of 2000 fresh samples are exactly right, in wall and
 processor time, and how many steps a second. Both are evaluated every 50 steps; the evaluation's own time is
-left out of both. Ours writes its run to disk as `regard train` does.
+left out of both. Ours writes its run to disk as `regard train` does. With `--jax` also the time of a step of
+`jax_loop.py`, compiling left out, in an environment of its own that this makes (in .venv/jax, or FOLDER).
 """
 
 import argparse
@@ -18,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from peers import HERE, jax_python
 
 TASKS = {
     "counting": {},
@@ -36,7 +39,7 @@ class Stopwatch:
     def __init__(self, imports: tuple[float, float]) -> None:
         self.wall, self.cpu = imports
         self.evaluating = [0.0, 0.0]
-        self.steps = 0
+        self.steps, self.cpu_began = 0, time.process_time()
         self.loop_began = time.perf_counter()
 
     def evaluate(self, model: Any, inputs: Any, targets: Any) -> dict[str, Any] | None:
@@ -52,20 +55,23 @@ class Stopwatch:
         if share < GOAL and self.steps < PATIENCE:
             return None
         loop = time.perf_counter() - self.loop_began - self.evaluating[0]
+        spent = time.process_time() - self.evaluating[1]
         return {
+            "cpu_per_step": (spent - self.cpu_began) / self.steps,
             "reached": share >= GOAL,
             "steps": self.steps,
             "steps_per_second": self.steps / loop,
             "wall": self.wall + loop,
-            "cpu": time.process_time() - self.evaluating[1],
+            "cpu": spent,
         }
 
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
+    from regard.memory import keep_memory
     from regard.streams import generator_of
     from regard.tasks import Beginning, Task
-    from regard.training import OneLearner, make_config, new_run, start, train_steps
+    from regard.training import OneLearner, fitting_threads, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""
@@ -75,6 +81,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     built = config.task_class.restore(config.task, {})
     assert isinstance(built, Task)
     inputs, targets, _ = built.sample(SAMPLES, generator_of(seed, "test"))
+    keep_memory()
     state = start(config, built)
 
     def look(metrics: dict[str, float]) -> None:
@@ -89,7 +96,8 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         try:
             batches = built.batches(config.training, Beginning(generator=state.generator))
             learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task))
-            train_steps(learner, config.training, look)
+            with fitting_threads(state.model):
+                train_steps(learner, config.training, look)
         except DoneError as done:
             if done.args[0] is not None:
                 return done.args[0]
@@ -111,11 +119,47 @@ def train_plain(task: str, seed: int, began: float) -> dict[str, Any]:
     raise AssertionError("the loop has no end of its own")
 
 
-def measure(contestant: str, task: str, seed: int) -> dict[str, Any]:
+def measure(contestant: str, task: str, seed: int, jax: Path | None) -> dict[str, Any]:
     """Run one contestant in a process of its own."""
     command = [sys.executable, __file__, "--child", contestant, task, str(seed)]
+    if contestant == "jax":
+        command = [str(jax), str(HERE / "jax_loop.py"), task, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def row(task: str, found: dict[str, list[dict[str, Any]]]) -> str:
+    """Return a line of the table."""
+    cells = [task]
+    for key, form, peers in COLUMNS:
+        middle = {name: statistics.median(run.get(key, NAN) for run in runs) for name, runs in found.items()}
+        factor = 1000 if key == "cpu_per_step" else 1
+        cells += [f"{middle[name] * factor:{form}}" for name in peers if name in found]
+        if key in ("wall", "cpu", "cpu_per_step"):
+            cells.append(f"{middle['regard'] / middle['plain']:.2f}")
+    late = sum(not run["reached"] for runs in found.values() for run in runs)
+    return f"| {' | '.join(cells)} |" + (f"   ({late} did not reach 99 %)" if late else "")
+
+
+NAN = float("nan")
+ALL, OURS = ("plain", "jax", "regard"), ("plain", "regard")
+COLUMNS = [
+    ("steps_per_second", ".0f", ALL),
+    ("cpu_per_step", ".2f", ALL),
+    ("steps", ".0f", ALL),
+    ("wall", ".1f", OURS),
+    ("cpu", ".1f", OURS),
+]
+"""What is measured, how it is written, and whose it is."""
+
+
+def head(jax: bool) -> str:
+    """Return the head of the table."""
+    names = "plain | JAX | ours" if jax else "plain | ours"
+    head = f"| task | steps/s: {names} | CPU ms a step: {names} | ratio | steps to 99 %: {names} "
+    head += "| wall s to 99 %: plain | ours | ratio | CPU s to 99 %: plain | ours | ratio |"
+    return head + "\n| --- |" + " ---: |" * (head.count("|") - 2)
 
 
 def main() -> None:
@@ -123,6 +167,9 @@ def main() -> None:
     began = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3, help="processes per task and contestant (default: 3)")
+    parser.add_argument(
+        "--jax", type=Path, nargs="?", const=HERE.parent / ".venv" / "jax", help="beside JAX too, installed here"
+    )
     parser.add_argument("--json", type=Path, help="also write the measurements here")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -133,34 +180,20 @@ def main() -> None:
         return
     import torch
 
+    jax = None if args.jax is None else jax_python(args.jax)
     print(
-        f"{platform.machine()}, {torch.get_num_threads()} threads, Python {platform.python_version()}, ",
-        end="",
+        f"{platform.machine()}, {torch.get_num_threads()} threads, Python {platform.python_version()}, ", end=""
     )
-    print(f"torch {torch.__version__}, medians of {args.repeats} processes each")
-    print(f"{'':12}{'steps/s':>20}{'steps to 99 %':>18}{'wall s to 99 %':>22}{'cpu s to 99 %':>22}")
-    print(
-        f"{'':12}"
-        + f"{'plain':>7}{'ours':>7}{'ratio':>6}"
-        + f"{'plain':>9}{'ours':>9}"
-        + 2 * f"{'plain':>8}{'ours':>8}{'ratio':>6}"
-    )
+    print(f"torch {torch.__version__}, medians of {args.repeats} processes each\n")
+    print(head(jax is not None))
     results: dict[str, Any] = {}
     for task in TASKS:
-        found: dict[str, list[dict[str, Any]]] = {"plain": [], "regard": []}
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in ALL if jax or name != "jax"}
         for repeat in range(args.repeats):
             for contestant, runs in found.items():
-                runs.append(measure(contestant, task, repeat))
+                runs.append(measure(contestant, task, repeat, jax))
         results[task] = found
-        line = f"{task:12}"
-        for key, width in (("steps_per_second", 7), ("steps", 9), ("wall", 8), ("cpu", 8)):
-            plain, ours = (statistics.median(run.get(key, float("nan")) for run in found[name]) for name in found)
-            digits = 1 if key in ("wall", "cpu") else 0
-            line += f"{plain:{width}.{digits}f}{ours:{width}.{digits}f}"
-            if key != "steps":
-                line += f"{ours / plain:6.2f}"
-        late = sum(not run["reached"] for run in found["plain"] + found["regard"])
-        print(line + (f"   ({late} did not reach 99 %)" if late else ""), flush=True)
+        print(row(task, found), flush=True)
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py [--rounds 5] [--only train]
 
-Runs each command to its end, turn by turn with `import torch` alone, all under `-X importtime`, and sums the time
-of the modules that `import torch` alone does not load: Regard's own, and those of other libraries. Runs to work
-on are trained first, for a step each, in a folder of the benchmark's own.
+Runs each command to its end, and `import torch` alone after every third, all under `-X importtime`, and sums the
+time of the modules that `import torch` alone does not load: Regard's own, and those of other libraries. Runs to
+work on are trained first, for a step each, in a folder of the benchmark's own.
 """
 
 import argparse
@@ -35,6 +35,8 @@ TEXT = [
     "marian",
 ]
 SOLVED = "def attend(query, keys, values):\n    return None\n"
+Imports = dict[str, int]
+"""Microseconds that each module took by itself."""
 FIRST = [
     ["train", "counting", "--steps", "1"],
     ["train", "dates", "--steps", "1"],
@@ -42,6 +44,8 @@ FIRST = [
     ["export", "translation", "--to", "huggingface", "--output", "exported", "--license", "mit"],
 ]
 """Of these the others make use."""
+EVERY = 3
+"""Commands after which `import torch` alone is run again."""
 COMMANDS = {
     "--help": ["--help"],
     "tasks": ["tasks"],
@@ -96,7 +100,7 @@ COMMANDS = {
 }
 
 
-def imports_of(argv: list[str], folder: Path) -> tuple[dict[str, int], int]:
+def imports_of(argv: list[str], folder: Path) -> tuple[Imports, int]:
     """Run Python with `argv`; return each module that it imports with its own time in microseconds, and the exit
     status."""
     process = subprocess.Popen(
@@ -131,37 +135,43 @@ def main() -> None:
         for argv in FIRST:
             subprocess.run([sys.executable, "-m", "regard", *argv], cwd=folder, check=True, capture_output=True)
         torch: list[dict[str, int]] = []
-        added: dict[str, list[Counter[str]]] = {each: [] for each in chosen}
+        rounds: dict[str, list[Imports]] = {each: [] for each in chosen}
         for number in range(args.rounds):
-            for each, argv in chosen.items():
-                torch.append(imports_of(["-c", "import torch"], folder)[0])
-                found, status = imports_of(
-                    ["-m", "regard", *(word.format(round=number) for word in argv)], folder
-                )
+            for index, (each, argv) in enumerate(chosen.items()):
+                if index % EVERY == 0:
+                    torch.append(imports_of(["-c", "import torch"], folder)[0])
+                words = [word.format(round=number) for word in argv]
+                found, status = imports_of(["-m", "regard", *words], folder)
                 if status:
                     print(f"{each}: exit status {status}", file=sys.stderr)
-                new: Counter[str] = Counter()
-                for module, time in found.items():
-                    if module not in torch[-1]:
-                        new[module.partition(".")[0]] += time
-                added[each].append(new)
+                rounds[each].append(found)
     whole = statistics.median(sum(each.values()) for each in torch) / 1e6
     print(f"import torch: {whole:.2f} s\n")
-    print(
-        markdown(["`regard ...`", "added s", "share", "Regard's own s", "most of the rest"], rows(added, whole))
-    )
+    head = [
+        "`regard ...`",
+        "s more than `import torch`",
+        "share",
+        "s of other modules",
+        "Regard's own",
+        "most of the rest",
+    ]
+    print(markdown(head, [row(each, found, whole, set(torch[0])) for each, found in rounds.items()]))
 
 
-def rows(added: dict[str, list[Counter[str]]], whole: float) -> list[list[str]]:
-    """Return a row for each command, of medians."""
-    found = []
-    for name, rounds in added.items():
-        total = statistics.median(sum(each.values()) for each in rounds) / 1e6
-        own = statistics.median(each["regard"] for each in rounds) / 1e6
-        others = Counter({package: time for package, time in rounds[-1].items() if package != "regard"})
-        most = ", ".join(f"{package} {time / 1e6:.3f}" for package, time in others.most_common(3))
-        found.append([f"`{name}`", f"{total:.3f}", f"{total / whole:.2f}", f"{own:.3f}", most])
-    return found
+def row(name: str, rounds: list[Imports], whole: float, torch: set[str]) -> list[str]:
+    """Return the medians of a command: all imports less those of `import torch`, and what other modules took."""
+    more = statistics.median(sum(each.values()) for each in rounds) / 1e6 - whole
+    packages: list[Counter[str]] = []
+    for each in rounds:
+        packages.append(Counter())
+        for module, time in each.items():
+            if module not in torch:
+                packages[-1][module.partition(".")[0]] += time
+    others = statistics.median(each.total() for each in packages) / 1e6
+    own = statistics.median(each["regard"] for each in packages) / 1e6
+    rest = Counter({package: time for package, time in packages[-1].items() if package != "regard"})
+    most = ", ".join(f"{package} {time / 1e6:.3f}" for package, time in rest.most_common(3))
+    return [f"`{name}`", f"{more:.3f}", f"{more / whole:.2f}", f"{others:.3f}", f"{own:.3f}", most]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """The best extensions of prefixes: against a sort of all of them."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.decoding.largest import largest
+from regard.decoding.largest import largest, largest_one
 
 
 @given(
@@ -30,3 +31,12 @@ def test_they_are_those_of_a_sort(
     assert torch.equal(found, extended.sort(-1, descending=True).values[:, :count])
     assert torch.equal(extended.gather(1, places), found)
     assert all(len(set(row)) == count for row in places.tolist())
+
+
+@pytest.mark.parametrize("symbols", [1, 63, 64, 127, 128, 129, 200, 1000])
+def test_the_largest_one_is_found_wherever_it_is(symbols: int) -> None:
+    values = torch.randn(symbols, symbols, generator=torch.Generator().manual_seed(symbols))
+    values.fill_diagonal_(9.0)
+    values[:, :3] -= 20  # the first stretch is no better than others
+    assert largest_one(values)[3:, 0].tolist() == list(range(symbols))[3:]
+    assert largest_one(torch.full((2, symbols), -torch.inf)).shape == (2, 1)

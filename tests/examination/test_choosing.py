@@ -40,7 +40,8 @@ def test_the_head_that_knows_is_chosen_as_it_is_asked(place: tuple[int, int]) ->
     assert choice.best == "head" and best is not None and best.mean == 0
     assert choice.error_rates[place] == 0
     assert (choice.chosen_on, choice.reported_on) == (30, 30)
-    assert choice.writing.shifted is False
+    assert choice.writing.shifted is False and choice.ways["all"].name == f"mean of {len(choice.heads)} heads"
+    assert choice.ways["head"].name in str(choice.ways["head"])
 
 
 def test_heads_that_know_a_part_each_are_a_set() -> None:

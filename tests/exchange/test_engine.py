@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import regard
+from regard import exchange
 from regard.errors import InputError, MachineError
 from regard.exchange import engine, read_certificate
 from tests.german import sentences

@@ -36,7 +36,7 @@ def taken(folder: Path, savepath: Path, **options: Any) -> regard.TranslationRun
         {"joined": False, "activation_fn": "gelu", "kind": "fastbpe", "encoder_layers": 1},
         {"encoder_learned_pos": True, "decoder_learned_pos": True, "kind": "words"},
         {"share_all_embeddings": True, "decoder_learned_pos": True, **PRE},
-        {"old": True, "joined": False},
+        {"old": True, "joined": False, "source_lang": "de", "target_lang": "en"},
         {"share_all_embeddings": True, "old": True},
         {"share_all_embeddings": True, "kind": "sentencepiece"},
     ],
@@ -126,7 +126,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
         torch.save({**stored, "model": {**stored["model"], **parts}}, file)
         refused(message)
 
-    refused_with("cannot be read as weights", trap=Trap(tmp_path / "ran"))
+    refused_with("cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
     refused_with("has encoder.layers.0.gate: no Transformer here", **{"encoder.layers.0.gate": torch.ones(2)})
     refused_with(
@@ -139,6 +139,15 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
     file.rename(folder / "one.pt")
     (folder / "two.pt").touch()
     refused("has one.pt, two.pt: give a folder with one")
+
+
+def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:
+    named = {"source_lang": "en", "target_lang": "de"}  # the other way round
+    folder = write_fairseq(tmp_path / "theirs", joined=False, old=True, **named)
+    with pytest.raises(
+        InputError, match="dict.en.txt has .* the checkpoint's matrix .* that it was trained with"
+    ):
+        import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS)
 
 
 def test_dictionaries_and_codes(tmp_path: Path) -> None:

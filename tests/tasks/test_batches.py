@@ -1,9 +1,10 @@
 """Which samples a step learns from."""
 
+import pytest
 import torch
 
 from regard.streams import generator_of
-from regard.tasks import Beginning, Counting, Reverse
+from regard.tasks import Beginning, Counting, Recall, Reverse, base
 from regard.tasks.pairs import RESERVE, SortedPairs
 from regard.text import PAD
 from regard.training import make_config
@@ -40,3 +41,24 @@ def test_other_tasks_are_drawn_one_batch_after_the_other() -> None:
     drawn = Counting().batches(settings, Beginning(generator=generator_of(0, "train"))).draw(17)
     expected = Counting().sample(4, generator_of(0, "train"))
     assert torch.equal(drawn[0], expected.inputs)
+
+
+@pytest.mark.parametrize("vary_len", [False, True])
+def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = make_config("counting", {"batchsize": 4, "vary_len": vary_len}).training
+    monkeypatch.setattr(base, "TOGETHER", 4 * 10 * 3)  # three batches
+    generator = generator_of(0, "train")
+    drawn, alone = Counting().batches(settings, Beginning(generator=generator)), generator_of(0, "train")
+    for step in range(8):
+        # Whoever goes on from here, from the generator and the place, draws the same.
+        again = Beginning(generator=generator.clone_state(), place=drawn.place)
+        late = Counting().batches(settings, again)
+        found, expected = drawn.draw(step), Counting().sample(4, alone, vary_len=vary_len)
+        for each, other, same in zip(found, expected, late.draw(step), strict=True):
+            assert (each is None and other is None) or (torch.equal(each, other) and torch.equal(same, other))
+
+
+def test_a_sampler_of_ones_own_is_asked_for_each_batch() -> None:
+    settings = make_config("recall", {"batchsize": 4}).training
+    drawn = Recall().batches(settings, Beginning(generator=generator_of(0, "train")))
+    assert isinstance(drawn, base.Samples) and drawn.together == 1

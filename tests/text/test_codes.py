@@ -81,6 +81,7 @@ def test_kept_with_a_run() -> None:
 
 def test_files_of_codes() -> None:
     assert parse_codes(write_codes(CODES)) == CODES
+    assert parse_codes("#version: 0.2\r\na \u2028</w>\r\n") == [("a", "\u2028</w>")]
     assert parse_codes("a b</w> 17\nab c 3\n") == [("a", "b</w>"), ("ab", "c")]
     for content, message in (
         ("#version: 0.1\na b\n", "its version is 0.1, not 0.2"),

@@ -124,6 +124,10 @@ def test_the_command(server: Serving, tmp_path: Path, command: Callable[..., tup
     assert status == 0 and f"--train {folder}/Tatoeba.de-en.de {folder}/Tatoeba.de-en.en\n" in out
     status, _, err = command("data", "multi30k", "--savepath", tmp_path / "x", "--url", f"{server.address}/none")
     assert status == 1 and "cannot fetch" in err.splitlines()[-1] and "Traceback" not in err
+    status, _, err = command("data", "multi30k", "--savepath", tmp_path / "y", "--url", "http://127.0.0.1:9/none")
+    assert status == 1 and err.endswith(
+        "no connection (Connection refused); try again later, or name a copy by --url\n"
+    )
 
 
 def test_the_real_files_are_those_that_were_checked() -> None:

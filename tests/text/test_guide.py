@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.errors import InputError
 from regard.text.buckets import Buckets
 from regard.text.corpus import Corpus
-from regard.text.guide import Guide, aims, prepare_guide
+from regard.text.guide import Guide, aims, check_guide, prepare_guide
 from regard.text.making import write_corpus
 from regard.text.parallel import ParallelText
 from regard.text.subwords import Subwords, train_subwords
@@ -129,3 +130,26 @@ def test_batches_bring_the_aims_of_their_pairs(tmp_path: Path, vocabulary: Subwo
             seen += 1
         assert batch.share(1, 2).aims is not None
     assert seen == len(PAIRS)
+
+
+def test_links_are_looked_at_before_any_work(tmp_path: Path) -> None:
+    text, links = tmp_path / "a.de", tmp_path / "links"
+    text.write_text("ein Hund\nzwei Hunde", encoding="utf-8")
+    for content, message in (
+        ("0-0\n", "has links of 1 lines, .* has 2: give those of its lines"),
+        ("0-0\n\n0-0\n", "has links of 3 lines, .* has 2"),
+        (
+            "1 1 1 S\n",
+            r"line 1 of .* has '1', which is no link: give a line in Moses' format \(0-0 1-2\) for each",
+        ),
+    ):
+        links.write_text(content, encoding="utf-8")
+        with pytest.raises(InputError, match=message):
+            check_guide(links, text)
+        with pytest.raises(InputError, match=message):
+            regard.train("translation", train=(str(text),) * 2, guide=str(links), savepath=tmp_path / "models")
+        assert not (tmp_path / "models").exists()
+    with pytest.raises(InputError, match="none' does not exist"):
+        check_guide(tmp_path / "none", text)
+    links.write_text("0-0\n\n", encoding="utf-8")
+    check_guide(links, text)

@@ -1,5 +1,7 @@
 """The chunked cross-entropy, against PyTorch's own."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -93,6 +95,43 @@ def test_bfloat16_products_are_close() -> None:
     assert found.dtype == torch.float32 and found.item() == pytest.approx(exact.item(), rel=1e-2)
     ours, theirs = torch.autograd.grad(found, parts[0]), torch.autograd.grad(exact, parts[0])
     torch.testing.assert_close(ours[0], theirs[0], atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("offset", "within"),
+    [(0.0, 0.02), (-9.0, 0.05), (-60.0, 0.4), (60.0, 0.4)],
+    ids=["around", "below", "far", "high"],
+)
+def test_bfloat16_has_the_largest_wherever_zero_is(offset: float, within: float) -> None:
+    """Of logits around zero, all below, and beyond what powers of 2 hold, where bfloat16 itself is coarse."""
+    (states, weight, bias), target = make(40, True, torch.float32)
+    layer = (weight, (bias + offset).detach().requires_grad_())
+    found, right = [], []
+    for narrow in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+            loss_, right_ = cross_entropy(states, layer, target, 0.1)
+        found.append((loss_, *torch.autograd.grad(loss_, (states, weight, layer[1]))))
+        right.append(right_)
+    for ours, exact in zip(found[1], found[0], strict=True):
+        assert (ours - exact).norm() < within * exact.norm()
+    assert (right[0] == right[1]).float().mean() > 1 - 2 * within
+
+
+def test_calls_of_other_sizes_and_threads_do_not_meet() -> None:
+    """They share memory between calls, but not what is in it."""
+    made = [make(steps, True, torch.float32, passes) for steps, passes in ((9, 1), (3, 2), (17, 1), (9, 1))]
+
+    def run(index: int) -> list[Tensor]:
+        parts, target = made[index]
+        found, _ = cross_entropy(parts[0], (parts[1], parts[2]), target, 0.1, 3.0 if len(parts[0]) == 2 else 0.0)
+        return [found.detach(), *torch.autograd.grad(found, parts)]
+
+    alone = [run(index) for index in range(len(made))]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(run, [index for _ in range(8) for index in range(len(made))]))
+    for index, each in enumerate(together):
+        for ours, expected in zip(each, alone[index % len(made)], strict=True):
+            assert torch.equal(ours, expected)
 
 
 def test_without_gradients_none_are_made() -> None:

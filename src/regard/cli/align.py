@@ -22,6 +22,7 @@ from regard.memory import keep_memory
 from regard.runs import SAVEPATH, LinkedPair, SequenceRun, load_translator
 from regard.text.links import KnownLinks, Link, Symmetrising, read_links
 from regard.text.places import Unit
+from regard.text.silver import check_eflomal
 
 PROG = "regard align"
 DESCRIPTION = (
@@ -136,6 +137,7 @@ def _choose(
         known, against = read_links(flags.links, len(pairs)), f"the links of {str(flags.links)!r}"
     pairs, known = pairs[: flags.samples], known[: flags.samples]
     if flags.silver:
+        check_eflomal()
         say("eflomal is aligning, which takes a minute for 30,000 pairs")
         silver = run.silver_links(pairs)
         others = {"eflomal": silver} if known else {}

@@ -47,14 +47,13 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
         raise InputError(_one_line(stderr.getvalue())) from None
 
 
-def _unfolded(text: str) -> str:
+def _unfolded(helptext: str) -> str:
     """Return a docstring whose further lines, which are indented, go on in its first; other breaks stay."""
-    return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", text)
+    return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", helptext)
 
 
-_strings.remove_single_line_breaks = (
-    _unfolded  # which keeps the breaks of the docstring of a field, as it is indented
-)
+# The library's own keeps the breaks of a field's docstring, whose lines are indented.
+_strings.remove_single_line_breaks = _unfolded
 
 
 def _boolean_names(flags: type) -> set[str]:

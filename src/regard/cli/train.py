@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.words import say
 from regard.errors import InputError
-from regard.runs import SAVEPATH, train, without_text
+from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS
 from regard.training import PARTS, Interrupted, RunConfig, RunFolder, changed, find_run, make_config, sized
 
@@ -86,7 +87,7 @@ def run(argv: list[str]) -> None:
         _prepare(task, where, where.prepare, given)
         return
     try:
-        trained = train(
+        trained = runs.train(
             task,
             savepath=where.savepath,
             start_from=where.start_from,

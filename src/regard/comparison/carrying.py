@@ -18,7 +18,7 @@ from regard.own import module_of
 from regard.reading import numbered
 from regard.runs.train import PREPARED
 from regard.tasks import use_copy
-from regard.training import RunFolder
+from regard.training import RunFolder, trust
 
 Files = dict[str, bytes]
 Stamps = dict[str, tuple[int, int, int]]
@@ -79,6 +79,7 @@ def claimed(job: Job) -> Iterator[None]:
     with holding(job.run.path):
         if not job.interrupted() and job.run.path.exists():
             raise InputError(f"{str(job.run.path)!r} exists and is not a run: choose another --savepath")
+        trust(job.stored)  # as whoever trains here trusts the code that he names
         yield
 
 

@@ -7,19 +7,24 @@ costs its trainings what they did since, and nothing else: they go on elsewhere 
 
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from regard.comparison.carrying import claimed, own_code, pack, step_of, unpack
 from regard.comparison.job import Job, Measured
+from regard.comparison.processes import leave
 from regard.comparison.trainer import News, Trainer
 from regard.errors import InputError, MachineError, check_range
+from regard.reading import is_file, read_text
 from regard.version import __version__
 
 EVERY = 2.0
@@ -81,7 +86,8 @@ class Ray:
                     if news.measured is not None:
                         yield sent.job, news.measured
                     elif sent.losses < ATTEMPTS:
-                        tell(f"{sent.job.said}: its machine is lost; goes on from step {step_of(sent.job.run)}")
+                        step = step_of(sent.job.run)
+                        tell(f"{sent.job.said}: ended, as where a machine is lost; goes on from step {step}")
                         left.appendleft(sent)
                     else:
                         lost += 1
@@ -102,18 +108,23 @@ class _Sent:
         self.losses = 0
         """How often it was lost since something new was saved."""
         self._held = ExitStack()
+        self._trainer: Any = None
 
     def begin(self, ray: Any, cpus: int) -> None:
         """Send it off, with what there is of it."""
         self.began = False
         self._held.enter_context(claimed(self.job))
         files, _ = pack(self.job.folder, {})
-        self.trainer = ray.remote(Trainer).options(num_cpus=cpus).remote()
-        self.answer = self.trainer.begin.remote(__version__, self.job.stored, files, own_code(self.job), cpus)
+        self._trainer = ray.remote(Trainer).options(num_cpus=cpus).remote()
+        self.answer = self._trainer.begin.remote(__version__, self.job.stored, files, own_code(self.job), cpus)
 
     def ask(self) -> None:
         """Ask what has become of it."""
-        self.answer = self.trainer.news.remote(EVERY)
+        self.answer = self._trainer.news.remote(EVERY)
+
+    def stop(self) -> Any:
+        """Tell it to stop; returns what will be its last answer."""
+        return self._trainer.stop.remote()
 
     def hear(self, ray: Any, seconds: float | None = None) -> News:
         """Return the answer, what it brings written down; `ended` where its machine no longer answers."""
@@ -134,7 +145,8 @@ class _Sent:
 
     def leave(self, ray: Any) -> None:
         """Free the cores that it was on."""
-        ray.kill(self.trainer)
+        if self._trainer is not None:
+            ray.kill(self._trainer)
         self._held.close()
 
 
@@ -142,7 +154,7 @@ def _stop(ray: Any, busy: Sequence[_Sent]) -> None:
     """Stop what trains, which saves, and take what it has saved; what has found no machine yet is forgotten."""
     until = time.monotonic() + GRACE
     began = [sent for sent in busy if sent.began]
-    last = [sent.trainer.stop.remote() for sent in began]
+    last = [sent.stop() for sent in began]
     for sent, answer in zip(began, last, strict=True):
         with suppress(Exception):  # whatever it is: all others save too
             sent.hear(ray, max(until - time.monotonic(), 0))
@@ -163,25 +175,46 @@ def _connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    where = address or os.environ.get("RAY_ADDRESS") or "auto"
+    where = address or os.environ.get("RAY_ADDRESS") or _noted() or "auto"
     _check_answers(where)
     try:
         ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError:
         raise InputError(f"no Ray cluster runs on this machine: {START}") from None
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise InputError(f"the Ray cluster at {where} takes nobody in: {error}") from error
     try:
-        with redirect_stdout(sys.stderr):  # where Ray tells of lost machines
+        with redirect_stdout(sys.stderr), _leaving():  # Ray tells of lost machines on standard output
             yield ray
     finally:
         ray.shutdown()
 
 
+@contextmanager
+def _leaving() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP stop trainings in good order: Ray has a process abort."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {each: signal.signal(each, leave) for each in heard}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler or signal.SIG_DFL)
+
+
+def _noted() -> str | None:
+    """Return the address of the cluster that this machine has last been part of, where Ray has noted one."""
+    note = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+    return read_text(note, "start Ray anew").strip() if is_file(note) else None
+
+
 def _check_answers(where: str) -> None:
     """Raise `InputError` where nobody listens at host:port, for which Ray itself would wait long."""
     host, colon, port = where.rpartition(":")
-    if where == "auto" or "://" in where:
+    if where == "auto":
         return
     if not (colon and host and port.isdigit()):
         raise InputError(f"address {where!r} is not of the form host:port: give it as in 10.0.0.1:6379")

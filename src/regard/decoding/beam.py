@@ -75,7 +75,7 @@ def beam_search(
     """
     check_beam(width, n_best, alpha)
     device = source.device
-    steps = stepper_of(model)
+    steps = stepper_of(model, width)
     state = steps.start(steps.encode(source, source_mask))
     active = list(range(len(source)))
     prefixes = torch.full((len(source), 1, 1), BOS, device=device)

@@ -1,8 +1,8 @@
 """The layers of a Transformer as a search runs them: the same arithmetic as in `regard.attention`, written out.
 
 One product makes queries, keys and values; the factor on scores is in its matrix; and what a product makes is
-added to the residual in place. `sums` are the residual, (N, D) of N steps of all sequences, which each layer takes
-over from the one before.
+added to the residual in place. `sums` are the residual, (N, D) of N steps of all sequences, which each layer
+takes over from the one before.
 
 Letters: B sequences, T steps of each at once or K hypotheses, H heads, d width of each, D of all states.
 """
@@ -29,6 +29,7 @@ class Norm:
         self.given = norm.normalized_shape, norm.weight, norm.bias, norm.eps
 
     def __call__(self, states: Tensor) -> Tensor:
+        """Return states (N, D), normalised."""
         return torch.layer_norm(states, *self.given)
 
 
@@ -100,6 +101,7 @@ class Forward:
         self.inner, self.outer = side_by_side(layer.inner), side_by_side(layer.outer)
 
     def __call__(self, sums: Tensor) -> Tensor:
+        """Add what it makes of each step."""
         inner = self.activation(self.inner(self.around.before(sums)))
         return self.around.after(self.outer.add_to(sums, inner))
 
@@ -156,7 +158,7 @@ def _by_head(states: Tensor, count: int, width: int) -> Tensor:
 
 def _joined(heads: Tensor, shape: torch.Size) -> Tensor:
     """Turn (B H, K, d) into (B K, H d) of this shape."""
-    every, count, width = heads.shape
+    count, width = heads.shape[1:]
     if count == 1:
         return heads.view(shape)
     return heads.view(-1, shape[1] // width, count, width).transpose(1, 2).reshape(shape)

@@ -1,8 +1,8 @@
 """Keys and values of a search: those of the sources, and those of all steps so far of their hypotheses.
 
-They stand in one tensor with room for steps to come. The hypotheses of a source keep theirs side by side, and each
-sees those of its own ancestors: which prefixes go on moves no keys and values, only what hides them. A source that
-is done leaves its place to another one.
+They stand in one tensor with room for steps to come. The hypotheses of a source keep theirs side by side, and
+each sees those of its own ancestors: which prefixes go on moves no keys and values, only what hides them. A
+source that is done leaves its place to another one.
 
 Letters: L layers, B sources, K hypotheses of each, N keys that they have left so far, H heads, d width of each.
 """
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     """What is added to scores, and broadcasts to (B H, K, N); None where all may be seen."""
 
 
-class Memory(NamedTuple):
+class Known(NamedTuple):
     """What the decoder may look at, at least `LANES` steps of each source: a softmax over fewer is slow."""
 
     states: Tensor
@@ -36,7 +36,7 @@ class Memory(NamedTuple):
     """What is added to scores, (B, H, 1, Ts); None where all may be seen."""
 
     @classmethod
-    def of(cls, states: Tensor, mask: Tensor) -> "Memory":
+    def of(cls, states: Tensor, mask: Tensor) -> "Known":
         """Return keys and values (L, 2, B, H, Ts, d) with what hides those for which a mask (B, T) is False, or
         which come after it."""
         missing = states.shape[4] - mask.shape[1]
@@ -50,10 +50,10 @@ class Memory(NamedTuple):
         return _layers(self.states, None if self.hidden is None else self.hidden.flatten(0, 1))
 
 
-class State:
+class Past:
     """All that one step hands to the next. Each step changes it: there is one at a time."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Known) -> None:
         self.memory, self.known = memory, memory.layers()
         layers, sides, sources, heads, _, width = memory.states.shape
         self.time = self.used = 0
@@ -90,7 +90,7 @@ class State:
         hidden = F.pad(self.lineage, (0, missing), value=_lowest(self.past)) if missing else self.lineage
         return hidden.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1)
 
-    def choose(self, hypotheses: Tensor) -> "State":
+    def choose(self, hypotheses: Tensor) -> "Past":
         """Go on with some hypotheses of each source, (B, K') int64."""
         if self.lineage is None:  # one of each so far, and all have its past
             self.lineage = self.past.new_zeros(*hypotheses.shape, self.used)
@@ -100,7 +100,7 @@ class State:
             self.lineage = self.lineage.flatten(0, 1).index_select(0, rows.flatten()).view(*rows.shape, -1)
         return self
 
-    def keep(self, sources: Tensor) -> "State":
+    def keep(self, sources: Tensor) -> "Past":
         """Go on with some of the sources, (B',) int64, each at its place or before it; what stays there is not
         touched."""
         moves = [(here, there) for here, there in enumerate(sources.tolist()) if here != there]
@@ -112,7 +112,7 @@ class State:
             if hidden is not None:
                 hidden[here] = hidden[there]
         self.past = self.past[:, :, kept]
-        self.memory = Memory(self.memory.states[:, :, kept], None if hidden is None else hidden[kept])
+        self.memory = Known(self.memory.states[:, :, kept], None if hidden is None else hidden[kept])
         self.known = self.memory.layers()
         self.lineage = None if self.lineage is None else self.lineage[sources]
         return self

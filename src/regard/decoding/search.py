@@ -81,7 +81,7 @@ def translate(
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
-    steps, device = stepper_of(model), next(model.parameters()).device
+    steps, device = stepper_of(model, search.beam), next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(search.seed)
     sources = [source_vocabulary.encode(text) for text in texts]
     batches = in_batches(sources, batchsize)

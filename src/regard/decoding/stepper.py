@@ -9,6 +9,9 @@ from regard.decoding.products import vocabulary_layer
 from regard.decoding.written_out import WrittenOut, knows
 from regard.models import Seq2Seq
 
+WIDEST = 16
+"""Prefixes that are best kept side by side: each looks at the keys of all, though it sees its own only."""
+
 
 class Stepper(Protocol):
     """What a search asks of a model, as `Seq2Seq` has it; the state before a step need not outlive it."""
@@ -34,12 +37,12 @@ class Plain:
         self.logits = vocabulary_layer(model)
 
 
-def stepper_of(model: Seq2Seq | Stepper) -> Stepper:
-    """Return what takes the steps of a search while the model's parameters stay as they are; one that does
-    already is returned as it is."""
-    if isinstance(model, Plain | WrittenOut):
+def stepper_of(model: Seq2Seq | Stepper, width: int = 1) -> Stepper:
+    """Return what takes the steps of a search that keeps `width` prefixes, while the model's parameters stay as
+    they are; what is no model takes them itself."""
+    if not isinstance(model, Seq2Seq):
         return model
-    return WrittenOut(model) if knows(model) else Plain(model)
+    return WrittenOut(model) if width <= WIDEST and knows(model) else Plain(model)
 
 
 def staying(going: Sequence[bool]) -> list[int]:

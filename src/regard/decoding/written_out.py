@@ -1,15 +1,15 @@
 """A Transformer as a search runs it: the same arithmetic, written out.
 
-A step of a search is a few rows, so what surrounds the products costs as much as they do, and modules that can be
-watched, masked and trained do more than a search wants. What is done otherwise stands in `layers` and `past`. It
-takes a `Transformer` of attention's usual form that nobody watches; all others go through their own layers, to the
-same answers.
+A step of a search is a few rows, so what surrounds the products costs as much as they do, and modules that can
+be watched, masked and trained do more than a search wants. What is done otherwise stands in `layers` and `past`.
+It takes a `Transformer` of attention's usual form that nobody watches; all others go through their own layers, to
+the same answers.
 
 Letters: B sources, K hypotheses of each, T steps, L layers, H heads, d width of each, D of all states.
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -25,12 +25,12 @@ from regard.attention import (
 )
 from regard.attention.weights import LANES
 from regard.decoding.layers import DecoderStep, EncoderSteps, Norm
-from regard.decoding.past import Memory, State
+from regard.decoding.past import Known, Past
 from regard.decoding.products import vocabulary_layer
 from regard.models import Seq2Seq, Transformer
 
 
-def knows(model: Seq2Seq) -> bool:
+def knows(model: Seq2Seq) -> TypeGuard[Transformer]:
     """Whether a model is one that is written out here, for a CPU, and nobody watches it."""
     if type(model) is not Transformer or model.training or torch.is_autocast_enabled("cpu"):
         return False
@@ -66,11 +66,11 @@ class WrittenOut:
         self.logits = vocabulary_layer(model)
         self.turn, self.added = cache(self._turn), cache(self._added)
 
-    def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
+    def encode(self, source: Tensor, source_mask: Tensor) -> Known:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
         sources, steps = source.shape
         sums = self.model.embedded(source).flatten(0, 1)
-        own = Memory.of(sums.new_zeros(1, 2, sources, self.heads, max(steps, LANES), self.width), source_mask)
+        own = Known.of(sums.new_zeros(1, 2, sources, self.heads, max(steps, LANES), self.width), source_mask)
         slot, [seen], turn = own.states[0, ..., :steps, :], own.layers(), self.turn(0, steps)
         for layer in self.encoder:
             sums = layer(sums, slot, seen, turn)
@@ -78,17 +78,15 @@ class WrittenOut:
         found = own.states.new_zeros(len(self.decoder), *own.states.shape[1:])
         for layer, room in zip(self.decoder, found, strict=True):
             layer.cross.project_to(room[..., :steps, :], states)
-        if (
-            own.hidden is not None
-        ):  # a source of nothing but padding has weights all the same, but nothing to give
-            found[..., :steps, :].mul_(source_mask[:, None, :, None])
-        return Memory(found, own.hidden)
+        # A source of nothing but padding has weights all the same, but nothing to give.
+        found[..., :steps, :].mul_(source_mask[:, None, :, None])
+        return Known(found, own.hidden)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Known) -> Past:
         """Return the state before the first step, with one hypothesis for each source."""
-        return State(memory)
+        return Past(memory)
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: Past) -> tuple[Tensor, Past]:
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
         it."""
         time, (slots, past) = state.time, state.after(tokens.shape[1])

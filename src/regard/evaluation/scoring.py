@@ -1,13 +1,19 @@
 """How likely a model finds given targets: for filtering corpora, and for asking what it knows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from regard.decoding.products import vocabulary_layer
+from regard.decoding.threads import in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 from regard.text import PAD, PairBatch, Vocabulary, collate
+
+SOME = 128
+"""Steps whose logits are there at once."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -28,7 +34,6 @@ class Scored(Result):
         return f"log-probability {self.log_probability:.4f} of {self.tokens} tokens"
 
 
-@torch.inference_mode()
 def score_pairs(
     model: Seq2Seq,
     source_vocabulary: Vocabulary,
@@ -40,21 +45,37 @@ def score_pairs(
     """Return the log-probability of each target given its source, in order.
 
     What the vocabularies do not know counts as one unknown symbol. Pairs of like length go through the model
-    together, `batchsize` at once.
+    together, `batchsize` at once, and on a CPU such batches side by side, in as many threads as PyTorch may use.
     """
     model.eval()
-    device = next(model.parameters()).device
     encoded = [(source_vocabulary.encode(source), target_vocabulary.encode(target)) for source, target in pairs]
     order = sorted(range(len(pairs)), key=lambda index: tuple(map(len, encoded[index])))
-    found: dict[int, Scored] = {}
-    for begin in range(0, len(order), batchsize):
-        indices = order[begin : begin + batchsize]
+    batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
+    logits = vocabulary_layer(model)
+
+    def score(indices: list[int]) -> list[Scored]:
         sources, targets = zip(*(encoded[index] for index in indices), strict=True)
-        batch = PairBatch(collate(sources), collate(targets)).to(device)
-        logits = model(batch.source, batch.source_mask, batch.target_in)
-        each = logits.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1)
-        there = batch.target != PAD
-        totals = (each.double() * there).sum(1).tolist()
-        for index, total, tokens in zip(indices, totals, there.sum(1).tolist(), strict=True):
-            found[index] = Scored(log_probability=total, tokens=tokens)
+        return _score(model, logits, PairBatch(collate(sources), collate(targets)))
+
+    found: dict[int, Scored] = {}
+    for indices, scored in zip(batches, in_threads(model, score, batches), strict=True):
+        found.update(zip(indices, scored, strict=True))
     return [found[index] for index in range(len(pairs))]
+
+
+@torch.inference_mode()
+def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
+    """Score a batch; `logits` is the model's vocabulary layer, applied where there is a target."""
+    batch = batch.to(next(model.parameters()).device)
+    states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
+    there = batch.target != PAD
+    parts = []
+    for some, target in zip(states[there].split(SOME), batch.target[there].split(SOME), strict=True):
+        found = logits(some)
+        parts.append(torch.log_softmax(found, -1, out=found).gather(1, target.unsqueeze(1)).squeeze(1))
+    each = torch.zeros(there.shape, dtype=torch.float64, device=there.device)
+    each[there] = torch.cat(parts).double()
+    return [
+        Scored(log_probability=total, tokens=tokens)
+        for total, tokens in zip(each.sum(1).tolist(), there.sum(1).tolist(), strict=True)
+    ]

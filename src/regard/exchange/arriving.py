@@ -62,6 +62,11 @@ def read_huggingface(folder: Path) -> Arrived:
         raise InputError(f"{str(folder)!r} is no folder: give one with a model as save_pretrained writes it")
     if is_file(folder / "model.safetensors") and is_file(folder / "metrics.jsonl"):
         raise InputError(f"{str(folder)!r} is a run already: use it as it is")
+    if not is_file(folder / "config.json"):
+        raise InputError(
+            f"{str(folder)!r} has no config.json, as models of Hugging Face have: for one of another program say "
+            f"--from joeynmt or --from fairseq"
+        )
     kind = read_json(folder / "config.json", _About, MEND, finite=False).model_type
     if kind != "marian":
         raise InputError(

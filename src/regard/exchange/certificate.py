@@ -140,9 +140,7 @@ def short_enough(run: Exportable, texts: Sequence[str], *, progress: bool = True
             raise InputError(f"{told}: give shorter ones with --texts")
         tell(f"{told}: left out", show=progress)
     if not found:
-        raise InputError(
-            "there is no sentence to compare both programs on: give some with --texts, or text with --valid"
-        )
+        raise InputError("there is no sentence to compare both programs on: give some with --texts")
     return found
 
 

@@ -29,6 +29,8 @@ from regard.reading import check_file, damaged, files_in, is_file, is_folder
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 FIRST = PADDING + 1
 """Its number of the first position."""
+MOST = 4096
+"""Positions of waves that are worked out: what a limit of 1,023 tokens in training asks for."""
 LEAST = 5
 """Positions of a model that answers anything."""
 ARCHITECTURES = re.compile(
@@ -80,7 +82,7 @@ def read_fairseq(folder: Path) -> Arrived:
         found = to_ours(state, named, torch.arange(flags["hidden"]))
     except KeyError as error:
         raise damaged(file, f"it has no {error}", MEND) from error
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise damaged(file, told(error, 100), MEND) from error
     known = {f"{each.theirs}.{kind}" for each in named for kind in ("weight", "bias")}
     if strange := sorted(state.keys() - known):
@@ -122,7 +124,9 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             found = torch.load(file, map_location="cpu", weights_only=True)
         settings, state = _asked(found), found["model"]
     except Exception as error:  # there is no end of what it raises for damaged files
-        raise damaged(file, f"it cannot be read as weights ({told(error, 100)})", MEND) from error
+        other = re.search(r"GLOBAL (\S+)", str(error))
+        why = f"it holds {other[1]}, which was not run" if other else told(error, 100)
+        raise damaged(file, f"it cannot be read as weights ({why})", MEND) from error
     if not isinstance(state, dict) or not all(isinstance(each, Tensor) for each in state.values()):
         raise damaged(file, "its model holds more than tensors", MEND)
     return settings, _renamed({name: each.float() for name, each in state.items()})
@@ -183,7 +187,7 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         "activation": activation,
         "dropout": float(settings.get("dropout", 0.1)),
         "positions": "learned",
-        "pre_norm": bool(settings["encoder_normalize_before"]),
+        "pre_norm": bool(settings.get("encoder_normalize_before", False)),
         "bias": True,
         "tied": joint or bool(settings.get("share_decoder_input_output_embed", False)),
         "output_bias": True,
@@ -213,7 +217,8 @@ def _take_outside(state: dict[str, Tensor], settings: Mapping[str, Any], *, tied
     for side, most in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
         learned.append(bool(settings.get(f"{side}_learned_pos", False)))
         name = f"{side}.embed_positions.weight"
-        tables.append(state.pop(name) if learned[-1] else waves(FIRST + settings[most], source.shape[1]))
+        count = FIRST + min(settings[most], MOST)
+        tables.append(state.pop(name) if learned[-1] else waves(count, source.shape[1]))
     return Outside(source, target, output, tables, learned)
 
 

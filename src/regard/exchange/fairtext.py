@@ -12,7 +12,7 @@ from regard.errors import InputError, begun
 from regard.exchange.exportable import Cut
 from regard.exchange.parameters import Rows
 from regard.reading import DamageError, damaged, files_in, is_file, read_bytes, read_text
-from regard.text.codes import GOES_ON, CodedWords, parse_codes
+from regard.text.codes import GOES_ON, CodedWords, lines_of, parse_codes
 from regard.text.sentencepieces import SentencePieces
 from regard.text.subwords import given_symbols
 
@@ -22,7 +22,7 @@ BEGIN, PADDING, END, UNSEEN = range(4)
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 UNUSED = "<begin>"
 """What we call its `<s>`, which has a row in its matrices, and a share of every probability."""
-CODES = ("bpecodes", "bpe.codes", "bpe_codes", "codes", "code")
+CODES = ("codes", "code", "bpecodes", "bpe.codes", "bpe_codes")
 """Names of codes, with or without the side's language behind them."""
 
 
@@ -96,8 +96,8 @@ def side_of(folder: Path, language: str) -> Side:
         if cut is None:
             if any(name.endswith(GOES_ON) for name in names):
                 raise InputError(
-                    f"{str(file)!r} has pieces with {GOES_ON}, and no codes stand beside it: put them there, as "
-                    f"{' or '.join(CODES[:3])}"
+                    f"{str(file)!r} has pieces with {GOES_ON}, and no codes stand beside it: put there those of "
+                    f"subword-nmt or fastBPE, called codes or bpecodes"
                 )
             return Side(symbols, given_symbols(names, words=True), rows)
         if cut.suffix in (".model", ".spm"):
@@ -129,8 +129,8 @@ def cutter_of(folder: Path, language: str) -> Path | None:
 def _symbols(text: str) -> list[str]:
     """Return the symbols of a dictionary by their numbers, a line each with its count; raises `DamageError`."""
     found = dict.fromkeys(SPECIAL)
-    for number, line in enumerate(text.splitlines(), 1):
-        # What has a flag behind its count stands instead of a special symbol; fairseq's own files have none.
+    for number, line in enumerate(lines_of(text), 1):
+        # A flag behind the count, for what stands instead of a special symbol, is in no file of a training.
         symbol, _, count = line.rpartition(" ")
         if not symbol or not count.isdecimal():
             raise DamageError(f"its line {number} is no symbol and its count")

@@ -95,7 +95,7 @@ def _built(settings: Mapping[str, Any], source: int, target: int) -> Any:
         "attn_implementation": "eager",
     }
     kinds: Any = transformers
-    if settings["encoder_normalize_before"]:
+    if settings.get("encoder_normalize_before", False):
         return kinds.M2M100ForConditionalGeneration(kinds.M2M100Config(vocab_size=target, **options))
     return kinds.FSMTForConditionalGeneration(
         kinds.FSMTConfig(src_vocab_size=source, tgt_vocab_size=target, **options)

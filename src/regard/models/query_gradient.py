@@ -1,8 +1,8 @@
 """The loss of a query model and its gradient, written out: how the primer's models train while nobody looks on.
 
-The models are so small that autograd's account of many small operations is most of a step; `written_out` has the
-form in which it is done without. `QueryModel.forward` says what is computed, and the two are tested to agree.
-Three things help that autograd cannot know:
+The models are so small that autograd's account of many small operations is most of a step; `layer_gradients` says
+in which form it is done without. `QueryModel.forward` is what is computed, and the two are tested to agree. Three
+things help that autograd cannot know:
 
     What is read first is one of R rows: one for each letter, or for each letter at each step. They are projected
     once each, and picked for every sample then.
@@ -30,8 +30,7 @@ from regard.attention import (
 )
 from regard.attention.weights import LANES
 from regard.models.answer import AnswerModel
-from regard.models.query import QueryModel
-from regard.models.written_out import (
+from regard.models.layer_gradients import (
     Back,
     Grads,
     Rows,
@@ -42,6 +41,7 @@ from regard.models.written_out import (
     normed,
     softmax,
 )
+from regard.models.query import QueryModel
 
 BackToBoth = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From the gradient of what was found to that of what was wanted, (H To, D), and of the memory's rows."""

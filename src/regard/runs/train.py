@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
@@ -21,6 +21,7 @@ from regard.training import (
     OneLearner,
     RunFolder,
     digest,
+    fitting_threads,
     join_world,
     new_run,
     start,
@@ -210,7 +211,7 @@ def train(
         config = asked(task, flags)
     # The synthetic tasks' models are so small that a GPU would only slow them.
     with join_world(gpu=not config.task_class.draws) as world, world.alone_in(folder.path):
-        if not resume and world.agree(world.restarted and folder.launch == world.launch):
+        if not resume and world.agree(not world.torchruns.isdisjoint(folder.torchruns)):
             resume, config, before = True, folder.read_config(), None
         show = progress and world.first
         with world.one_by_one():
@@ -227,10 +228,11 @@ def train(
             batches = built.batches(config.training, _beginning(state, prepared, world, show=show))
         with world.one_by_one():
             if world.first:
-                _open(folder, config, built, state, resume=resume, overwrite=overwrite, launch=world.launch)
+                _open(folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=world.torchruns)
         drops = config.model.dropout > 0
         learner = OneLearner(state, config.training, batches, folder, world=world, drops=drops)
-        with world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
+        threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
+        with threads, world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()
     return load(folder.path)
@@ -303,17 +305,18 @@ def _open(
     *,
     resume: bool,
     overwrite: bool,
-    launch: str | None = None,
+    torchruns: frozenset[str] = frozenset(),
 ) -> None:
     """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
     if resume:
         folder.cut_metrics(state.step)
         folder.forget_older()
+        folder.write_torchruns(torchruns)
         return
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
         state.begin(building)
-        building.write_launch(launch)
+        building.write_torchruns(torchruns)
 
 
 @contextmanager

@@ -19,10 +19,12 @@ from torch import Tensor
 from regard.errors import InputError, begun, check_range
 from regard.tasks.batch import Batch
 from regard.tasks.defaults import Defaults
-from regard.tasks.source import NOWHERE, BatchSettings, Beginning, Source
+from regard.tasks.source import BatchSettings, Beginning, Place, Source
 
 PAST_END = -1
 """The index at steps past the end of a sequence."""
+TOGETHER = 1 << 16
+"""Letters of a training that are drawn at once, at most, where that is several batches."""
 NULL = " "
 """The null character. On input `_` is taken for it too, which survives a shell better than a space."""
 
@@ -150,7 +152,7 @@ class Task(AnyTask):
 
     def batches(self, settings: BatchSettings, beginning: Beginning) -> "Samples":
         """Draw each batch after the one before."""
-        return Samples(self, settings, beginning.generator)
+        return Samples(self, settings, beginning)
 
     @abstractmethod
     def answer(self, inputs: Tensor) -> Tensor:
@@ -250,14 +252,41 @@ class Task(AnyTask):
 
 
 class Samples:
-    """The batches of a training, drawn one after the other."""
+    """The batches of a training, drawn one after the other, and many at once, which takes the time of few.
 
-    place = NOWHERE
+    While batches are left of those that were drawn together, the generator stands before all of them, and `place`
+    says how many have been taken: from both, a training that goes on draws the same ones again.
+    """
 
-    def __init__(self, task: Task, settings: BatchSettings, generator: torch.Generator) -> None:
-        self.task, self.settings, self.generator = task, settings, generator
+    def __init__(self, task: Task, settings: BatchSettings, beginning: Beginning) -> None:
+        self.task, self.settings, self.generator = task, settings, beginning.generator
+        alike = type(task).sample is Task.sample and not settings.vary_len
+        self.together = max(1, TOGETHER // (settings.batchsize * task.input_len)) if alike else 1
+        self.taken, self.ahead = 0, list[Batch]()
+        self.after = self.generator.clone_state()
+        if beginning.place[2] > 0 and self.together > 1:
+            self._draw_ahead()
+            self.taken = min(beginning.place[2], self.together)
+
+    @property
+    def place(self) -> Place:
+        """How many batches of those drawn together have been taken, as the last of three numbers."""
+        return (0, 0, self.taken)
 
     def draw(self, step: int) -> Batch:
         """Return the next batch; at which training step does not matter."""
         del step
-        return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)
+        if self.together == 1:
+            return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)
+        if self.taken == len(self.ahead):
+            self.generator.set_state(self.after.get_state())
+            self._draw_ahead()
+        self.taken += 1
+        return self.ahead[self.taken - 1]
+
+    def _draw_ahead(self) -> None:
+        """Draw many batches, and leave the generator before them."""
+        self.after, size = self.generator.clone_state(), self.settings.batchsize
+        inputs, targets, _ = self.task.sample(size * self.together, self.after)
+        self.taken = 0
+        self.ahead = [Batch(*each, None) for each in zip(inputs.split(size), targets.split(size), strict=True)]

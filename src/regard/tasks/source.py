@@ -10,7 +10,7 @@ from regard.tasks.batch import Batch
 from regard.text import PairBatch
 
 Place = tuple[int, int, int]
-"""Of a batch in a corpus: epoch, pool, batch."""
+"""Of a batch: epoch, pool, batch."""
 NOWHERE: Place = (0, 0, 0)
 
 
@@ -45,7 +45,7 @@ class Beginning:
     generator: torch.Generator
     """Draws samples one after the other."""
     place: Place = NOWHERE
-    """Of the next batch in a corpus."""
+    """Of the next batch; see `Source`."""
     folder: Path = Path("prepared")
     """Where corpora are kept."""
     sharing: tuple[int, int] = (0, 1)
@@ -59,7 +59,8 @@ class Source(Protocol):
 
     @property
     def place(self) -> Place:
-        """Which batch of a corpus comes next; `NOWHERE` for ever where there is no corpus."""
+        """Which batch of a corpus comes next; of drawn ones, which of those that follow the generator's state;
+        `NOWHERE` for ever where that is the next."""
 
     def draw(self, step: int) -> Batch | PairBatch:
-        """Return the batch of a training step, counted from 0; a corpus keeps its own `place`."""
+        """Return the batch of a training step, counted from 0; `place` goes on by itself."""

@@ -130,11 +130,11 @@ class TranslationConfig:
         return self._texts("train")
 
     def check_guide(self) -> None:
-        """Raise `InputError` where links are to guide a head, and their file does not begin with links."""
-        if self.guide is not None:
+        """Raise `InputError` where links are to guide a head, and their file is not one of its text."""
+        if self.guide is not None and self.train:
             from regard.text.guide import check_guide
 
-            check_guide(Path(self.guide))
+            check_guide(Path(self.guide), Path(self.train[0]))
 
     def _texts(self, part: Part) -> "list[Text]":
         strict = self.strict and part == "train"

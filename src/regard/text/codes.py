@@ -164,7 +164,7 @@ def parse_codes(text: str) -> list[tuple[str, str]]:
 
     subword-nmt begins with `#version: 0.2`, fastBPE has a count behind each pair.
     """
-    lines = text.splitlines()
+    lines = lines_of(text)
     first = lines[0] if lines else ""
     version = first.removeprefix("#version:").strip() if first.startswith("#version:") else None
     if version not in (None, VERSION):
@@ -180,6 +180,11 @@ def parse_codes(text: str) -> list[tuple[str, str]]:
     if not found:
         raise DamageError("it has no codes")
     return found
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a file, which end at a line feed alone: pieces may have other breaks in them."""
+    return [line.rstrip("\r") for line in text.rstrip("\n").split("\n")] if text else []
 
 
 def write_codes(codes: Codes) -> str:

@@ -4,6 +4,7 @@
 .NAME.part.json    where from, and the server's mark of what it is: only what keeps its mark is gone on with
 """
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ WAIT = 2.0
 TIMEOUT = 30
 """Seconds without an answer after which a connection counts as broken."""
 CHUNK = 1 << 18
+LOST = re.compile(r"Failed to resolve '[^']+'|Connection refused|Network is unreachable|timed out")
+"""What is said of a server that does not answer at all."""
 GONE = {404, 410}
 PLAIN = {"Accept-Encoding": "identity"}
 """As the file is, so that sizes and places in it are those of the file."""
@@ -215,4 +218,9 @@ def _cannot_fetch(url: str, error: Exception, part: Path) -> MachineError:
 
 
 def _reason(error: Exception) -> str:
+    import requests
+
+    said = LOST.search(str(error)) if isinstance(error, requests.ConnectionError) else None
+    if said is not None:  # of objects within objects
+        return f"no connection ({said[0]}); try again later, or name a copy by --url"
     return " ".join(str(error).split())

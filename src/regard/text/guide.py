@@ -13,7 +13,6 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,7 +24,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.files import new_folder, write_json
 from regard.progress import reading_bar
-from regard.reading import check_file, damaged, is_folder, read_json
+from regard.reading import check_file, damaged, is_file, is_folder, read_json
 from regard.text.corpus import Corpus
 from regard.text.cutting import cut_into
 from regard.text.links import parse_moses
@@ -36,6 +35,7 @@ FORMAT = "regard-guide/1"
 MEND = "delete its folder to prepare it anew"
 FIRST = 1000
 """Lines that are looked at before any work."""
+FORM = "give a line in Moses' format (0-0 1-2) for each line of the text"
 TOKEN = np.dtype(np.uint32)
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
@@ -77,11 +77,18 @@ def aims(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
     return found / found.sum(2, keepdim=True).clamp_min(1)
 
 
-def check_guide(path: Path) -> None:
-    """Raise `InputError` where there is no file of links, or it does not begin in Moses' format."""
+def check_guide(path: Path, text: Path) -> None:
+    """Raise `InputError` where there is no file of links, it does not begin in Moses' format, or it has not as
+    many lines as a file of the text."""
     check_file(path)
-    for number, line in enumerate(islice(_lines(path), FIRST), 1):
-        parse_moses(line.decode(errors="replace"), f"line {number} of {str(path)!r}")
+    count = 0
+    for count, line in enumerate(_lines(path), 1):
+        if count <= FIRST:
+            parse_moses(line.decode(errors="replace"), f"line {count} of {str(path)!r}", FORM)
+    if is_file(text) and (lines := sum(1 for _ in _lines(text))) != count:
+        raise InputError(
+            f"{str(path)!r} has links of {count:,} lines, {str(text)!r} has {lines:,}: give those of its lines"
+        )
 
 
 def prepare_guide(
@@ -124,7 +131,7 @@ def _write(
                 number, line = number + 1, _next(lines, path, number + 1)
             where = f"line {number} of {str(path)!r}"
             one, other = cut_into(pair[0], source, "words"), cut_into(pair[1], target, "words")
-            known = parse_moses(line, where)
+            known = parse_moses(line, where, FORM)
             known.check(len(one.places), len(other.places), where)
             if max(len(one.indices), len(other.indices)) > max_len:
                 continue

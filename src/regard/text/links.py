@@ -82,14 +82,14 @@ def read_links(path: Path, pairs: int) -> list[KnownLinks]:
     return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
 
 
-def parse_moses(line: str, where: str) -> KnownLinks:
+def parse_moses(line: str, where: str, mend: str = MEND) -> KnownLinks:
     """Return the links of a line in Moses' format; raises `InputError`, with `where`, for one that is not."""
     sure: list[Link] = []
     possible: list[Link] = []
     for word in line.split():
         match = _MOSES.fullmatch(word)
         if match is None:
-            raise InputError(f"{where} has {begun(word, 20)}, which is no link: {MEND}")
+            raise InputError(f"{where} has {begun(word, 20)}, which is no link: {mend}")
         (sure if match[2] == "-" else possible).append((int(match[1]), int(match[3])))
     return KnownLinks.of(sure, possible)
 

@@ -6,12 +6,19 @@ sentences alone are not enough: give it the corpus they come from besides.
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from regard.errors import InputError
 from regard.text.links import Link, parse_moses, symmetrise
 from regard.text.places import places_of, words_at
+
+
+def check_eflomal() -> None:
+    """Raise `InputError` where the extra `align` is not installed."""
+    if find_spec("eflomal") is None:
+        raise InputError("silver links need eflomal: pip install 'regard[align]', or give --links")
 
 
 def silver_links(
@@ -21,10 +28,9 @@ def silver_links(
 
     Raises `InputError` where the extra `align` is not installed.
     """
-    try:
-        from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError:
-        raise InputError("silver links need eflomal: pip install 'regard[align]', or give --links") from None
+    check_eflomal()
+    from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
     sides = [[_line(pair[side]) for pair in (*pairs, *besides)] for side in (0, 1)]
     with TemporaryDirectory() as folder:
         forward, backward = Path(folder) / "forward", Path(folder) / "backward"

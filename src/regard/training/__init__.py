@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.training.building import build_model, load_parameters
     from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
     from regard.training.flags import changed, changed_config, make_config, stored_config
     from regard.training.folder import RunFolder, digest, find_run, new_run, renamed
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
         TranslationTraining,
     )
     from regard.training.stacked import StackedLearner, stackable
-    from regard.training.start import build_model, load_parameters, start
+    from regard.training.start import start
     from regard.training.state import TrainingState
     from regard.training.stopping import Interrupted
     from regard.training.tensors import kept, pack
+    from regard.training.threads import fitting_threads
     from regard.training.trust import trust
     from regard.training.world import ALONE, World, join_world
 
@@ -71,6 +73,7 @@ __all__ = [
     "exact",
     "find_kind",
     "find_run",
+    "fitting_threads",
     "join_world",
     "kept",
     "kinds_for",

@@ -3,7 +3,7 @@
     config.json                   what was asked for
     model.safetensors             the parameters to use, and the step they belong to
     trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in data
-    trainer/launch                by which start of several processes it was made, where there were several
+    trainer/torchruns             who has started the processes that train it, where they are several
     metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
     snapshots/step-N.safetensors  the parameters as they were, in half precision, where snapshots are kept
     tokenizer/                    vocabularies learned from text, where there are any
@@ -234,18 +234,18 @@ class RunFolder:
             raise self._damaged("tokenizer", "it was trained with another tokenizer")
         return found
 
-    def write_launch(self, launch: str | None) -> None:
-        """Keep by which start of several processes the run was made; nothing for None."""
-        if launch is not None:
-            _write_inside(self.path / "trainer" / "launch", launch.encode())
+    def write_torchruns(self, torchruns: frozenset[str]) -> None:
+        """Keep who has started the processes that train the run; nothing where it is one alone."""
+        if torchruns:
+            _write_inside(self.path / "trainer" / "torchruns", "\n".join(sorted(torchruns)).encode())
 
     @property
-    def launch(self) -> str | None:
-        """By which start of several processes the run was made; None where it was one, or there is no run."""
+    def torchruns(self) -> frozenset[str]:
+        """Who has started the processes that train the run; none where it is one alone, or there is no run."""
         try:
-            return (self.path / "trainer" / "launch").read_text(encoding="utf-8")
+            return frozenset((self.path / "trainer" / "torchruns").read_text(encoding="utf-8").splitlines())
         except (OSError, ValueError):
-            return None
+            return frozenset()
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Add one line to the metrics; raises `MachineError` where it cannot be written."""

@@ -22,12 +22,11 @@ LIMIT = 15.0
 
 
 @contextmanager
-def watched(rank: int, size: int) -> Iterator[None]:
-    """Beat, and watch the others' beats, while the block runs."""
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+def watched(rank: int, size: int, meeting: str) -> Iterator[None]:
+    """Beat, and watch the others' beats, while the block runs; `meeting` names this start of all processes."""
     # A connection of its own: the one of the process group may be waiting for something.
     store = PrefixStore(
-        f"regard/heartbeat/{attempt}",
+        f"regard/heartbeat/{meeting}",
         TCPStore(
             os.environ["MASTER_ADDR"],
             int(os.environ["MASTER_PORT"]),

@@ -53,18 +53,24 @@ def shard(objective: Objective[Any, Any], world: World) -> None:
 class ShardedState(TrainingState):
     """A training whose tensors are split between the processes."""
 
-    replica: nn.Module = field(kw_only=True)
-    """The model in one piece, to validate and keep."""
+    replica: nn.Module | None = field(kw_only=True)
+    """The model in one piece, to validate and keep; None in all processes but the first."""
 
     @contextmanager
     def averaged(self) -> Iterator[nn.Module]:
-        """The model in one piece, with the average for its parameters; all processes have to ask for it."""
-        whole = {name: _whole(value) for name, value in (self.model.state_dict() | self.average).items()}
-        self.replica.load_state_dict(whole)
-        yield self.replica.eval()
+        """In the first process the model in one piece, with the average for its parameters; all processes have to
+        ask for it."""
+        into = {} if self.replica is None else self.replica.state_dict()
+        with torch.no_grad():
+            for name, value in (self.model.state_dict() | self.average).items():
+                whole = _whole(value)  # one at a time, for together they may not fit
+                if into:
+                    into[name].copy_(whole)
+        yield self.model if self.replica is None else self.replica.eval()
 
     def begin(self, folder: RunFolder) -> None:
         """Write the first files of a new run, from the first process alone: a model to use."""
+        assert self.replica is not None
         folder.write_model(0, self.replica.state_dict())
 
     def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:

@@ -86,7 +86,7 @@ class StackedLearner:
     def save(self, *, use: bool) -> None:
         """Give every state its parameters and moments back, and write them."""
         for index, (state, folder) in enumerate(zip(self.states, self.folders, strict=True)):
-            state.step = self.step
+            state.step, state.progress.place = self.step, self.batches[index].place
             for name, parameter in state.model.named_parameters():
                 parameter.copy_(self.stacked[name][index])
                 for moment, value in self.optimizer.moments[name].items():

@@ -5,7 +5,6 @@ but for the order of additions and for what dropout drops, on any number of proc
 """
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from regard.errors import MachineError
 from regard.files import holding
 from regard.tasks import Batch
 from regard.text import PairBatch
+from regard.training.meeting import meet
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)
 CPU = torch.device("cpu")
@@ -38,11 +38,11 @@ class World:
     rank: int = 0
     size: int = 1
     device: torch.device = CPU
-    launch: str | None = None
-    """What the processes of one start have in common, those that `torchrun` starts again included; None for one
-    alone."""
-    restarted: bool = False
-    """Whether torchrun has started the processes again, after one of them had failed."""
+    meeting: str = ""
+    """What names this start of all processes."""
+    torchruns: frozenset[str] = frozenset()
+    """Those that have started the processes, and start them again where one fails, or machines come or go; empty
+    for one process alone."""
 
     @property
     def first(self) -> bool:
@@ -91,7 +91,7 @@ class World:
             return nullcontext()
         from regard.training.heartbeat import watched  # needs the parts of torch.distributed
 
-        return watched(self.rank, self.size)
+        return watched(self.rank, self.size, self.meeting)
 
 
 ALONE = World()
@@ -109,24 +109,17 @@ def join_world(*, gpu: bool) -> Iterator[World]:
     if gpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
-    # Processes that are started again meet at the store of those before them, and must not find their addresses.
-    store = PrefixStore(f"attempt/{attempt}", store)
+    meeting, torchruns = meet(store, rank, PATIENCE)
+    # Processes that are started again may get the store of those before them, and must not find their addresses.
+    store = PrefixStore(f"regard/{meeting}", store)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     try:
-        yield World(rank, size, device, _launch(), restarted=attempt != "0")
+        yield World(rank, size, device, meeting, torchruns)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise MachineError(f"process {rank} of {size} has lost another one, which has ended") from error
         raise
     finally:
         dist.destroy_process_group()
-
-
-def _launch() -> str:
-    """Name this start: by the name that its user gave it, or else by the torchrun that this process comes from,
-    which is the same for all that the first process ever is."""
-    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    return f"{socket.gethostname()} {os.getppid()}" if name == "none" else name

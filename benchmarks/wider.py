@@ -1,0 +1,158 @@
+"""Training on several processes: steps, memory and checkpoints.
+
+    python benchmarks/wider.py DATA [--rounds 3] [--steps 30] [--only steps|sharded]
+
+`DATA`: folder of Multi30k's files. First a step of the tiny Transformer, on two processes of one thread and on
+one process of two threads, turn by turn. Then a few steps of a base Transformer (512 wide, 6 and 6 layers), whole
+and `--sharded`: of each process the peak of its memory, what it holds of parameters, moments and average, and how
+long checkpoints take to be written and read. All processes run on this machine.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from multi30k import files
+from tables import markdown
+
+LEFT_OUT = 5
+"""First steps, which are not timed."""
+TINY: dict[str, Any] = {"tokens": 4096, "batchsize": 0}
+BASE: dict[str, Any] = {"preset": "base", "vocab_size": 37_000, "tokens": 512, "steps": 4, "precision": "float32"}
+CASES = [(1, False), (2, False), (2, True), (4, True)]
+"""Processes, and whether they split the model."""
+MB = 1 << 20
+
+
+def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
+    """Train, and write what one process has measured; to be run in a process of its own, or under torchrun."""
+    import torch
+
+    import regard
+    from regard.training import OneLearner
+
+    learn, times, told = OneLearner.learn, list[float](), dict[str, Any]()
+
+    def timed(self: OneLearner, lr: float) -> Any:
+        begin = time.perf_counter()
+        found = learn(self, lr)
+        times.append(time.perf_counter() - begin)
+        if checkpoints and self.step == self.settings.steps:
+            told["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            told["held"] = held(self.state) / MB
+            told["parameters"] = sum(each.numel() for each in self.state.model.parameters())
+            for name, use in (("save", False), ("with model", True)):
+                begin = time.perf_counter()
+                self.save(use=use)
+                self.world.wait()
+                told[name] = time.perf_counter() - begin
+            begin = time.perf_counter()
+            self.state.restore(self.folder)
+            self.world.wait()
+            told["load"] = time.perf_counter() - begin
+        return found
+
+    OneLearner.learn = timed  # type: ignore[method-assign]
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    regard.train("translation", savepath=out, progress=False, overwrite=True, **flags)
+    told["step"] = statistics.median(times[LEFT_OUT:] or times)
+    told["end"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    (out / f"{os.environ.get('RANK', '0')}.json").write_text(json.dumps(told))
+
+
+def held(state: Any) -> int:
+    """Return the bytes that this process keeps of parameters, moments and average."""
+    moments = [each for found in state.optimizer.moments.values() for each in found.values()]
+    kept = [*state.model.parameters(), *moments, *state.average.values()]
+    return sum(local.numel() * local.element_size() for local in map(_local, kept))
+
+
+def _local(tensor: Any) -> Any:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def measure(
+    folder: Path, processes: int, threads: int, flags: dict[str, Any], *, checkpoints: bool = False
+) -> list[dict[str, Any]]:
+    """Run a training on so many processes, and return what each of them has measured."""
+    python = [sys.executable]
+    if processes > 1:
+        python += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    words = [__file__, "--worker", json.dumps([str(folder), flags, checkpoints])]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    subprocess.run([*python, *words], check=True, capture_output=True, env=environment)
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
+
+
+def steps(folder: Path, text: dict[str, Any], rounds: int, count: int) -> str:
+    """Return a table of how long a step of the tiny Transformer takes."""
+    found: dict[tuple[int, int], list[float]] = {(1, 2): [], (2, 1): [], (1, 1): []}
+    for _ in range(rounds):
+        for (processes, threads), times in found.items():
+            flags = {**text, **TINY, "steps": count}
+            times.append(measure(folder, processes, threads, flags)[0]["step"])
+    first = statistics.median(found[1, 2])
+    rows = []
+    for (processes, threads), times in found.items():
+        median = statistics.median(times)
+        spread = f"{1000 * min(times):.0f} to {1000 * max(times):.0f}"
+        rows.append([f"{processes} of {threads}", f"{1000 * median:.0f}", spread, f"{first / median:.2f}"])
+    return markdown(["processes, of threads", "ms a step", "least to most", "ratio"], rows)
+
+
+def sharded(folder: Path, text: dict[str, Any]) -> str:
+    """Return a table of memory and checkpoints of the base Transformer."""
+    rows, parameters = [], 0
+    for processes, split in CASES:
+        flags = {**text, **BASE, "sharded": split}
+        each = measure(folder, processes, 1, flags, checkpoints=True)
+        parameters = max(parameters, each[0]["parameters"])
+        most = {name: max(one[name] for one in each) for name in each[0]}
+        rows.append(
+            [
+                f"{processes}{', `--sharded`' if split else ''}",
+                f"{most['held']:.0f}",
+                " ".join(f"{one['peak']:.0f}" for one in each),
+                " ".join(f"{one['end']:.0f}" for one in each),
+                f"{most['step']:.1f}",
+                f"{most['save']:.1f}",
+                f"{most['with model']:.1f}",
+                f"{most['load']:.1f}",
+            ]
+        )
+    head = ["processes", "held MB", "peak MB of each", "with checkpoints", "s a step"]
+    head += ["s to save", "with the model", "s to load"]
+    return f"{parameters:,} parameters\n\n{markdown(head, rows)}"
+
+
+def main() -> None:
+    """Measure, and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, nargs="?", help="folder of Multi30k's files")
+    parser.add_argument("--rounds", type=int, default=3, help="times that steps are timed (default: 3)")
+    parser.add_argument("--steps", type=int, default=30, help="steps in a round (default: 30)")
+    parser.add_argument("--only", choices=["steps", "sharded"], help="one of the two tables")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        out, flags, checkpoints = json.loads(args.worker)
+        work(Path(out), flags, checkpoints)
+        return
+    text = {"train": files(args.data)["train"]}
+    with tempfile.TemporaryDirectory() as name:
+        if args.only != "sharded":
+            print(steps(Path(name), text, args.rounds, args.steps), flush=True)
+        if args.only != "steps":
+            print(sharded(Path(name), text))
+
+
+if __name__ == "__main__":
+    main()
