@@ -33,16 +33,17 @@ text, root = ParallelText(sys.argv[1:3]), Path(sys.argv[3])
 begin = time.perf_counter()
 cutting = Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
 both = learn_vocabularies(text, cutting, root, progress=False)
-learned = time.perf_counter()
+learned, before = time.perf_counter(), time.process_time()
 prepare_corpus(text, both, root, max_len=256, progress=False)
-used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+took, used = time.perf_counter() - learned, [resource.getrusage(who) for who in (0, resource.RUSAGE_CHILDREN)]
 print(json.dumps({
-    "vocabulary": learned - begin, "corpus": time.perf_counter() - learned, "cpu": sum(each.ru_utime +
-    each.ru_stime for each in used), "memory": [each.ru_maxrss / 1024 for each in used],
+    "vocabulary": learned - begin, "corpus": took,
+    "cpu": time.process_time() - before, "others": used[1].ru_utime + used[1].ru_stime,
+    "memory": [each.ru_maxrss / 1024 for each in used],
 }))
 """
-"""Prepares a text as any version of Regard does, and tells seconds, seconds of CPU, and peaks of memory in MiB:
-of the process, and of the largest that it has started."""
+"""Prepares a text as any version of Regard does, and tells seconds, seconds of CPU for the corpus (of the process
+and of those that it has started), and peaks of memory in MiB, of the process and of the largest of the others."""
 
 
 def texts(folder: Path, pairs: int) -> tuple[str, str]:
@@ -136,7 +137,9 @@ def main() -> None:
     parser.add_argument("--texts", help="folder for the texts, in which they are found again")
     parser.add_argument("--only-whole", action="store_true", help="leave out the kill, the stages and the model")
     args = parser.parse_args()
-    print("| pairs | MB | version, cores | vocabulary, s | corpus, s | pairs/s | CPU, s | MiB | of another |")
+    print(
+        "| pairs | MB | version, cores | vocabulary, s | corpus, s | CPU, s | of others, s | MiB | of another |"
+    )
     print("| ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for pairs in args.pairs:
         with tempfile.TemporaryDirectory() as name:
@@ -147,7 +150,7 @@ def main() -> None:
                 found = prepare(files, Path(name, f"{which}-{cores}"), cores, source)
                 print(
                     f"| {pairs:,} | {size:,.0f} | {which}, {cores} | {found['vocabulary']:.1f} | "
-                    f"{found['corpus']:.1f} | {pairs / found['corpus']:,.0f} | {found['cpu']:.0f} | "
+                    f"{found['corpus']:.1f} | {found['cpu']:.1f} | {found['others']:.1f} | "
                     f"{found['memory'][0]:,.0f} | {found['memory'][1]:,.0f} |",
                     flush=True,
                 )
