@@ -160,7 +160,7 @@ def training_step(task: str, flags: dict[str, Any], steps: int, folder: str) -> 
 
     usual, training.train_steps = training.train_steps, only_measure
     try:
-        regard.train(task, **flags, savepath=folder, overwrite=True, progress=False)  # type: ignore[arg-type]
+        regard.train(task, **flags, savepath=folder, overwrite=True, progress=False)
     finally:
         training.train_steps = usual
     return found[0]

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from memory import write_pairs
 
@@ -52,7 +53,7 @@ def texts(folder: Path, pairs: int) -> tuple[str, str]:
     return files if all(Path(each).exists() for each in files) else write_pairs(folder, pairs)
 
 
-def prepare(files: tuple[str, str], root: Path, cores: int, source: str | None = None) -> dict[str, float]:
+def prepare(files: tuple[str, str], root: Path, cores: int, source: str | None = None) -> dict[str, Any]:
     """Prepare in a process of its own that has so many cores; returns its figures."""
     available = sorted(os.sched_getaffinity(0))[:cores]
     path = source or os.pathsep.join(each for each in sys.path if each)
@@ -85,7 +86,7 @@ def killed(files: tuple[str, str], root: Path, seconds: float) -> tuple[int, flo
     return made, prepare(files, root, 2)["corpus"]
 
 
-def stages(files: tuple[str, str], root: Path) -> dict[str, float]:
+def stages(files: tuple[str, str], root: Path) -> dict[str, Any]:
     """Return how long each stage of a shard takes, once words are known: seconds of CPU, so that what else the
     machine does counts for little, the median of all shards."""
     import numpy as np

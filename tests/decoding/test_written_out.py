@@ -188,7 +188,8 @@ def test_only_what_it_knows_is_written_out() -> None:
     config = RecurrentConfig(hidden=8, embedding=4)
     assert not knows(RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).eval())
     pruned = make()
-    keep_heads(pruned.decoder.layers[0].cross, [0, 2])
+    first: Any = pruned.decoder.layers[0]
+    keep_heads(first.cross, [0, 2])
     assert not knows(pruned)
     source = sources(5, 3)
     assert greedy_search(pruned, source, source != PAD, max_len=9)
@@ -197,8 +198,9 @@ def test_only_what_it_knows_is_written_out() -> None:
 def test_parameters_are_those_of_the_time_of_a_search() -> None:
     model, source = make(), sources(5)
     before = greedy_search(model, source, source != PAD, max_len=9)
+    layer: Any = model.decoder.layers[2]
     with torch.no_grad():
-        model.decoder.layers[2].feed_forward.outer.weight.mul_(-3)
+        layer.feed_forward.outer.weight.mul_(-3)
     assert greedy_search(model, source, source != PAD, max_len=9) != before
 
 

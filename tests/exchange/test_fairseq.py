@@ -87,7 +87,7 @@ def test_an_imported_run_does_what_others_do(tmp_path: Path) -> None:
         savepath=tmp_path / "further",
         progress=False,
     )
-    assert further.task.files == run.task.files  # type: ignore[union-attr]
+    assert further.task.files == run.task.files
 
 
 def test_what_else_it_can_be_exported_to(tmp_path: Path) -> None:

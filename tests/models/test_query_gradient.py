@@ -1,6 +1,7 @@
 """The query model's written-out gradient: against autograd, and when it stands back."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -73,7 +74,8 @@ def test_agrees_where_rows_are_as_long_as_a_vector_register(generator: torch.Gen
 def test_agrees_without_some_heads(generator: torch.Generator) -> None:
     model = model_of(WIDE)
     keep_heads(model.cross, [1, 4, 5])
-    keep_heads(model.encoder[0].self_attention, [6])
+    first: Any = model.encoder[0]
+    keep_heads(first.self_attention, [6])
     check(model, *drawn(generator))
 
 

@@ -49,6 +49,7 @@ def test_equals_step_by_step_with_all_gradients(place: dict[str, Any], score: st
     together = run(decoder, given)
     with record(decoder):
         apart = run(decoder, given)
+    assert together.grad_fn is not None and apart.grad_fn is not None
     assert "Unrolled" in together.grad_fn.name() and "Unrolled" not in apart.grad_fn.name()
     torch.testing.assert_close(together, apart, atol=1e-10, rtol=0)
     weights = torch.randn_like(apart)
@@ -89,6 +90,7 @@ def test_what_it_does_not_know_is_left_to_single_steps(monkeypatch: pytest.Monke
     decoder, given = make("general", PLACES[0])
     nothing = torch.tensor([[True] * 4, [False] * 4])
     assert run(decoder, given, nothing).isfinite().all()
+    assert decoder.cross is not None
     decoder.cross.score = Own(D, M).double()
     run(decoder, given)
     with torch.autocast("cpu", torch.bfloat16):

@@ -55,7 +55,10 @@ def test_many_batches_at_once_are_those_drawn_one_by_one(vary_len: bool, monkeyp
         late = Counting().batches(settings, again)
         found, expected = drawn.draw(step), Counting().sample(4, alone, vary_len=vary_len)
         for each, other, same in zip(found, expected, late.draw(step), strict=True):
-            assert (each is None and other is None) or (torch.equal(each, other) and torch.equal(same, other))
+            if each is None or other is None or same is None:
+                assert each is other is same
+            else:
+                assert torch.equal(each, other) and torch.equal(same, other)
 
 
 def test_a_sampler_of_ones_own_is_asked_for_each_batch() -> None:

@@ -260,7 +260,7 @@ def test_processes_read_their_own_rows_of_the_same_batches(
     assert set().union(*read) == set(range(700))
     stands_in = sum(max(0, size - len(batch.source)) for batch in whole)
     assert 700 <= sum(map(len, read)) <= 700 + stands_in and (size == 50 or sum(map(len, read)) == 700)
-    assert sum(each.astype(int) for each in checked).tolist() == [1, 1]  # each block by one process
+    assert np.sum([each.astype(int) for each in checked], 0).tolist() == [1, 1]  # each block by one process
 
 
 @pytest.mark.usefixtures("small_pools")

@@ -67,7 +67,7 @@ def test_the_first_lines_of_a_stretch_alone(tmp_path: Path) -> None:
 class Gaps(GivenPairs):
     """Pairs of which those without a source are left out."""
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self):
         self.counts = Counts()
         for number, pair in enumerate(self.pairs):
             if pair[0]:
