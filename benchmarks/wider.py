@@ -26,7 +26,7 @@ from tables import markdown
 LEFT_OUT = 5
 """First steps, which are not timed."""
 TINY: dict[str, Any] = {"tokens": 4096, "batchsize": 0}
-BASE: dict[str, Any] = {"preset": "base", "vocab_size": 37_000, "tokens": 512, "steps": 4, "precision": "float32"}
+BASE: dict[str, Any] = {"preset": "base", "vocab_size": 37_000, "tokens": 512, "steps": 3, "precision": "float32"}
 CASES = [(1, False), (2, False), (2, True), (4, True)]
 """Processes, and whether they split the model."""
 MB = 1 << 20
