@@ -122,6 +122,7 @@ def test_a_run_may_be_replaced_by_one_that_begins_from_it(
     asked: dict[str, Any] = {**OTHER, "train": other, "start_from": "translation", "savepath": tmp_path}
     with pytest.raises(InputError, match="already holds a run"):
         regard.train("translation", **asked)
+    assert not (tmp_path / "prepared").exists()  # nothing was done before that was told
     begun = regard.train("translation", **asked, overwrite=True)
     assert begun.folder == folder and begun.config.origin is not None
     assert begun.config.origin.step == german.step and begun.metrics[-1]["step"] == 8

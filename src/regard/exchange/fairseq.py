@@ -9,6 +9,7 @@ paper's: they arrive as positions that have been learned.
 import argparse
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -120,12 +121,12 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     names."""
     check_file(file)
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings(action="ignore"):
             found = torch.load(file, map_location="cpu", weights_only=True)
         settings, state = _asked(found), found["model"]
     except Exception as error:  # there is no end of what it raises for damaged files
         other = re.search(r"GLOBAL (\S+)", str(error))
-        why = f"it holds {other[1]}, which was not run" if other else told(error, 100)
+        why = f"it holds {other[1]}, which was not run" if other else "it is damaged, or none of fairseq's"
         raise damaged(file, f"it cannot be read as weights ({why})", MEND) from error
     if not isinstance(state, dict) or not all(isinstance(each, Tensor) for each in state.values()):
         raise damaged(file, "its model holds more than tensors", MEND)

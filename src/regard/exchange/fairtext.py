@@ -62,6 +62,8 @@ def sides_in(folder: Path, languages: tuple[str | None, str | None], sizes: tupl
                 )
         return found
     told = "the checkpoint does not say which language is the source"
+    if len(names) == 1:
+        raise InputError(f"{str(folder)!r} has dict.{names[0]}.txt alone: put the other language's beside it")
     if len(names) != 2:
         has = ", ".join(f"dict.{name}.txt" for name in names) or "no dict.LANGUAGE.txt"
         raise InputError(f"{told}, and {str(folder)!r} has {has}: put there dict.source.txt and dict.target.txt")

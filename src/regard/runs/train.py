@@ -20,6 +20,7 @@ from regard.training import (
     ALONE,
     OneLearner,
     RunFolder,
+    check_free,
     digest,
     fitting_threads,
     join_world,
@@ -213,6 +214,8 @@ def train(
     with join_world(gpu=not config.task_class.draws) as world, world.alone_in(folder.path):
         if not resume and world.agree(not world.torchruns.isdisjoint(folder.torchruns)):
             resume, config, before = True, folder.read_config(), None
+        if not resume:
+            check_free(folder.path, overwrite=overwrite)  # before minutes of preparation
         show = progress and world.first
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
@@ -229,8 +232,7 @@ def train(
         with world.one_by_one():
             if world.first:
                 _open(folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=world.torchruns)
-        drops = config.model.dropout > 0
-        learner = OneLearner(state, config.training, batches, folder, world=world, drops=drops)
+        learner = OneLearner(state, config.training, batches, folder, world=world, drops=config.model.dropout > 0)
         threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
         with threads, world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)

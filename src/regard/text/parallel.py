@@ -128,8 +128,9 @@ class ParallelText(Text):
                 if number % 1000 == 0:
                     self.on_bytes(sum(raw.tell() for raw in raws))
 
-    def _where(self, number: int) -> str:
-        return f"line {number} of {' and '.join(map(str, self.paths))!r}"
+    def _where(self, number: int, side: int | None = None) -> str:
+        paths = self.paths if side is None else [self.paths[min(side, len(self.paths) - 1)]]
+        return f"line {number} of {' and '.join(repr(str(path)) for path in paths)}"
 
     def identity(self) -> list[Any]:
         """Return name, size, time of change, and a digest of begin and end of each file: wherever it is found,
@@ -149,13 +150,17 @@ class ParallelText(Text):
         if len(lines) == 1 and lines[0] is not None:  # of further columns, nothing is known
             lines = (*lines[0].split(b"\t"), None)[:2]
         if None in lines:
-            self.leave_out("without_partner", self._where(number))
+            self.leave_out("without_partner", self._where(number, 1 - lines.index(None)))
             return None
+        texts: list[str] = []
         try:
-            source, target = (self._text(line, number) for line in lines if line is not None)
+            for line in lines:
+                assert line is not None
+                texts.append(self._text(line, number))
         except UnicodeDecodeError:
-            self.leave_out("not_utf8", self._where(number))
+            self.leave_out("not_utf8", self._where(number, len(texts)))
             return None
+        source, target = texts
         if not source or not target:
             self.leave_out("empty", self._where(number))
             return None

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from regard.training.building import build_model, load_parameters
     from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
     from regard.training.flags import changed, changed_config, make_config, stored_config
-    from regard.training.folder import RunFolder, digest, find_run, new_run, renamed
+    from regard.training.folder import RunFolder, check_free, digest, find_run, new_run, renamed
     from regard.training.freezing import trained_parameters
     from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
     from regard.training.learner import Learner, OneLearner
@@ -69,6 +69,7 @@ __all__ = [
     "build_model",
     "changed",
     "changed_config",
+    "check_free",
     "digest",
     "exact",
     "find_kind",

@@ -280,6 +280,16 @@ def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFo
     A run already at `path` is only replaced with `overwrite`, and only once the new one is complete on disk.
     Raises `InputError` where something is in the way, and `MachineError` where it cannot be written.
     """
+    check_free(path, overwrite=overwrite)
+    with new_folder(path) as building:
+        folder = RunFolder(building)
+        stored = {"format": FORMAT, **dataclasses.asdict(config)}
+        write_json(folder.config_file, stored)
+        yield folder
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Raise `InputError` where no new run can be made at `path`, for something is in the way."""
     if RunFolder(path).exists() and not overwrite:
         raise InputError(
             f"{str(path)!r} already holds a run: continue it with --resume, replace it with --overwrite, "
@@ -287,11 +297,6 @@ def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFo
         )
     if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
-    with new_folder(path) as building:
-        folder = RunFolder(building)
-        stored = {"format": FORMAT, **dataclasses.asdict(config)}
-        write_json(folder.config_file, stored)
-        yield folder
 
 
 def find_run(run: str | Path, savepath: Path) -> RunFolder:
