@@ -164,7 +164,7 @@ def test_what_a_lost_machine_had_saved_goes_on_elsewhere(
     flags = {**SMALL, "progress": True}
     found = compare("counting", {"score": ["dot"]}, savepath=tmp_path / "ray", on=Ray(), **flags)
     err = capsys.readouterr().err
-    assert "Ray cluster at 10.0.0.1:6379: 1 machines, 1 cores" in err
+    assert "Ray cluster at 10.0.0.1:6379: 1 machine, 1 core" in err
     assert "score=dot, seed-0: ended, as where a machine is lost; goes on from step 20" in err
     assert Machine.begun[:2] == [[], []] and "step-20.safetensors" in Machine.begun[2]
     assert err.splitlines()[-1] == "compare: 2 of 2 done"

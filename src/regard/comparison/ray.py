@@ -228,5 +228,5 @@ def _said(ray: Any) -> str:
     """Say which cluster it is."""
     machines = sum(node["Alive"] for node in ray.nodes())
     cores = int(ray.cluster_resources().get("CPU", 0))
-    of = "1 machine" if machines == 1 else f"{machines} machines"
-    return f"Ray cluster at {ray.get_runtime_context().gcs_address}: {of}, {cores} cores"
+    size = f"{machines} machine{'s' * (machines != 1)}, {cores} core{'s' * (cores != 1)}"
+    return f"Ray cluster at {ray.get_runtime_context().gcs_address}: {size}"
