@@ -9,7 +9,6 @@ paper's: they arrive as positions that have been learned.
 import argparse
 import math
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,9 +22,9 @@ from regard.exchange.arriving import Arrived
 from regard.exchange.fairtext import MEND, PADDING, Side, same_side, sides_in
 from regard.exchange.infairseq import InFairseq, Outside
 from regard.exchange.marian import modules
-from regard.exchange.parameters import Renamed, never_begun, rows_of, to_ours
+from regard.exchange.parameters import Renamed, load_checkpoint, never_begun, rows_of, to_ours
 from regard.own import told
-from regard.reading import check_file, damaged, files_in, is_file, is_folder
+from regard.reading import damaged, files_in, is_file, is_folder
 
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 FIRST = PADDING + 1
@@ -119,15 +118,9 @@ def _checkpoint_in(folder: Path) -> Path:
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the settings and the parameters of a checkpoint, those of older versions of fairseq by today's
     names."""
-    check_file(file)
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings(action="ignore"):
-            found = torch.load(file, map_location="cpu", weights_only=True)
-        settings, state = _asked(found), found["model"]
-    except Exception as error:  # there is no end of what it raises for damaged files
-        other = re.search(r"GLOBAL (\S+)", str(error))
-        why = f"it holds {other[1]}, which was not run" if other else "it is damaged, or none of fairseq's"
-        raise damaged(file, f"it cannot be read as weights ({why})", MEND) from error
+    settings, state = load_checkpoint(
+        file, [argparse.Namespace], lambda found: (_asked(found), found["model"]), MEND
+    )
     if not isinstance(state, dict) or not all(isinstance(each, Tensor) for each in state.values()):
         raise damaged(file, "its model holds more than tensors", MEND)
     return settings, _renamed({name: each.float() for name, each in state.items()})

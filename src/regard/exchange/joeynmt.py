@@ -20,9 +20,9 @@ from regard.errors import InputError
 from regard.exchange.arriving import Arrived
 from regard.exchange.certificate import Forced, token_log_probabilities
 from regard.exchange.joeytext import MEND, kind_of, pieces_of, special_of, symbols_of, vocabulary_of
-from regard.exchange.parameters import Numbering, Renamed, Rows, rows_of, to_ours
+from regard.exchange.parameters import Numbering, Renamed, Rows, load_checkpoint, rows_of, to_ours
 from regard.own import told
-from regard.reading import check_file, damaged, is_file, read_text
+from regard.reading import damaged, is_file, read_text
 from regard.text import BOS, EOS, PAD, PairBatch
 
 INSTALL = "pip install --no-deps joeynmt==2.3.0 subword-nmt 'importlib_metadata<8' zipp"
@@ -160,12 +160,7 @@ def _state(folder: Path) -> dict[str, Tensor]:
     file = next((folder / each for each in ("best.ckpt", "latest.ckpt") if is_file(folder / each)), None)
     if file is None:
         raise InputError(f"{str(folder)!r} has no best.ckpt: give the folder that JoeyNMT trained into")
-    check_file(file)
-    try:
-        with torch.serialization.safe_globals(NUMPY):
-            found = torch.load(file, map_location="cpu", weights_only=True)["model_state"]
-    except Exception as error:  # there is no end of what it raises for damaged files
-        raise damaged(file, f"it cannot be read as weights ({told(error, 100)})", MEND) from error
+    found = load_checkpoint(file, NUMPY, lambda checkpoint: checkpoint["model_state"], MEND)
     if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
         raise damaged(file, "its model_state holds more than tensors", MEND)
     return {name: each.float() for name, each in found.items()}

@@ -4,13 +4,19 @@ Programs call the same matrices by other names; and as Marian's positions have a
 ours have them in turn, whatever reads or writes the width of the states is in another order there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from regard.reading import check_file, damaged
 from regard.text import BOS, EOS
+
+Loaded = TypeVar("Loaded")
 
 NEVER = -100.0
 """Logit of a symbol that the other program does not have: its probability is zero in float32."""
@@ -103,3 +109,19 @@ def rows_of(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
     found = theirs[known].clone()
     found[torch.tensor([row is None for row in rows])] = missing
     return found
+
+
+def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Loaded], mend: str) -> Loaded:
+    """Return `part` of a checkpoint of another program, which is read as weights, with what is `allowed` besides;
+    nothing of it is run.
+
+    Raises `InputError`, which says `mend`, where it cannot be read so, or has no such part.
+    """
+    check_file(file)
+    try:
+        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings(action="ignore"):
+            return part(torch.load(file, map_location="cpu", weights_only=True))
+    except Exception as error:  # there is no end of what it raises for damaged files
+        other = re.search(r"GLOBAL (\S+)", str(error))
+        why = f"it holds {other[1]}, which was not run" if other else "it is damaged, or another program's"
+        raise damaged(file, f"it cannot be read as weights ({why})", mend) from error
