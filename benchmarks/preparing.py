@@ -1,6 +1,6 @@
 """How long a corpus takes to prepare, stage by stage, and what more cores would make of it.
 
-    python benchmarks/preparing.py [--pairs 500000] [--cores 1 2] [--before FPREPARINGER]
+    python benchmarks/preparing.py [--pairs 500000] [--cores 1 2] [--before FOLDER]
 
 Writes synthetic pairs to files (those of memory.py), and prepares them: with so many cores; killed halfway and
 gone on with; and, where the source of an older version of Regard is given (`--before`), with that. Then

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from regard import attention
 from regard.decoding import beam_search, products
 from regard.decoding.products import LARGE, vocabulary_layer
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
@@ -68,5 +69,5 @@ def test_a_search_meets_the_parameters_of_its_own_time(model: Seq2Seq, monkeypat
                 parameter.neg_()
     second = answers()
     assert second != first
-    monkeypatch.setattr(products, "_packs", lambda: False)
+    monkeypatch.setattr(attention.products, "there", lambda: False)
     assert answers() == second

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         find_positions,
         make_positions,
     )
+    from regard.attention.products import Linear, linear, product
     from regard.attention.pruning import keep_heads
     from regard.attention.recording import record
     from regard.attention.records import Record, Records, short_name
@@ -82,6 +83,7 @@ __all__ = [
     "Intervention",
     "KeyValues",
     "LearnedPositions",
+    "Linear",
     "MultiHeadAttention",
     "Observer",
     "Positions",
@@ -105,9 +107,11 @@ __all__ = [
     "keep_heads",
     "layers_of",
     "length_mask",
+    "linear",
     "make_encoder_layer",
     "make_positions",
     "make_score",
+    "product",
     "record",
     "short_name",
     "temper",

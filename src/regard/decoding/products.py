@@ -2,7 +2,8 @@
 
 For each product a CPU lays out the matrix anew, as its caches like it: with the rows of one beam of 5 and 12,000
 tokens that is most of the time. oneDNN, which PyTorch brings along, multiplies with a matrix that is laid out
-already, so a search does that once.
+already, so a search does that once. Which products of small matrices it takes too stands in
+`attention.products`.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from regard.attention import linear, products
 from regard.models import Seq2Seq
 
 LARGE = 1 << 18
@@ -30,16 +32,22 @@ class Product:
         if self._turned is None:
             found: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._laid_out, self.bias, "none", [], "")
             return found
+        if self.is_large(states):
+            return linear(states, self._turned.t(), self.bias)
         if self.bias is None:
             return torch.mm(states, self._turned)
         return torch.addmm(self.bias, states, self._turned)
 
     def add_to(self, sums: Tensor, states: Tensor) -> Tensor:
         """Add what it makes of states (N, D) to sums (N, V), in place, and return them."""
-        if self._turned is None:
+        if self._turned is None or self.is_large(states):
             return sums.add_(self(states))
         sums.addmm_(states, self._turned)
         return sums if self.bias is None else sums.add_(self.bias)
+
+    def is_large(self, states: Tensor) -> bool:
+        """Whether a product with as many states is worth oneDNN's preparation."""
+        return self._turned is not None and len(states) * self._turned.numel() >= products.LARGE
 
 
 def vocabulary_layer(model: Seq2Seq) -> Callable[[Tensor], Tensor]:
@@ -53,9 +61,4 @@ def pays(weight: Tensor) -> bool:
     """Whether a matrix is large, in float32 on a CPU, and there to be multiplied so: autocast would narrow it."""
     narrowed = torch.is_autocast_enabled("cpu")
     wide = weight.device.type == "cpu" and weight.dtype == torch.float32 and not narrowed
-    return wide and weight.numel() >= LARGE and _packs()
-
-
-def _packs() -> bool:
-    """Whether PyTorch was built with oneDNN, and has the product that its own compiler uses."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return wide and weight.numel() >= LARGE and products.there()

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Attention, FeedForward, MultiHeadAttention
+from regard.attention import Attention, FeedForward, MultiHeadAttention, linear, product
 from regard.attention.weights import LANES
 
 Grads = dict[Tensor, Tensor]
@@ -46,8 +46,8 @@ class Rows(NamedTuple):
 
 def fed_forward(layer: FeedForward, norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor, Back]:
     """Return norm(states + W2 relu(W1 states + b1) + b2), (N, D)."""
-    inner = torch.addmm(layer.inner.bias, states, layer.inner.weight.t()).relu_()
-    outer = torch.addmm(layer.outer.bias, inner, layer.outer.weight.t())
+    inner = linear(states, layer.inner.weight, layer.inner.bias).relu_()
+    outer = linear(inner, layer.outer.weight, layer.outer.bias)
     found, back_norm = normed(norm, outer.add_(states), grads)
 
     def back(grad: Tensor) -> Tensor:
@@ -80,28 +80,32 @@ def attended(
 
 def _one_head(states: Tensor) -> tuple[Tensor, Back]:
     """Return what one head without projections makes of states (B, T, D): (N, D)."""
-    context, back_context = _attention(states, states, states)
+    scaled = _scaled(states)
+    weights, back_weights = softmax(scaled(states, states.mT))
 
     def back(grad: Tensor) -> Tensor:
-        to_query, to_key, to_value = back_context(grad.view_as(states))
-        return to_query.add_(to_key).add_(to_value).flatten(0, 1)
+        grad = grad.view_as(states)
+        to_scores = back_weights(torch.bmm(grad, states.mT))
+        # States are queries and keys alike, so two products are one with what both hand back.
+        both = scaled(to_scores + to_scores.mT, states)
+        return both.baddbmm_(weights.mT, grad).flatten(0, 1)
 
-    return context.flatten(0, 1), back
+    return torch.bmm(weights, states).flatten(0, 1), back
 
 
 def _many_heads(layer: MultiHeadAttention, states: Rows, shape: torch.Size, grads: Grads) -> tuple[Tensor, Back]:
     """Return what heads make of states, (N, D): all three projections in one product, side by side."""
     heads, width = layer.heads, layer.head_width
     weight = torch.cat([layer.query.weight, layer.key.weight, layer.value.weight])
-    projected = (states.rows @ weight.t()).view(-1, 3 * heads, width).transpose(0, 1)  # (3 H, R, d)
+    projected = linear(states.rows, weight).view(-1, 3 * heads, width).transpose(0, 1)  # (3 H, R, d)
     spread = projected if states.picked is None else projected.index_select(1, states.picked)
     query, key, value = spread.reshape(3, heads * shape[0], shape[1], width)
     context, back_context = _attention(query, key, value)
     joined = context.view(heads, -1, width).transpose(0, 1).reshape(-1, heads * width)
 
     def back(grad: Tensor) -> Tensor:
-        grads[layer.output.weight] = grad.t() @ joined
-        apart = (grad @ layer.output.weight).view(-1, heads, width).transpose(0, 1).reshape(context.shape)
+        grads[layer.output.weight] = product(grad.t(), joined)
+        apart = product(grad, layer.output.weight).view(-1, heads, width).transpose(0, 1).reshape(context.shape)
         side = torch.stack(back_context(apart)).view(3 * heads, -1, width).transpose(0, 1)
         grad = states.gather(side.reshape(-1, 3 * heads * width))
         to_weights = (grad.t() @ states.rows).chunk(3)
@@ -109,13 +113,12 @@ def _many_heads(layer: MultiHeadAttention, states: Rows, shape: torch.Size, grad
             grads[part.weight] = each
         return grad @ weight
 
-    return joined @ layer.output.weight.t(), back
+    return linear(joined, layer.output.weight), back
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Callable[[Tensor], Triple]]:
     """Return softmax(Q Kᵀ / √d) V of (any, T, d) each, and what takes its gradient back to all three."""
-    scale, nothing = query.shape[-1] ** -0.5, query.new_zeros(())
-    scaled = partial(torch.baddbmm, nothing, beta=0, alpha=scale)
+    scaled = _scaled(query)
     weights, back_weights = softmax(scaled(query, key.mT))
 
     def back(grad: Tensor) -> Triple:
@@ -123,6 +126,11 @@ def _attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Calla
         return scaled(to_scores, key), scaled(to_scores.mT, query), torch.bmm(weights.mT, grad)
 
     return torch.bmm(weights, value), back
+
+
+def _scaled(query: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what multiplies batches of matrices, and the product by 1 / √d of queries (any, T, d)."""
+    return partial(torch.baddbmm, query.new_zeros(()), beta=0, alpha=query.shape[-1] ** -0.5)
 
 
 def softmax(scores: Tensor) -> tuple[Tensor, Back]:
@@ -156,8 +164,8 @@ def normed(norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor, Ba
 
 def back_linear(layer: nn.Linear, states: Tensor, grad: Tensor, grads: Grads) -> Tensor:
     """Take the gradient of `layer(states)` (N, any) back to states (N, D)."""
-    grads[layer.weight], grads[layer.bias] = grad.t() @ states, grad.sum(0)
-    return grad @ layer.weight
+    grads[layer.weight], grads[layer.bias] = product(grad.t(), states), grad.sum(0)
+    return product(grad, layer.weight)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention import Additive, Concat, Dot, General, ScaledDot, Score
+from regard.attention import Additive, Concat, Dot, General, ScaledDot, Score, product
 
 
 class Looking:
@@ -115,7 +115,7 @@ class AdditiveLooking(Looking):
 
     def finish_score(self, queries: Tensor) -> list[Tensor]:
         """Return the gradients of what was prepared, of W and of v."""
-        to_project = self.to_queries.flatten(0, 1).t() @ queries.flatten(0, 1)
+        to_project = product(self.to_queries.flatten(0, 1).t(), queries.flatten(0, 1))
         return [self.to_keys.mul_(self.energy).mul_(4), to_project, self.to_energy.mul_(2)]
 
 

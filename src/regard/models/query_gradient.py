@@ -134,7 +134,8 @@ def _crossed(model: QueryModel, states: Rows, inputs: Tensor, grads: Grads) -> t
     if model.encoder or model.positions is not None:
         pooled, back_pooled = _among_steps(wanted, states, inputs.shape)
     else:
-        pooled, back_pooled = _among_letters(wanted, states.rows, model.one_hot[inputs].sum(1))
+        often = model.one_hot.index_select(0, inputs.flatten()).view(*inputs.shape, -1).sum(1)
+        pooled, back_pooled = _among_letters(wanted, states.rows, often)
     context, back_context = _projected(model.cross, pooled, grads)
     found, back_norm = normed(model.cross_norm, context.add(model.queries).flatten(0, 1), grads)
 
@@ -156,7 +157,8 @@ def _among_letters(wanted: Tensor, letters: Tensor, often: Tensor) -> tuple[Tens
     # As many as a vector register holds, so that no softmax has to fill up its rows.
     missing = max(LANES - len(letters), 0)
     rows, shape = F.pad(letters, (0, 0, 0, missing)), (len(often), len(wanted), -1)
-    weights, back_weights = softmax(F.pad(often, (0, missing)).log_().unsqueeze(1) + wanted @ rows.t())
+    shares = F.pad(often.log_(), (0, missing), value=-torch.inf).unsqueeze(1)
+    weights, back_weights = softmax(shares + wanted @ rows.t())
     flat = weights.flatten(0, 1)  # (B H To, R)
 
     def back(grad: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention import product
 from regard.models.looking import Looking
 
 
@@ -84,7 +85,7 @@ class _Unrolled(torch.autograd.Function):
                 context = looking.look(time, state)
             if places.cell or places.feeds:
                 read[:, :extra] = context if places.cell else fed
-            gate.addmm_(read, steep).sigmoid_()
+            gate.add_(product(read, steep)).sigmoid_()
             entry, forget, new, out = gate.split(width, dim=1)
             new.mul_(2).sub_(1)
             now_cell = torch.mul(forget, cells[time], out=cells[time + 1]).addcmul_(entry, new)
@@ -116,14 +117,14 @@ class _Unrolled(torch.autograd.Function):
             to_context = None
             if combine is not None and to_outputs is not None:
                 torch.ops.aten.tanh_backward.grad_input(to_output, outputs[time], grad_input=to_outputs[time])
-                to_context, to_now = (to_outputs[time] @ combine).split([memory, width], dim=1)
+                to_context, to_now = product(to_outputs[time], combine).split([memory, width], dim=1)
                 to_state = to_state + to_now
                 if not places.previous:
                     to_state += looking.back(time, to_context)
             else:
                 to_state = to_state + to_output
             to_cell = _back_cell(to_state, to_cell, gates[time], to_gates[time], bent[time], cells[time])
-            to_extra, to_state = (to_gates[time] @ weight.t()).split([extra, width], dim=1)
+            to_extra, to_state = product(to_gates[time], weight.t()).split([extra, width], dim=1)
             if places.feeds:
                 to_fed = to_extra.contiguous()
             if places.cell:
@@ -131,10 +132,10 @@ class _Unrolled(torch.autograd.Function):
             if places.previous:
                 to_state = to_state + looking.back(time, to_context)
         flat = to_gates.flatten(0, 1)
-        to_weight = reads.flatten(0, 1).t() @ flat
+        to_weight = product(reads.flatten(0, 1).t(), flat)
         to_combine = None
         if to_outputs is not None and joined is not None:
-            to_combine = to_outputs.flatten(0, 1).t() @ joined.flatten(0, 1)
+            to_combine = product(to_outputs.flatten(0, 1).t(), joined.flatten(0, 1))
         asked = reads[..., extra:] if places.previous else states
         return (
             *(None, None, to_gates.transpose(0, 1), to_state, to_cell),
