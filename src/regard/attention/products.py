@@ -37,7 +37,8 @@ def linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         return _multiplied(states, weight, bias)
     if count < LARGE_WITH_GRADIENT:
         return F.linear(states, weight, bias)
-    found: Tensor = _Linear.apply(states, weight, bias)  # type: ignore[no-untyped-call]
+    apply: Any = _Linear.apply
+    found: Tensor = apply(states, weight, bias)
     return found
 
 
