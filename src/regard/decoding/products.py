@@ -2,63 +2,61 @@
 
 For each product a CPU lays out the matrix anew, as its caches like it: with the rows of one beam of 5 and 12,000
 tokens that is most of the time. oneDNN, which PyTorch brings along, multiplies with a matrix that is laid out
-already, so a search does that once. Which products of small matrices it takes too stands in
-`attention.products`.
+already, so a search does that once. Where processors are not Intel's it is also the faster one of many rows (see
+`attention.products`).
 """
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from regard.attention import linear, products
+from regard.attention import products
 from regard.models import Seq2Seq
 
 LARGE = 1 << 18
-"""Numbers in a matrix from which that pays."""
+"""Numbers in a matrix from which that pays for any number of rows."""
 
 
 class Product:
     """`states Wᵀ + b`, as `F.linear` has it, of states (N, D); without gradients, while W stays as it is."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        weight = weight.detach()
+        weight, large = weight.detach(), weight.numel() >= LARGE
         self.bias = None if bias is None else bias.detach()
-        self._laid_out = torch.ops.mkldnn._reorder_linear_weight(weight) if pays(weight) else None
-        self._turned = weight.t().contiguous() if self._laid_out is None else None
+        self._laid_out = torch.ops.mkldnn._reorder_linear_weight(weight) if _packs(weight) else None
+        self._rows = math.inf if self._laid_out is None else 0 if large else products.LARGE / weight.numel()
+        """From how many rows on the matrix laid out is faster than the one turned."""
+        self._turned = weight.t().contiguous() if self._rows else weight.t()
 
     def __call__(self, states: Tensor) -> Tensor:
         """Return (..., V) of states (..., D); two dimensions alone where the matrix is small."""
-        if self._turned is None:
+        if states.shape[0] >= self._rows:
             found: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._laid_out, self.bias, "none", [], "")
             return found
-        if self.is_large(states):
-            return linear(states, self._turned.t(), self.bias)
         if self.bias is None:
             return torch.mm(states, self._turned)
         return torch.addmm(self.bias, states, self._turned)
 
     def add_to(self, sums: Tensor, states: Tensor) -> Tensor:
         """Add what it makes of states (N, D) to sums (N, V), in place, and return them."""
-        if self._turned is None or self.is_large(states):
+        if states.shape[0] >= self._rows:
             return sums.add_(self(states))
         sums.addmm_(states, self._turned)
         return sums if self.bias is None else sums.add_(self.bias)
-
-    def is_large(self, states: Tensor) -> bool:
-        """Whether a product with as many states is worth oneDNN's preparation."""
-        return self._turned is not None and len(states) * self._turned.numel() >= products.LARGE
 
 
 def vocabulary_layer(model: Seq2Seq) -> Callable[[Tensor], Tensor]:
     """Return what makes logits (..., V) of states (..., D), as `model.logits` does while its parameters stay as
     they are; without gradients."""
     weight, bias = model.vocabulary_layer
-    return Product(weight, bias) if pays(weight) else model.logits
+    return Product(weight, bias) if weight.numel() >= LARGE and _packs(weight) else model.logits
 
 
-def pays(weight: Tensor) -> bool:
-    """Whether a matrix is large, in float32 on a CPU, and there to be multiplied so: autocast would narrow it."""
+def _packs(weight: Tensor) -> bool:
+    """Whether a matrix is in float32 on a CPU, and there to be multiplied so, as autocast would narrow it; and
+    PyTorch has what lays it out."""
     narrowed = torch.is_autocast_enabled("cpu")
     wide = weight.device.type == "cpu" and weight.dtype == torch.float32 and not narrowed
-    return wide and weight.numel() >= LARGE and products.there()
+    return wide and products.there()
