@@ -4,9 +4,10 @@
 
 For each task and repeat, each contestant trains in a process of its own, turn by turn: how long from the
 start of the process (imports included) until 99 % of 2000 fresh samples are exactly right, in wall and
-processor time, and how many steps a second. Both are evaluated every 50 steps; the evaluation's own time is
-left out of both. Ours writes its run to disk as `regard train` does. With `--jax` also the time of a step of
-`jax_loop.py`, compiling left out, in an environment of its own that this makes (in .venv/jax, or FOLDER).
+processor time, and how many steps a second, the first 50 left out. Both are evaluated every 50 steps; the
+evaluation's own time is left out of both. Ours writes its run to disk as `regard train` does. With `--jax` also
+the time of a step of `jax_loop.py`, compiling left out, in an environment of its own that this makes (in .venv/jax,
+or FOLDER).
 """
 
 import argparse
@@ -39,8 +40,10 @@ class Stopwatch:
     def __init__(self, imports: tuple[float, float]) -> None:
         self.wall, self.cpu = imports
         self.evaluating = [0.0, 0.0]
-        self.steps, self.cpu_began = 0, time.process_time()
+        self.steps = 0
         self.loop_began = time.perf_counter()
+        self.warm = (0.0, 0.0)
+        """Wall and processor time when the first steps were behind it, in which a program warms up."""
 
     def evaluate(self, model: Any, inputs: Any, targets: Any) -> dict[str, Any] | None:
         """Count 50 steps; return the measurements once the goal is reached or hopeless."""
@@ -52,15 +55,17 @@ class Stopwatch:
             share = (model(inputs).argmax(-1) == targets).all(-1).float().mean().item()
         self.evaluating[0] += time.perf_counter() - began[0]
         self.evaluating[1] += time.process_time() - began[1]
-        if share < GOAL and self.steps < PATIENCE:
-            return None
         loop = time.perf_counter() - self.loop_began - self.evaluating[0]
         spent = time.process_time() - self.evaluating[1]
+        if self.steps == EVERY:
+            self.warm = (loop, spent)
+        if self.steps < 2 * EVERY or (share < GOAL and self.steps < PATIENCE):
+            return None
         return {
-            "cpu_per_step": (spent - self.cpu_began) / self.steps,
+            "cpu_per_step": (spent - self.warm[1]) / (self.steps - EVERY),
             "reached": share >= GOAL,
             "steps": self.steps,
-            "steps_per_second": self.steps / loop,
+            "steps_per_second": (self.steps - EVERY) / (loop - self.warm[0]),
             "wall": self.wall + loop,
             "cpu": spent,
         }

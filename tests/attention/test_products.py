@@ -22,13 +22,15 @@ def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, 
     monkeypatch.setattr(products, "LARGE", 1)
     monkeypatch.setattr(products, "LARGE_WITH_GRADIENT", 1)
     seen: list[tuple[int, ...]] = []
-    multiplied = products._multiplied
+    multiplied = products._by_onednn
 
-    def seeing(states: Tensor, *others: Any) -> Tensor:
+    def seeing(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        for each in (states, weight):  # of others it makes no speed
+            assert each.is_contiguous() or each.t().is_contiguous()
         seen.append(tuple(states.shape))
-        return multiplied(states, *others)
+        return multiplied(states, weight, bias)
 
-    monkeypatch.setattr(products, "_multiplied", seeing)
+    monkeypatch.setattr(products, "_by_onednn", seeing)
     yield seen
 
 
@@ -59,6 +61,15 @@ def test_a_layer_and_its_gradients(shape: list[int], width: int, made: int, bias
     for mine, theirs in pairs:
         assert mine.grad is not None and theirs.grad is not None
         torch.testing.assert_close(mine.grad, theirs.grad.float(), atol=1e-4, rtol=1e-5)
+
+
+def test_parts_of_wider_matrices_are_copied_first(small_ones_too: list[tuple[int, ...]]) -> None:
+    wide, weight = torch.randn(7, 12), torch.randn(4, 12, requires_grad=True)
+    linear(wide[:, :8], weight[:, :8]).sum().backward()
+    product(wide[:, :8], wide[:, 2:10].t())
+    product(wide[::2, :8], wide[:3, 2:10].t())
+    linear(wide.view(7, 3, 4).transpose(0, 1), torch.randn(5, 12)[:, ::3])
+    assert len(small_ones_too) == 5  # forwards, the gradient of the weight, and three more
 
 
 def test_large_products_go_to_onednn_and_small_ones_do_not(
