@@ -6,8 +6,8 @@ For each task and repeat, each contestant trains in a process of its own, turn b
 start of the process (imports included) until 99 % of 2000 fresh samples are exactly right, in wall and
 processor time, and how many steps a second, the first 50 left out. Both are evaluated every 50 steps; the
 evaluation's own time is left out of both. Ours writes its run to disk as `regard train` does. With `--jax` also
-the time of a step of `jax_loop.py`, compiling left out, in an environment of its own that this makes (in .venv/jax,
-or FOLDER).
+the time of a step of `jax_loop.py`, compiling left out, in an environment of its own that this makes (in
+.venv/jax, or FOLDER).
 """
 
 import argparse

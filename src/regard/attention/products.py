@@ -4,10 +4,11 @@ PyTorch hands products of float32 to MKL, which uses processors that are not Int
 to which it hands those of bfloat16, is more than twice as fast there for large ones (docs/benchmarks.md), and has
 more to prepare for each call, so that small ones stay with MKL. Called is what PyTorch's own compiler calls.
 
+For each shape of matrices oneDNN compiles a kernel, in half a millisecond and half a megabyte, and keeps the last
+ones. So `product` is for shapes that come back step after step, and `linear` fills up rows to one of few counts.
+
 Letters: N rows, D columns of them, V rows of a weight.
 """
-
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,60 +16,44 @@ from torch import Tensor, nn
 
 LARGE = 1 << 20
 """Multiplications from which oneDNN is faster."""
-LARGE_WITH_GRADIENT = 1 << 22
-"""The same where autograd is to know of it, which here costs Python's time."""
+FEWEST = 16
+"""Rows that are filled up together, at least."""
 
 
 class Linear(nn.Linear):
-    """`states Wᵀ + b`: PyTorch's layer, large products in float32 by oneDNN."""
+    """`states Wᵀ + b`: PyTorch's layer; large products in float32 are by oneDNN where no gradient is asked for."""
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - as nn.Linear calls it
         """Return (..., V) of states (..., D)."""
         return linear(input, self.weight, self.bias)
 
 
 def linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `states Wᵀ + b` as `F.linear` does: (..., V) of states (..., D), weight (V, D), bias (V,)."""
-    count = states.numel() * weight.shape[0]
-    if count < LARGE or not _own(states, weight):
+    if states.numel() * weight.shape[0] < LARGE or torch.is_grad_enabled() or not _own(states, weight):
         return F.linear(states, weight, bias)
-    given = (states, weight) if bias is None else (states, weight, bias)
-    if not (torch.is_grad_enabled() and any(each.requires_grad for each in given)):
-        return _multiplied(states, weight, bias)
-    if count < LARGE_WITH_GRADIENT:
-        return F.linear(states, weight, bias)
-    apply: Any = _Linear.apply
-    found: Tensor = apply(states, weight, bias)
-    return found
+    found = _by_onednn(_dense(filled_up(states.reshape(-1, states.shape[-1]))), _dense(weight), bias)
+    return found[: states.shape[:-1].numel()].view(*states.shape[:-1], -1)
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return `left @ right` of two matrices, (N, D) and (D, V); without a gradient where it is large."""
+def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return `left @ right` of two matrices, (N, D) and (D, V), plus a bias (V,); large ones have no gradient."""
     if left.numel() * right.shape[1] < LARGE or not _own(left, right):
-        return left @ right
-    return _multiplied(left, right.t(), None)
+        return left @ right if bias is None else torch.addmm(bias, left, right)
+    return _by_onednn(_dense(left), _dense(right.t()), bias)
 
 
-class _Linear(torch.autograd.Function):
-    """`linear` as autograd knows it."""
-
-    @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(states, weight)
-        return _multiplied(states, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        [grad], (states, weight) = grads, ctx.saved_tensors
-        flat, rows = grad.flatten(0, -2), states.flatten(0, -2)
-        multiply = torch.mm if torch.is_grad_enabled() else product  # whoever derives twice has autograd do it
-        to_states = multiply(flat, weight).view_as(states) if ctx.needs_input_grad[0] else None
-        to_weight = multiply(flat.t(), rows) if ctx.needs_input_grad[1] else None
-        return to_states, to_weight, flat.sum(0) if ctx.needs_input_grad[2] else None
+def filled_up(rows: Tensor) -> Tensor:
+    """Return rows (N, D) with as many of zeros that there are 16 or a quarter of a power of two more or fewer."""
+    count = len(rows)
+    together = max(FEWEST, 1 << max(count.bit_length() - 3, 0))
+    missing = -count % together
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
-def _multiplied(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return _by_onednn(_dense(states), _dense(weight), bias)
+def there() -> bool:
+    """Whether PyTorch was built with oneDNN, and has the product that its own compiler uses."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -77,9 +62,8 @@ def _by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _dense(factor: Tensor) -> Tensor:
-    """Return the same numbers without gaps: for a part of a wider matrix oneDNN takes a thousand times as long."""
-    turned = factor.dim() == 2 and factor.t().is_contiguous()
-    return factor if turned else factor.contiguous()
+    """Return the same numbers without gaps: in those of a wider matrix oneDNN takes a thousand times as long."""
+    return factor if factor.t().is_contiguous() else factor.contiguous()
 
 
 def _own(*factors: Tensor) -> bool:
@@ -94,8 +78,3 @@ def _own(*factors: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and there()
     )
-
-
-def there() -> bool:
-    """Whether PyTorch was built with oneDNN, and has the product that its own compiler uses."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -32,9 +32,11 @@ class Product:
 
     def __call__(self, states: Tensor) -> Tensor:
         """Return (..., V) of states (..., D); two dimensions alone where the matrix is small."""
-        if states.shape[0] >= self._rows:
-            found: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._laid_out, self.bias, "none", [], "")
-            return found
+        count = states.shape[0]
+        if count >= self._rows:
+            given = products.filled_up(states) if self._rows else states
+            found: Tensor = torch.ops.mkldnn._linear_pointwise(given, self._laid_out, self.bias, "none", [], "")
+            return found[:count]
         if self.bias is None:
             return torch.mm(states, self._turned)
         return torch.addmm(self.bias, states, self._turned)

@@ -8,8 +8,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import linear
-
 Cell = Literal["lstm", "gru"]
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -52,7 +50,7 @@ class CellWeights(NamedTuple):
 
     def gates(self, embedded: Tensor) -> Tensor:
         """Return the embeddings' part of the gates, of all steps (B, T, E) in one product: (B, T, G)."""
-        return linear(embedded, self.of_embedding, self.input_bias)
+        return nn.functional.linear(embedded, self.of_embedding, self.input_bias)
 
     def advance(self, gates: Tensor, extra: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Run the cell: `gates` (B, K, G) from the embeddings, `extra` (B, K, any) what else it reads."""

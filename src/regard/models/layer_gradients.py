@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Attention, FeedForward, MultiHeadAttention, linear, product
+from regard.attention import Attention, FeedForward, MultiHeadAttention, product
 from regard.attention.weights import LANES
 
 Grads = dict[Tensor, Tensor]
@@ -46,8 +46,8 @@ class Rows(NamedTuple):
 
 def fed_forward(layer: FeedForward, norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor, Back]:
     """Return norm(states + W2 relu(W1 states + b1) + b2), (N, D)."""
-    inner = linear(states, layer.inner.weight, layer.inner.bias).relu_()
-    outer = linear(inner, layer.outer.weight, layer.outer.bias)
+    inner = product(states, layer.inner.weight.t(), layer.inner.bias).relu_()
+    outer = product(inner, layer.outer.weight.t(), layer.outer.bias)
     found, back_norm = normed(norm, outer.add_(states), grads)
 
     def back(grad: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def _many_heads(layer: MultiHeadAttention, states: Rows, shape: torch.Size, grad
     """Return what heads make of states, (N, D): all three projections in one product, side by side."""
     heads, width = layer.heads, layer.head_width
     weight = torch.cat([layer.query.weight, layer.key.weight, layer.value.weight])
-    projected = linear(states.rows, weight).view(-1, 3 * heads, width).transpose(0, 1)  # (3 H, R, d)
+    projected = product(states.rows, weight.t()).view(-1, 3 * heads, width).transpose(0, 1)  # (3 H, R, d)
     spread = projected if states.picked is None else projected.index_select(1, states.picked)
     query, key, value = spread.reshape(3, heads * shape[0], shape[1], width)
     context, back_context = _attention(query, key, value)
@@ -113,7 +113,7 @@ def _many_heads(layer: MultiHeadAttention, states: Rows, shape: torch.Size, grad
             grads[part.weight] = each
         return grad @ weight
 
-    return linear(joined, layer.output.weight), back
+    return product(joined, layer.output.weight.t()), back
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Callable[[Tensor], Triple]]:

@@ -22,8 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import linear, product
-
 CHUNK = 1 << 24
 """Bytes of the logits that are worked on at once."""
 BITS = 1 / math.log(2)
@@ -88,7 +86,7 @@ class _CrossEntropy(torch.autograd.Function):
                 right[part] = hits.view(passes, -1)[0]
                 grad_states, grad_weight, grad_bias = grads
                 if grad_states is not None:
-                    grad_states[:, part] = (product(logits, narrow) * share).unflatten(0, (passes, -1))
+                    grad_states[:, part] = ((logits @ narrow) * share).unflatten(0, (passes, -1))
                 if grad_weight is not None:
                     grad_weight += _multiply("weight", logits.T, (chunk * share).to(dtype))
                 if grad_bias is not None:
@@ -141,10 +139,7 @@ ROOM = _Room()
 
 
 def _multiply(name: str, one: Tensor, two: Tensor, offset: Tensor | None = None) -> Tensor:
-    """Return the product of two matrices, plus an offset of each column, in the room of that name (but for large
-    ones in float32, which are faster by a function that makes room itself)."""
-    if one.dtype == torch.float32 and one.device.type == "cpu":
-        return product(one, two) if offset is None else linear(one, two.T, offset)
+    """Return the product of two matrices, plus an offset of each column, in the room of that name."""
     into = ROOM.take(name, (len(one), two.shape[1]), one.dtype, one.device)
     return torch.mm(one, two, out=into) if offset is None else torch.addmm(offset, one, two, out=into)
 
