@@ -21,9 +21,9 @@ FEWEST = 16
 
 
 class Linear(nn.Linear):
-    """`states Wᵀ + b`: PyTorch's layer; large products in float32 are by oneDNN where no gradient is asked for."""
+    """`states Wᵀ + b`: PyTorch's layer; large products in float32 by oneDNN where no gradient is asked for."""
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - as nn.Linear calls it
+    def forward(self, input: Tensor) -> Tensor:
         """Return (..., V) of states (..., D)."""
         return linear(input, self.weight, self.bias)
 
