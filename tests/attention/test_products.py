@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import Linear, linear, product, products
+from regard.attention import WideProducts, product, products
 
 sizes = st.integers(1, 40)
 
@@ -30,7 +31,8 @@ def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, 
         return multiplied(states, weight, bias)
 
     monkeypatch.setattr(products, "_by_onednn", seeing)
-    yield seen
+    with torch.no_grad():
+        yield seen
 
 
 pytestmark = pytest.mark.skipif(not products.there(), reason="needs a PyTorch with oneDNN")
@@ -47,12 +49,10 @@ def test_a_product(rows: int, depth: int, columns: int, turned: tuple[bool, bool
 
 @given(shape=st.lists(st.integers(1, 5), max_size=3), width=sizes, made=sizes, bias=st.booleans())
 def test_a_layer(shape: list[int], width: int, made: int, bias: bool) -> None:
-    layer, states = Linear(width, made, bias=bias), torch.randn(*shape, width)
-    wide = nn.Linear(width, made, bias=bias).double()
-    wide.load_state_dict(layer.state_dict())
-    with torch.no_grad():
+    layer, states = nn.Linear(width, made, bias=bias), torch.randn(*shape, width)
+    with WideProducts():
         found = layer(states)
-    torch.testing.assert_close(found, wide(states.double()).float(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, layer.double()(states.double()).float(), atol=1e-5, rtol=1e-5)
 
 
 @given(rows=st.integers(0, 5000))
@@ -71,9 +71,9 @@ def test_parts_of_wider_matrices_are_copied_first(small_ones_too: list[tuple[int
     wide, weight = torch.randn(7, 12), torch.randn(4, 12)
     product(wide[:, :8], wide[:, 2:10].t())
     product(wide[::2, :8], wide[:3, 2:10].t())
-    with torch.no_grad():
-        linear(wide[:, :8], weight[:, :8])
-        linear(wide.view(7, 3, 4).transpose(0, 1), torch.randn(5, 12)[:, ::3])
+    with WideProducts():
+        F.linear(wide[:, :8], weight[:, :8])
+        F.linear(wide.view(7, 3, 4).transpose(0, 1), torch.randn(5, 12)[:, ::3])
     assert len(small_ones_too) == 4
 
 
@@ -81,21 +81,46 @@ def test_large_products_go_to_onednn_and_small_ones_do_not(
     small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
-    with torch.no_grad():
-        linear(states, weight)
-    product(states, weight.t())
-    assert small_ones_too == [(16, 8), (7, 8)]
-    monkeypatch.setattr(products, "LARGE", 7 * 8 * 4 + 1)
-    with torch.no_grad():
-        linear(states, weight)
-    product(states, weight.t())
-    assert len(small_ones_too) == 2
+    for least, expected in ((7 * 8 * 4, [(16, 8), (7, 8)]), (7 * 8 * 4 + 1, [])):
+        small_ones_too.clear()
+        monkeypatch.setattr(products, "LARGE", least)
+        with WideProducts():
+            F.linear(states, weight)
+        product(states, weight.t())
+        assert small_ones_too == expected
 
 
+BIASES = {
+    "with gaps": torch.randn(8)[::2],
+    "of one number": torch.tensor(5.0),
+    "expanded": torch.tensor([5.0]).expand(4),
+    "of one number, in a vector": torch.ones(1),
+    "of one row": torch.randn(1, 4),
+    "of all rows": torch.randn(7, 4),
+}
+
+
+@pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES)
+def test_a_bias_of_another_form(bias: Tensor) -> None:
+    """Of these oneDNN would read what does not belong to them."""
+    states, weight = torch.randn(7, 8), torch.randn(4, 8)
+    expected = states @ weight.t() + bias
+    torch.testing.assert_close(product(states, weight.t(), bias), expected, atol=1e-5, rtol=1e-5)
+    if bias.dim() == 1:
+        with WideProducts():
+            torch.testing.assert_close(F.linear(states, weight, bias), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by forward_ad itself
 def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
     states, weight = torch.randn(7, 8), torch.randn(4, 8, requires_grad=True)
-    linear(states, weight).sum().backward()
-    assert weight.grad is not None and not small_ones_too
+    with torch.enable_grad(), WideProducts():
+        (F.linear(states, weight).sum() + product(states, weight.t()).sum()).backward()
+    assert weight.grad is not None
+    with forward_ad.dual_level(), WideProducts():
+        dual = F.linear(forward_ad.make_dual(states, states), weight)
+        assert forward_ad.unpack_dual(dual).tangent is not None
+    assert not small_ones_too
 
 
 class _Watching(TorchFunctionMode):
@@ -111,24 +136,25 @@ class _Watching(TorchFunctionMode):
 
 
 def test_whoever_looks_on_sees_pytorchs_own_function(small_ones_too: list[tuple[int, ...]]) -> None:
-    states, layer = torch.randn(7, 8), Linear(8, 4)
-    with _Watching() as watching, torch.no_grad():
-        layer(states)
-    assert F.linear in watching.called and not small_ones_too
+    states, layer = torch.randn(7, 8), nn.Linear(8, 4)
+    for outer, inner in ((_Watching(), WideProducts()), (WideProducts(), _Watching())):
+        with outer, inner:
+            layer(states)
+        watching = outer if isinstance(outer, _Watching) else inner
+        assert F.linear in watching.called  # type: ignore[union-attr]
+    assert len(small_ones_too) == 1  # where it stands outside, and is asked last
 
 
-def test_what_is_narrowed_wide_stacked_or_compiled_is_left_to_pytorch(
-    small_ones_too: list[tuple[int, ...]],
-) -> None:
-    states, layer = torch.randn(7, 8), Linear(8, 4)
-    with torch.no_grad():
+def test_what_is_not_plain_is_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
+    states, layer = torch.randn(7, 8), nn.Linear(8, 4)
+    with WideProducts():
         with torch.autocast("cpu", torch.bfloat16):
             assert layer(states).dtype == torch.bfloat16
-        assert linear(states.double(), layer.weight.double()).dtype == torch.float64
-        stacked = torch.func.vmap(lambda weight: linear(states, weight))(layer.weight.expand(3, -1, -1))
+        assert F.linear(states.double(), layer.weight.double()).dtype == torch.float64
+        stacked = torch.func.vmap(lambda weight: F.linear(states, weight))(layer.weight.expand(3, -1, -1))
         assert stacked.shape == (3, 7, 4)
-    exported = torch.export.export(layer, (states,))
-    assert any(node.target == torch.ops.aten.linear.default for node in exported.graph.nodes)
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            layer(torch.randn(7, 9))
     assert not small_ones_too
 
 
@@ -137,7 +163,8 @@ def test_without_onednn_all_is_as_before(
 ) -> None:
     monkeypatch.setattr(products, "there", lambda: False)
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
-    with torch.no_grad():
-        assert torch.equal(linear(states, weight), F.linear(states, weight))
+    expected = F.linear(states, weight)
+    with WideProducts():
+        assert torch.equal(F.linear(states, weight), expected)
     assert torch.equal(product(states, weight.t()), states @ weight.t())
     assert not small_ones_too

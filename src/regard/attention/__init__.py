@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         find_positions,
         make_positions,
     )
-    from regard.attention.products import Linear, linear, product
+    from regard.attention.products import WideProducts, product
     from regard.attention.pruning import keep_heads
     from regard.attention.recording import record
     from regard.attention.records import Record, Records, short_name
@@ -83,7 +83,6 @@ __all__ = [
     "Intervention",
     "KeyValues",
     "LearnedPositions",
-    "Linear",
     "MultiHeadAttention",
     "Observer",
     "Positions",
@@ -93,6 +92,7 @@ __all__ = [
     "ScaledDot",
     "Score",
     "Sinusoidal",
+    "WideProducts",
     "as_weights_mask",
     "attention_layer",
     "causal_mask",
@@ -107,7 +107,6 @@ __all__ = [
     "keep_heads",
     "layers_of",
     "length_mask",
-    "linear",
     "make_encoder_layer",
     "make_positions",
     "make_score",

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
 from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.products import Linear
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
 from regard.errors import unknown
@@ -38,8 +37,8 @@ class FeedForward(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise unknown("activation", activation, get_args(Activation))
-        self.inner = Linear(width, inner_width)
-        self.outer = Linear(inner_width, width)
+        self.inner = nn.Linear(width, inner_width)
+        self.outer = nn.Linear(inner_width, width)
         self.activation = activation
 
     def forward(self, states: Tensor) -> Tensor:

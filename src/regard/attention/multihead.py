@@ -17,7 +17,6 @@ from regard.attention.attending import attend
 from regard.attention.masks import as_weights_mask
 from regard.attention.observing import AttentionLayer
 from regard.attention.positions import Rotary
-from regard.attention.products import Linear
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import check_states
 from regard.errors import InputError, check_range
@@ -72,10 +71,10 @@ class MultiHeadAttention(AttentionLayer):
             )
         self.head_width = width // heads if head_width is None else head_width
         memory_width = width if memory_width is None else memory_width
-        self.query = Linear(width, heads * self.head_width, bias=bias)
-        self.key = Linear(memory_width, self.groups * self.head_width, bias=bias)
-        self.value = Linear(memory_width, self.groups * self.head_width, bias=bias)
-        self.output = Linear(heads * self.head_width, width, bias=bias)
+        self.query = nn.Linear(width, heads * self.head_width, bias=bias)
+        self.key = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
+        self.value = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
+        self.output = nn.Linear(heads * self.head_width, width, bias=bias)
         self.score = score(self.head_width, self.head_width)
         self.rotary = Rotary(self.head_width) if rotary else None
         self.dropout = dropout

@@ -5,14 +5,19 @@ to which it hands those of bfloat16, is more than twice as fast there for large 
 more to prepare for each call, so that small ones stay with MKL. Called is what PyTorch's own compiler calls.
 
 For each shape of matrices oneDNN compiles a kernel, in half a millisecond and half a megabyte, and keeps the last
-ones. So `product` is for shapes that come back step after step, and `linear` fills up rows to one of few counts.
+ones. So `product` is for shapes that come back step after step, and `WideProducts` fills up rows to one of few
+counts. Whatever asks for a gradient, or is not as plain as oneDNN needs it, is left to PyTorch.
 
 Letters: N rows, D columns of them, V rows of a weight.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 
 LARGE = 1 << 20
 """Multiplications from which oneDNN is faster."""
@@ -20,25 +25,28 @@ FEWEST = 16
 """Rows that are filled up together, at least."""
 
 
-class Linear(nn.Linear):
-    """`states Wᵀ + b`: PyTorch's layer; large products in float32 by oneDNN where no gradient is asked for."""
+class WideProducts(TorchFunctionMode):
+    """In its block, large products of PyTorch's linear layers are by oneDNN."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Return (..., V) of states (..., D)."""
-        return linear(input, self.weight, self.bias)
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a function of PyTorch's, or what does the same."""
+        return (_linear if func is F.linear else func)(*args, **(kwargs or {}))
 
 
-def linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `states Wᵀ + b` as `F.linear` does: (..., V) of states (..., D), weight (V, D), bias (V,)."""
-    if states.numel() * weight.shape[0] < LARGE or torch.is_grad_enabled() or not _own(states, weight):
-        return F.linear(states, weight, bias)
-    found = _by_onednn(_dense(filled_up(states.reshape(-1, states.shape[-1]))), _dense(weight), bias)
-    return found[: states.shape[:-1].numel()].view(*states.shape[:-1], -1)
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return `input Wᵀ + b`, (..., V) of input (..., D), weight (V, D) and bias (V,)."""
+    fit = input.dim() > 1 and weight.dim() == 2 and input.shape[-1] == weight.shape[1]
+    large = input.numel() * weight.shape[0] >= LARGE
+    if not (fit and large and _vector(bias, len(weight)) and _own(bias, input, weight)):
+        return F.linear(input, weight, bias)
+    found = _by_onednn(_dense(filled_up(input.reshape(-1, input.shape[-1]))), _dense(weight), bias)
+    return found[: input.shape[:-1].numel()].view(*input.shape[:-1], -1)
 
 
 def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `left @ right` of two matrices, (N, D) and (D, V), plus a bias (V,); large ones have no gradient."""
-    if left.numel() * right.shape[1] < LARGE or not _own(left, right):
+    """Return `left @ right` of two matrices, (N, D) and (D, V), plus a bias (V,)."""
+    large = left.numel() * right.shape[1] >= LARGE
+    if not (large and _vector(bias, right.shape[1]) and _own(bias, left, right)):
         return left @ right if bias is None else torch.addmm(bias, left, right)
     return _by_onednn(_dense(left), _dense(right.t()), bias)
 
@@ -53,7 +61,8 @@ def filled_up(rows: Tensor) -> Tensor:
 
 def there() -> bool:
     """Whether PyTorch was built with oneDNN, and has the product that its own compiler uses."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    mkldnn = torch.backends.mkldnn
+    return bool(mkldnn.is_available() and mkldnn.enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -66,8 +75,18 @@ def _dense(factor: Tensor) -> Tensor:
     return factor if factor.t().is_contiguous() else factor.contiguous()
 
 
-def _own(*factors: Tensor) -> bool:
-    """Whether these are plain float32 on a CPU, and nobody watches, compiles, stacks or narrows the product."""
+def _vector(bias: Tensor | None, columns: int) -> bool:
+    """Whether a bias is a number for each column, side by side: oneDNN reads any as if it were."""
+    return bias is None or (bias.shape == (columns,) and bias.is_contiguous())
+
+
+def _own(bias: Tensor | None, *factors: Tensor) -> bool:
+    """Whether these are plain float32 on a CPU, and nobody derives, watches, compiles, stacks or narrows the
+    product."""
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or forward_ad._current_level >= 0:
+        return False
+    if bias is not None:
+        factors = (*factors, bias)
     return (
         all(each.dtype == torch.float32 and each.device.type == "cpu" for each in factors)
         and all(type(each) in (Tensor, nn.Parameter) for each in factors)
@@ -75,6 +94,6 @@ def _own(*factors: Tensor) -> bool:
         and not any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in factors)
         and not torch._C._len_torch_function_stack()
         and not torch._C._len_torch_dispatch_stack()
-        and not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
         and there()
     )

@@ -17,7 +17,6 @@ built from the widths of queries and keys, with `forward` and, where something d
 from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
-from regard.attention.products import Linear
 from regard.errors import InputError
 from regard.own import build_own, own_class
 
@@ -89,7 +88,7 @@ class General(Score):
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__(width, key_width)
-        self.key = Linear(self.key_width, width, bias=False)
+        self.key = nn.Linear(self.key_width, width, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return `W k` of every key."""
@@ -114,9 +113,9 @@ class Additive(Score):
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
         inner_width = width if inner_width is None else inner_width
-        self.query = Linear(width, inner_width, bias=False)
-        self.key = Linear(self.key_width, inner_width, bias=False)
-        self.energy = Linear(inner_width, 1, bias=False)
+        self.query = nn.Linear(width, inner_width, bias=False)
+        self.key = nn.Linear(self.key_width, inner_width, bias=False)
+        self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return `U k` of every key."""
@@ -145,8 +144,8 @@ class Concat(Score):
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
         inner_width = width if inner_width is None else inner_width
-        self.both = Linear(width + self.key_width, inner_width, bias=False)
-        self.energy = Linear(inner_width, 1, bias=False)
+        self.both = nn.Linear(width + self.key_width, inner_width, bias=False)
+        self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
         """Return the key's part of `W [q; k]`."""

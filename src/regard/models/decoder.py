@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, Linear, Score
+from regard.attention import Attention, Score
 from regard.errors import InputError
 from regard.models.cells import CELLS, Cell, CellWeights
 from regard.models.looking import looking_at
@@ -112,11 +112,11 @@ class RecurrentDecoder(nn.Module):
         extra = width if input_feeding else memory_width if context != "output" and score is not None else 0
         self.rnn = CELLS[cell](input_width + extra, width, batch_first=True)
         parts = 2 if cell == "lstm" else 1
-        self.bridge = Linear(memory_width, width * parts) if start == "last" else None
+        self.bridge = nn.Linear(memory_width, width * parts) if start == "last" else None
         self.zeros: Tensor
         self.register_buffer("zeros", torch.zeros(width * parts), persistent=False)
         joins = self.context in ("output", "both")
-        self.combine = Linear(memory_width + width, width, bias=False) if joins else None
+        self.combine = nn.Linear(memory_width + width, width, bias=False) if joins else None
 
     @property
     def stepwise(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, Linear, find_score, make_score
+from regard.attention import Attention, find_score, make_score
 from regard.errors import check_choices, check_range
 from regard.models.answer import AnswerModel
 from regard.models.cells import Cell
@@ -74,7 +74,7 @@ class PoolingModel(AnswerModel):
         self.encoder = RecurrentEncoder(width, width, layers=config.enc_layers, cell=config.cell)
         self.cross = Attention(make_score(config.score, width)) if config.pooling == "attention" else None
         self.cross_layers = () if self.cross is None else ("cross",)
-        self.output = Linear(width, outputs * classes)
+        self.output = nn.Linear(width, outputs * classes)
 
     @property
     def input_embedding(self) -> nn.Module:

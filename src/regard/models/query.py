@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from regard.attention import (
     STANDARD,
     LearnedPositions,
-    Linear,
     Positions,
     Sinusoidal,
     attention_layer,
@@ -99,7 +98,7 @@ class QueryModel(AnswerModel):
         super().__init__()
         width, heads = config.hidden, config.heads if config.multihead else None
         score = find_score(config.score)
-        self.embedding = Linear(letters, width)
+        self.embedding = nn.Linear(letters, width)
         self.one_hot: Tensor
         self.register_buffer("one_hot", torch.eye(letters), persistent=False)
         self.positions = _positions(config, input_len) if config.pos_enc else None
@@ -113,7 +112,7 @@ class QueryModel(AnswerModel):
         self.cross_norm = nn.LayerNorm(width)
         self.self_attention = attention_layer(width, heads, score=score) if config.self_att else None
         self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
-        self.output = Linear(width, classes)
+        self.output = nn.Linear(width, classes)
         self._initialise()
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Dropout, Linear, Score, find_score, make_score
+from regard.attention import Dropout, Score, find_score, make_score
 from regard.attention.scores import INNER
 from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.cells import Cell
@@ -135,7 +135,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             bidirectional=config.bidirectional,
         )
         self.decoder = config.decoder(config.embedding)
-        self.output = Linear(config.hidden, target_symbols)
+        self.output = nn.Linear(config.hidden, target_symbols)
         self.cross_layers = () if self.decoder.cross is None else ("decoder.cross",)
 
     @property

@@ -15,9 +15,9 @@ hypotheses of one source stand side by side and share its memory, so a beam cost
 
 from typing import Any, Protocol
 
+import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import linear
 from regard.models.model import TaskModel
 
 
@@ -63,7 +63,7 @@ class Seq2Seq(TaskModel):
 
     def logits(self, states: Tensor) -> Tensor:
         """Return logits (..., V) of states (..., D)."""
-        return linear(states, *self.vocabulary_layer)
+        return F.linear(states, *self.vocabulary_layer)
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:

@@ -26,7 +26,6 @@ from regard.attention import (
     Encoder,
     KeyValues,
     LearnedPositions,
-    Linear,
     MultiHeadAttention,
     Positions,
     Rotary,
@@ -185,7 +184,7 @@ class Transformer(Seq2Seq):
             config.enc_layers, width, config.heads, config.inner, layer=config.layer, **options
         )
         self.decoder = Decoder(config.dec_layers, width, config.heads, config.inner, **options)
-        self.output = None if config.tied and not beside else Linear(width, target_symbols, bias=False)
+        self.output = None if config.tied and not beside else nn.Linear(width, target_symbols, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(target_symbols)) if config.output_bias else None
         self.cross_layers = tuple(f"decoder.layers.{layer}.cross" for layer in range(config.dec_layers))
         self._initialise()
