@@ -18,6 +18,9 @@ from regard.models import Seq2Seq
 LARGE = 1 << 18
 """Numbers in a matrix from which that pays for any number of rows."""
 
+MANY = 128
+"""Rows from which filling them up costs less than it saves."""
+
 
 class Product:
     """`states Wᵀ + b`, as `F.linear` has it, of states (N, D); without gradients, while W stays as it is."""
@@ -33,7 +36,7 @@ class Product:
     def __call__(self, states: Tensor) -> Tensor:
         """Return (..., V) of states (..., D); two dimensions alone where the matrix is small."""
         count = states.shape[0]
-        if count >= self._rows:
+        if self._by_onednn(count):
             given = products.filled_up(states) if self._rows else states
             found: Tensor = torch.ops.mkldnn._linear_pointwise(given, self._laid_out, self.bias, "none", [], "")
             return found[:count]
@@ -43,10 +46,14 @@ class Product:
 
     def add_to(self, sums: Tensor, states: Tensor) -> Tensor:
         """Add what it makes of states (N, D) to sums (N, V), in place, and return them."""
-        if states.shape[0] >= self._rows:
+        if self._by_onednn(states.shape[0]):
             return sums.add_(self(states))
         sums.addmm_(states, self._turned)
         return sums if self.bias is None else sums.add_(self.bias)
+
+    def _by_onednn(self, count: int) -> bool:
+        """Whether oneDNN is faster for so many rows: a few are not worth being filled up."""
+        return count >= self._rows and (not self._rows or count >= MANY or not count % products.FEWEST)
 
 
 def vocabulary_layer(model: Seq2Seq) -> Callable[[Tensor], Tensor]:
