@@ -77,10 +77,9 @@ class Counted(TorchDispatchMode):
 def flops_of(operation: Any) -> Callable[..., int] | None:
     """Return what counts the FLOPs of an operation; PyTorch has nothing for its kernels for a CPU."""
     aten = torch.ops.aten
-    if operation is torch.ops.mkldnn._linear_pointwise:
-        return lambda states, weight, *_, **__: 2 * states.shape[:-1].numel() * weight.numel()
-    if operation is aten.addmm_:
-        operation = aten.addmm
+    if operation in (torch.ops.mkldnn._linear_pointwise, aten.matmul, aten.linear):  # two only without autograd
+        return lambda states, *_, out_val, **__: 2 * out_val.numel() * states.shape[-1]
+    operation = {aten.addmm_: aten.addmm, aten.baddbmm_: aten.baddbmm}.get(operation, operation)
     if operation is aten.mkldnn_rnn_layer:
         return lambda states, *weights, **_: 2 * states.shape[:2].numel() * sum(w.numel() for w in weights[:2])
     if operation is aten.mkldnn_rnn_layer_backward:
@@ -89,8 +88,6 @@ def flops_of(operation: Any) -> Callable[..., int] | None:
         return lambda q, k, v, *_, **__: sdpa_flop_count(q.shape, k.shape, v.shape)
     if operation is aten._scaled_dot_product_flash_attention_for_cpu_backward:
         return lambda g, q, k, v, *_, **__: sdpa_backward_flop_count(g.shape, q.shape, k.shape, v.shape)
-    if str(operation) == "mkldnn._linear_pointwise":
-        return lambda states, *_, out_val, **__: 2 * out_val.numel() * states.shape[-1]
     found: Callable[..., int] | None = flop_registry.get(operation)
     return found
 
@@ -119,6 +116,7 @@ class Step(NamedTuple):
         return [name, *(f"{each:.3g}" for each in (*figures, *times)), f"{products / self.seconds:.0%}"]
 
 
+@torch.inference_mode()
 def speeds() -> Speeds:
     """Measure the machine; the best of several tries, as others can only disturb."""
     square, vector = torch.randn(LARGE, LARGE), torch.zeros(LONG)
