@@ -48,6 +48,18 @@ def test_it_is_laid_out_where_that_pays(model: Seq2Seq, monkeypatch: pytest.Monk
     assert vocabulary_layer(model) == model.logits
 
 
+@pytest.mark.parametrize("rows", [1, 63, 64, 127, 128, 129, 300])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_small_matrix_and_many_rows(rows: int, bias: bool) -> None:
+    """Of many rows oneDNN makes the product, filled up; of few MKL."""
+    weight, states, sums = torch.randn(384, 128), torch.randn(rows, 128), torch.randn(rows, 384)
+    offset = torch.randn(384) if bias else None
+    made = products.Product(weight, offset)
+    expected = states.double() @ weight.t().double() + (0 if offset is None else offset.double())
+    torch.testing.assert_close(made(states), expected.float(), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(made.add_to(sums.clone(), states), (expected + sums).float(), atol=1e-4, rtol=1e-5)
+
+
 def test_a_search_in_bfloat16(model: Seq2Seq) -> None:
     source = collate([[4, 5, 6], [7]])
     with torch.autocast("cpu", torch.bfloat16):

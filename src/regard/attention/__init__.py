@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         find_positions,
         make_positions,
     )
-    from regard.attention.products import WideProducts, product
+    from regard.attention.products import LargeProducts, product
     from regard.attention.pruning import keep_heads
     from regard.attention.recording import record
     from regard.attention.records import Record, Records, short_name
@@ -82,6 +82,7 @@ __all__ = [
     "Inside",
     "Intervention",
     "KeyValues",
+    "LargeProducts",
     "LearnedPositions",
     "MultiHeadAttention",
     "Observer",
@@ -92,7 +93,6 @@ __all__ = [
     "ScaledDot",
     "Score",
     "Sinusoidal",
-    "WideProducts",
     "as_weights_mask",
     "attention_layer",
     "causal_mask",

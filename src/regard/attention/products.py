@@ -5,7 +5,7 @@ to which it hands those of bfloat16, is more than twice as fast there for large 
 more to prepare for each call, so that small ones stay with MKL. Called is what PyTorch's own compiler calls.
 
 For each shape of matrices oneDNN compiles a kernel, in half a millisecond and half a megabyte, and keeps the last
-ones. So `product` is for shapes that come back step after step, and `WideProducts` fills up rows to one of few
+ones. So `product` is for shapes that come back step after step, and `LargeProducts` fills up rows to one of few
 counts. Whatever asks for a gradient, or is not as plain as oneDNN needs it, is left to PyTorch.
 
 Letters: N rows, D columns of them, V rows of a weight.
@@ -25,7 +25,7 @@ FEWEST = 16
 """Rows that are filled up together, at least."""
 
 
-class WideProducts(TorchFunctionMode):
+class LargeProducts(TorchFunctionMode):
     """In its block, large products of PyTorch's linear layers are by oneDNN."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -39,7 +39,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     large = input.numel() * weight.shape[0] >= LARGE
     if not (fit and large and _vector(bias, len(weight)) and _own(bias, input, weight)):
         return F.linear(input, weight, bias)
-    found = _by_onednn(_dense(filled_up(input.reshape(-1, input.shape[-1]))), _dense(weight), bias)
+    found = by_onednn(_dense(filled_up(input.reshape(-1, input.shape[-1]))), _dense(weight), bias)
     return found[: input.shape[:-1].numel()].view(*input.shape[:-1], -1)
 
 
@@ -48,7 +48,7 @@ def product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     large = left.numel() * right.shape[1] >= LARGE
     if not (large and _vector(bias, right.shape[1]) and _own(bias, left, right)):
         return left @ right if bias is None else torch.addmm(bias, left, right)
-    return _by_onednn(_dense(left), _dense(right.t()), bias)
+    return by_onednn(_dense(left), _dense(right.t()), bias)
 
 
 def filled_up(rows: Tensor) -> Tensor:
@@ -65,7 +65,8 @@ def there() -> bool:
     return bool(mkldnn.is_available() and mkldnn.enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def _by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return `states Wᵀ + b`; the weight may be laid out already."""
     found: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
     return found
 

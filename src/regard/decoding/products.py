@@ -36,10 +36,9 @@ class Product:
     def __call__(self, states: Tensor) -> Tensor:
         """Return (..., V) of states (..., D); two dimensions alone where the matrix is small."""
         count = states.shape[0]
-        if self._by_onednn(count):
+        if self._laid_out is not None and self._by_onednn(count):
             given = products.filled_up(states) if self._rows else states
-            found: Tensor = torch.ops.mkldnn._linear_pointwise(given, self._laid_out, self.bias, "none", [], "")
-            return found[:count]
+            return products.by_onednn(given, self._laid_out, self.bias)[:count]
         if self.bias is None:
             return torch.mm(states, self._turned)
         return torch.addmm(self.bias, states, self._turned)

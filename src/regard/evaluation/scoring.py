@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention import WideProducts
+from regard.attention import LargeProducts
 from regard.decoding.products import vocabulary_layer
 from regard.decoding.threads import in_threads
 from regard.models import Seq2Seq
@@ -68,7 +68,7 @@ def score_pairs(
 def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
     """Score a batch; `logits` is the model's vocabulary layer, applied where there is a target."""
     batch = batch.to(next(model.parameters()).device)
-    with WideProducts():
+    with LargeProducts():
         states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
     there = batch.target != PAD
     parts = []

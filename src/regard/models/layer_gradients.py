@@ -108,10 +108,10 @@ def _many_heads(layer: MultiHeadAttention, states: Rows, shape: torch.Size, grad
         apart = product(grad, layer.output.weight).view(-1, heads, width).transpose(0, 1).reshape(context.shape)
         side = torch.stack(back_context(apart)).view(3 * heads, -1, width).transpose(0, 1)
         grad = states.gather(side.reshape(-1, 3 * heads * width))
-        to_weights = (grad.t() @ states.rows).chunk(3)
+        to_weights = product(grad.t(), states.rows).chunk(3)
         for part, each in zip((layer.query, layer.key, layer.value), to_weights, strict=True):
             grads[part.weight] = each
-        return grad @ weight
+        return product(grad, weight)
 
     return product(joined, layer.output.weight.t()), back
 
