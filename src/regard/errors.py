@@ -7,6 +7,7 @@
 Every message is one line that names the value, the limit and the fix.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -76,3 +77,14 @@ def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> In
 def begun(text: str, most: int = 40) -> str:
     """Return a text as an error shows it: quoted, and no more than its beginning."""
     return repr(text if len(text) <= most else f"{text[:most]}…")
+
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def escaped(text: str) -> str:
+    """Return a text with its control characters, line separators and changes of direction written out.
+
+    Tabs and newlines stay. `escaped("a\x1b[2J")` is `"a\\x1b[2J"`.
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

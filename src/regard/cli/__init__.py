@@ -8,9 +8,9 @@ import gc
 import io
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
+from regard.cli.terminal import escaping, open_streams
 from regard.cli.words import say
 from regard.errors import RegardError, unknown
 
@@ -63,12 +63,18 @@ def main(argv: list[str] | None = None) -> int:
     0 success; 1 the machine failed, or Regard did; 2 bad input; 130 interrupted. With REGARD_DEBUG=1 in the
     environment, what nobody thought of is shown with its traceback.
     """
-    argv = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        argv = sys.argv[1:]
+        os.environ["PYTHONSAFEPATH"] = (
+            "1"  # processes that this one starts have no current directory on their path
+        )
+        open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for what a terminal's encoding has no sign
     try:
         try:
-            status = _answer(argv)
+            with escaping():
+                status = _answer(argv)
         finally:  # whoever asks for help leaves as well
             sys.stdout.flush()
     except BrokenPipeError:
@@ -102,7 +108,6 @@ def _answer(argv: list[str]) -> int:
 
 def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
-    sys.path.append(str(Path.cwd()))  # where a module of the user's own is looked for, last of all
     try:
         _load(command).run(argv)
     except RegardError as error:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from rich.console import Console
-
 from regard.cli.carrying import SEPARATOR, tell_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.screen import open_on_screen
+from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
 from regard.errors import InputError, check_range
 from regard.examination import By
@@ -147,7 +146,7 @@ def _choose(
     choice = run.choose_alignment(
         pairs, known, against=against, reverse=reverse, others=others, unit=flags.unit, keep=flags.keep
     )
-    Console().print(choice.table())
+    print_table(choice.table())
     if flags.keep:
         sys.stdout.write(REPORTED.format(run.folder / "alignment.json"))
         if before is not None and before.ways[before.best] != choice.ways[choice.best]:
@@ -236,8 +235,8 @@ def _write(
             _draw(run, each, flags.plot)
             return
         translated = texts is not None and len(texts) == 1
-        sys.stdout.write(f"{_told(each, flags, translated=translated)}\n")
-    sys.stdout.flush()
+        answer_output().write(f"{_told(each, flags, translated=translated)}\n")
+    answer_output().flush()
 
 
 def _told(found: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> str:
@@ -252,6 +251,6 @@ def _told(found: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> s
 def _draw(run: SequenceRun, found: LinkedPair, plot: Path) -> None:
     attention = run.map_of_links(found)
     attention.save(plot)
-    Console().print(attention.table())
+    print_table(attention.table())
     sys.stdout.write(f"Saved {plot}\n")
     open_on_screen(plot)

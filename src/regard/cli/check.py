@@ -4,9 +4,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from regard.cli.parsing import parse, wants_help
+from regard.cli.terminal import print_table
 from regard.course import check, write_stubs
 from regard.errors import InputError
 from regard.files import write_json
@@ -50,7 +49,7 @@ def run(argv: list[str]) -> None:
             f"nothing follows: name a file, as in `{PROG} attention.py`, or write stubs by --stubs DIR"
         )
     report = check(words[0], words[1] if len(words) > 1 else None)
-    Console(width=WIDTH, highlight=False).print(report.table())
+    print_table(report.table(), WIDTH)
     if flags.json is not None:
         write_json(flags.json, report.json(), allow_nan=False)
     if not report.right:

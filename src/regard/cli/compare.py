@@ -5,10 +5,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
-
 from regard.cli.examine import EXPLORER
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
+from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
 from regard.comparison import COMPARISONS, Here, Machines, Ray, Slurm, compare
@@ -129,7 +128,7 @@ def run(argv: list[str]) -> None:
         say("stopped; the same command goes on where it stopped")
         sys.exit(130)
     # What reads a pipe has room for the widest table.
-    Console(width=None if sys.stdout.isatty() else PIPED).print(comparison.table())
+    print_table(comparison.table(), None if sys.stdout.isatty() else PIPED)
     saved = comparison.save()
     if flags.html is not None:
         saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
@@ -174,7 +173,7 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
     texts = [line for line in read_text(flags.texts, "give a file of texts").splitlines() if line.strip()]
     one, other = (look(each, trust_code=flags.trust_code) for each in folders)
     found = one.beside(other, texts)
-    Console(width=None if sys.stdout.isatty() else PIPED).print(found.table())
+    print_table(found.table(), None if sys.stdout.isatty() else PIPED)
     if flags.json is not None:
         write_json(flags.json, found.json())
         sys.stdout.write(f"Saved {flags.json}\n")

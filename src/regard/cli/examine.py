@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from regard.cli.parsing import parse_of_run
+from regard.cli.terminal import print_table
 from regard.files import check_writable
 from regard.runs import SAVEPATH, load
 
@@ -57,7 +56,7 @@ def run(argv: list[str]) -> None:
         check_writable(flags.html)
     found = run.examine(samples=flags.samples, seed=flags.seed)
     width = min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
-    Console(width=width).print(found.table())
+    print_table(found.table(), width)
     sys.stdout.write("\n")
     for each in found.sentences:
         sys.stdout.write(textwrap.fill(each, width, subsequent_indent="  ") + "\n")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from regard.cli.parsing import parse_of_run
+from regard.cli.terminal import print_table
 from regard.files import write_json
 from regard.runs import SAVEPATH, load
 
@@ -68,4 +67,4 @@ def run(argv: list[str]) -> None:
     if flags.json is not None:
         write_json(flags.json, found.json(), indent=1)
     sys.stdout.write(f"{loaded.folder}: {loaded.name}, input {found.input!r}\n")
-    Console().print(found.table())
+    print_table(found.table())

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from regard.attention import short_name
 from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.screen import open_on_screen
+from regard.cli.terminal import print_table
 from regard.errors import InputError, unknown
 from regard.files import write_json
 from regard.foreign import look
@@ -135,7 +134,7 @@ def _number(said: str, what: str) -> int:
 
 def _write(found: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flags: LookFlags) -> None:
     """Print what was answered, and write the files that are asked for."""
-    Console().print(found.table())
+    print_table(found.table())
     if flags.json is not None:
         write_json(flags.json, found.json())
         sys.stdout.write(f"Saved {flags.json}\n")

@@ -5,14 +5,17 @@ import dataclasses
 import io
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Collection
-from typing import TypeVar, get_type_hints
+from pathlib import Path
+from typing import IO, Any, TypeVar, get_args, get_type_hints
 
 import tyro
 from tyro import _strings
 
-from regard.errors import InputError
+from regard.cli.terminal import raw_output
+from regard.errors import InputError, escaped
 
 Flags = TypeVar("Flags")
 
@@ -29,14 +32,18 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits.
     Raises `InputError`, in one line, for what cannot be read.
     """
+    _refuse_empty_paths(default, argv)
     stderr = io.StringIO()
+    output: IO[str] = sys.stdout
+    if wants_help(argv):  # it is styled for a terminal, so that what is a user's is escaped before
+        default, output = _escaped(default), raw_output()
     try:
-        with contextlib.redirect_stderr(stderr):
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(output):
             return tyro.cli(
                 type(default),
                 default=default,
-                args=_plain_booleans(argv, _boolean_names(type(default))),
-                prog=prog,
+                args=_plain_booleans(argv, _names_of(type(default), bool)),
+                prog=escaped(prog),
                 description=textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST)),
                 use_underscores=True,
                 config=(tyro.conf.OmitArgPrefixes,),
@@ -45,6 +52,24 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
         if not stop.code:
             raise
         raise InputError(_one_line(stderr.getvalue())) from None
+
+
+def _escaped(value: Any) -> Any:
+    """Return a default as help shows it: of texts and paths, also those inside a dataclass, `escaped`."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in dataclasses.fields(value) if each.init]
+        return dataclasses.replace(value, **{name: _escaped(getattr(value, name)) for name in names})
+    if isinstance(value, tuple):
+        return tuple(map(_escaped, value))
+    return type(value)(escaped(str(value))) if isinstance(value, str | Path) else value
+
+
+def _refuse_empty_paths(default: object, argv: list[str]) -> None:
+    """Raise `InputError` where a flag that is a path has an empty value, which would be the current directory."""
+    for name in _names_of(type(default), Path):
+        words, _ = take_flags(argv, [name])
+        if any(word in ("", f"--{name}=", f"--{name.replace('_', '-')}=") for word in words):
+            raise InputError(f"flag --{name} has an empty path: name a file or folder, or leave the flag out")
 
 
 def _unfolded(helptext: str) -> str:
@@ -56,14 +81,15 @@ def _unfolded(helptext: str) -> str:
 _strings.remove_single_line_breaks = _unfolded
 
 
-def _boolean_names(flags: type) -> set[str]:
-    """Return the names of all boolean fields, those of nested dataclasses included."""
+def _names_of(flags: type, kind: type) -> set[str]:
+    """Return the names of all fields of a type, or of several such or none, those of nested dataclasses
+    included."""
     names: set[str] = set()
     for name, hint in get_type_hints(flags).items():
-        if hint is bool:
+        if hint is kind or kind in get_args(hint):
             names.add(name)
         elif dataclasses.is_dataclass(hint):
-            names |= _boolean_names(hint)  # type: ignore[arg-type]
+            names |= _names_of(hint, kind)  # type: ignore[arg-type]
     return names
 
 
@@ -148,7 +174,7 @@ def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list
 def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
     """Split `argv`, before it is parsed, into its first word that is neither a flag of `flags` nor the value of
     one, and the words that are left; None where there is none."""
-    booleans = _boolean_names(flags)
+    booleans = _names_of(flags, bool)
     is_value = False
     for index, word in enumerate(argv):
         name = word.removeprefix("--").replace("-", "_")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from regard.cli.parsing import parse_of_run
+from regard.cli.terminal import print_table
 from regard.runs import SAVEPATH, load, prune
 
 if TYPE_CHECKING:
@@ -46,5 +45,5 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(PruneFlags(), argv, prog=PROG, description=DESCRIPTION)
     whole: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
     found = prune(whole, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
-    Console(width=110).print(found.table())
+    print_table(found.table(), 110)
     sys.stdout.write(f"The smaller run is in {found.run.folder}\n")

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 
 from regard.cli.parsing import parse
+from regard.cli.terminal import print_table
 from regard.tasks import examples
 
 
@@ -20,4 +20,4 @@ def run(argv: list[str]) -> None:
     table = Table("task", "what to do", "example", "answer", box=None, pad_edge=False, header_style="bold")
     for example in examples():
         table.add_row(example.task, example.summary, f"'{example.input}'", example.answer)
-    Console().print(table)
+    print_table(table)

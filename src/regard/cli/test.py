@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
+from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.errors import InputError
 from regard.files import check_writable, write_file, write_json
@@ -149,7 +148,7 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     _write_json(flags.json, report)
     steps = f"{run.step} of {run.config.training.steps} steps"
     sys.stdout.write(f"{run.folder}: {run.task.name}, {steps}\n{report}\n\n{attention}\n\n")
-    Console().print(attention.table())
+    print_table(attention.table())
     if plot is not None:
         if plot.suffix.lower() == PAGE and run.has_snapshots:
             from regard.inspection.page import write_page

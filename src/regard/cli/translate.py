@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rich.console import Console
-
 from regard.cli.carrying import Answers, read_markup, tell_heads, with_links, with_markup
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.screen import open_on_screen
+from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
 from regard.errors import InputError
 from regard.exchange import EngineName, Precision
@@ -188,16 +187,17 @@ def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
 
 def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:
     """Write the answers, and `n_best` lines for each, empty ones where there are fewer."""
+    output = answer_output()
     for answer in answers:
         for rank in range(flags.n_best):
             found = answer[rank] if answer is not None and rank < len(answer) else None
             before = f"{found.log_probability:.4f}\t" if flags.scores and found is not None else ""
-            sys.stdout.write(f"{before}{'' if found is None else found.text}\n")
-    sys.stdout.flush()
+            output.write(f"{before}{'' if found is None else found.text}\n")
+    output.flush()
 
 
 def _draw(attention: AttentionMap, plot: Path) -> None:
     attention.save(plot)
-    Console().print(attention.table())
+    print_table(attention.table())
     sys.stdout.write(f"Saved {plot}\n")
     open_on_screen(plot)

@@ -4,17 +4,15 @@ Both travel as bytes by relative name. Files of a folder stand in the order in w
 that whoever is killed while writing leaves a run to go on with: a state of the training comes last.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from regard.comparison.job import MEASURED, Job, Measured, measure
 from regard.errors import InputError
 from regard.files import holding, new_folder, write_file
-from regard.own import module_of
+from regard.own import find_own, module_of, use_sent
 from regard.reading import numbered
 from regard.runs.train import PREPARED
 from regard.tasks import use_copy
@@ -117,25 +115,29 @@ def _places(module: str | None) -> list[Path]:
     """Return the file of a module, or the folders of the package that it is in; none of what is installed."""
     if module is None or module.partition(".")[0] == "regard":
         return []
-    spec = find_spec(module.partition(".")[0])
+    spec = find_own(module.partition(".")[0])
     if spec is None:
         return []
     found = [Path(each).absolute() for each in spec.submodule_search_locations or [spec.origin or ""]]
     return [path for path in found if not {"site-packages", "dist-packages"} & set(path.parts)]
 
 
-def unpack_code(code: Code, place: Path) -> tuple[str, Path] | None:
-    """Write code into folders of `place`, where this process and those that it starts find modules; returns the
-    task's file and its copy."""
+Sent = tuple[list[Path], tuple[str, Path] | None]
+"""Folders of code, and the task's file with its copy."""
+
+
+def unpack_code(code: Code, place: Path) -> Sent:
+    """Write code into folders of `place`; returns these, and the task's file with its copy."""
     folders = [place / f"code-{number}" for number in range(len(code.folders))]
     for files, folder in zip(code.folders, folders, strict=True):
         _write(files, folder)
-        sys.path.append(str(folder))
-    return code.task and (code.task[0], folders[0] / code.task[1])
+    return folders, code.task and (code.task[0], folders[0] / code.task[1])
 
 
-def measure_with(copy: tuple[str, Path] | None, job: Job) -> Measured:
-    """Measure a job as `measure` does, with the copy of its task's file; its code is trusted by its sender."""
+def measure_with(sent: Sent, job: Job) -> Measured:
+    """Measure a job as `measure` does, with code that was sent here; its sender trusts it."""
+    folders, copy = sent
+    use_sent(folders)
     if copy is not None:
         use_copy(*copy)
     return measure(job, trust_code=True)

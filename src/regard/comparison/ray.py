@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, chdir, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,7 +178,8 @@ def _connected(address: str | None) -> Iterator[Any]:
     where = address or os.environ.get("RAY_ADDRESS") or _noted() or "auto"
     _check_answers(where)
     try:
-        ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
+        with chdir(Path(__file__).parents[2]):  # Ray puts the current directory on the path of its workers
+            ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError:
         raise InputError(f"no Ray cluster runs on this machine: {START}") from None
     except (RuntimeError, ValueError, ray.exceptions.RayError) as error:

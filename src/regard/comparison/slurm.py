@@ -7,9 +7,11 @@ stopping the trainings, as when a connection breaks, finds them again by the sam
 
 import getpass
 import logging
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -103,7 +105,12 @@ class Slurm:
     def _submit(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
         """Put jobs into the queue as one array; returns each with its task, whose number is noted."""
         executor = submitit.AutoExecutor(
-            folder, cluster=self.executor, **{f"{self.executor}_max_num_timeout": RESTARTS}
+            folder,
+            cluster=self.executor,
+            **{
+                f"{self.executor}_max_num_timeout": RESTARTS,
+                f"{self.executor}_python": f"{shlex.quote(sys.executable)} -P",
+            },
         )
         executor.update_parameters(
             name=f"regard-{folder.parent.name}",

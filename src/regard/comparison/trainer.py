@@ -49,7 +49,7 @@ class Trainer:
         self._place = beside(home / "regard-training")
         self._place.mkdir()
         os.environ["XDG_STATE_HOME"] = str(self._place / "state")
-        copy = unpack_code(code, self._place)
+        sent = unpack_code(code, self._place)
         self._job = Job(stored, self._place / "job")
         self._job.folder.mkdir()
         # The task's file may be known by its copy alone, so the folder is filled by name.
@@ -57,7 +57,7 @@ class Trainer:
             (self._job.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self._job.folder / name).write_bytes(content)
         self._stamps: Stamps = pack(self._job.folder, {})[1]
-        self._worker = Worker(partial(measure_with, copy), threads=threads)
+        self._worker = Worker(partial(measure_with, sent), threads=threads)
         self._worker.begin(self._job)
         return News()
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from regard.course.answering import answers_of, one_line, own_lines
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
+from regard.own import own_imports
 
 MEMORY = 3 << 30
 """Bytes that the code may ask for, beyond what is there at its start."""
@@ -70,12 +71,12 @@ def confine(memory: int) -> None:
 
 def load_file(path: Path) -> dict[str, Any]:
     """Run a learner's file as a module, and return its names."""
-    sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    with own_imports(path.parent, path.stem):
+        spec.loader.exec_module(module)
     return vars(module)
 
 

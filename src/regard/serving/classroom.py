@@ -54,7 +54,7 @@ class Classroom:
             return
         self.home.mkdir(parents=True, exist_ok=True)
         forget(lesson, self.home)
-        argv = [sys.executable, "-c", TRAINING, str(self.home), lesson.name]
+        argv = [sys.executable, "-P", "-c", TRAINING, str(self.home), lesson.name]
         with (self.home / f"{lesson.name}.log").open("wb") as log:
             self.trainings[lesson.name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

@@ -15,7 +15,7 @@ import torch
 
 from regard.errors import InputError, unknown
 from regard.late import late
-from regard.own import OwnCodeError, told
+from regard.own import OwnCodeError, own_imports, told
 from regard.reading import is_file
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
 from regard.tasks.batch import Batch
@@ -85,7 +85,8 @@ def _task_of_file(path: Path, changed: int) -> type[AnyTask]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with own_imports(path.parent, spec.name):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's file can fail in any way
         raise OwnCodeError(f"task file {str(path)!r} cannot be run: {told(error)}; mend it") from error
     found = [

@@ -79,7 +79,7 @@ class _Worker:
             "OMP_NUM_THREADS": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "regard.text.workers"],
+            [sys.executable, "-P", "-m", "regard.text.workers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

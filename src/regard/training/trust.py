@@ -11,13 +11,12 @@ import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError, RegardError
 from regard.files import state_folder, write_file
-from regard.own import module_of
+from regard.own import find_own, module_of
 
 _trusted_here: set[str] = set()
 """What this process has been told to trust, or has trained with."""
@@ -77,10 +76,7 @@ def _code_of(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
 def _file_of(module: str) -> Path | None:
     """Return the file of a module, found without running anything; None where there is none."""
     first, *names = module.split(".")
-    try:
-        spec = find_spec(first)  # of a module inside another one, this would run the outer one
-    except ValueError:  # a module that does not say where it is from
-        return None
+    spec = find_own(first)  # of a module inside another one, this would run the outer one
     for depth in range(len(names)):
         if spec is None:
             return None
