@@ -120,8 +120,8 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
 
     Raises `InputError` where the first word is missing or a flag.
     """
-    if not argv or argv[0].startswith("-"):
-        came = f"flag {argv[0]!r} comes first" if argv else "nothing follows"
+    if not argv or argv[0] == "" or argv[0].startswith("-"):
+        came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "nothing follows"
         raise InputError(f"{came}: name the {what} first, as in `{prog} {example}`")
     return argv[0], argv[1:]
 

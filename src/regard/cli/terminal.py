@@ -61,7 +61,7 @@ class _Escaping:
 @contextmanager
 def escaping() -> Iterator[None]:
     """Escape what is written on standard output in the block; see `raw_output` for what is not to be."""
-    with redirect_stdout(_Escaping(sys.stdout)):  # type: ignore[type-var]
+    with redirect_stdout(_Escaping(sys.stdout)):
         yield
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regard.comparison.job import MEASURED, Job, Measured, measure
 from regard.errors import InputError
-from regard.files import holding, new_folder, write_file
+from regard.files import holding, make_folder, new_folder, write_file
 from regard.own import find_own, module_of, use_sent
 from regard.reading import numbered
 from regard.runs.train import PREPARED
@@ -64,7 +64,7 @@ def unpack(files: Files, job: Job) -> None:
 
 def _write(files: Files, folder: Path) -> None:
     for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        make_folder((folder / name).parent, below=folder)
         write_file(folder / name, content)
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 from regard.comparison.job import Job, Measured, make_job
 from regard.comparison.machines import Machines
 from regard.errors import InputError
+from regard.files import refuse_links
 from regard.progress import counting_bar, tell
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config
@@ -88,6 +89,8 @@ def measure_grid(
             config = make_config(task, {**flags, **variant.varied, "seed": seed})
             _check_tested(config)
             jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
+    for job in jobs:
+        refuse_links(job.folder, below=folder.parent)
     found = _measure_all(jobs, on, progress=progress)
     return {variant.name: found[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
 

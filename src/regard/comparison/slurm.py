@@ -21,7 +21,7 @@ from typing import Any
 from regard.comparison.job import Job, Measured, measure
 from regard.comparison.processes import EndedError, Worker
 from regard.errors import InputError, MachineError, check_range
-from regard.files import remove_quietly, write_file
+from regard.files import make_folder, remove_quietly, write_file
 from regard.reading import is_file, read_text
 
 LARGEST_ARRAY = 1000
@@ -126,7 +126,7 @@ class Slurm:
         except submitit.core.utils.FailedJobError as error:
             raise InputError(f"Slurm takes no job: {' '.join(str(error).split())}") from None
         for job, task in zip(jobs, tasks, strict=True):
-            job.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(job.folder)
             write_file(job.folder / NOTE, task.job_id.encode())
         return list(zip(jobs, tasks, strict=True))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.course.lessons import Lesson, find_lesson
-from regard.files import write_json
+from regard.files import refuse_links, write_json
 from regard.runs import load, train
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def looked_at(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
 
 def try_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
     """Train a lesson's run under the course's folder, anew if it is there, and say what it came to."""
+    refuse_links(home / lesson.name)
     own, making = lesson.runs[0], train
     asked: Any = making
     run: AnyRun = asked(own.task, **own.flags, savepath=home / lesson.name, overwrite=True, progress=progress)

@@ -24,7 +24,7 @@ from regard.attention import layers_of
 from regard.decoding import translate
 from regard.errors import InputError, RegardError, unknown
 from regard.exchange.choices import EngineName, Precision
-from regard.files import check_folder, new_folder, remove_quietly
+from regard.files import check_folder, new_folder, refuse_links, remove_quietly
 from regard.progress import tell
 from regard.result import plain
 from regard.text.vocabulary import UNKNOWN
@@ -155,12 +155,13 @@ class Engines:
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
         """Open the converted model, and convert it first where it is missing, damaged or of other parameters."""
         place = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
-        if place.is_dir():
+        if place.is_dir() and not place.parent.is_symlink():
             try:
                 return exchange.CTranslate2Search(self._run, place, precision=precision, threads=threads)
             except (RuntimeError, ValueError):  # what the library raises for a damaged model
                 remove_quietly(place)
         try:
+            refuse_links(place.parent)
             check_folder(place.parent)
         except InputError as error:
             self._tell(f"the model is converted for CTranslate2 for this time only: {error}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.files import temporary
 from regard.files.temporary import remove_quietly, tidy
-from regard.files.writing import cannot_write, check_name, sync_folder
+from regard.files.writing import cannot_write, check_name, place_of, sync_folder
 
 NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 """What file systems answer that cannot exchange two names, as NFS."""
@@ -20,11 +20,12 @@ NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 def new_folder(path: Path) -> Iterator[Path]:
     """Make a folder at `path`, whole or not at all: yields one beside it to fill, which then takes its place.
 
-    What stands at `path` until then is replaced in one step and removed. Raises `InputError` or `MachineError`
-    (see `cannot_write`) where the disk refuses; what stood at `path` is then as it was.
+    What stands at `path` until then is replaced in one step and removed; of a link, the link alone. Raises
+    `InputError` or `MachineError` (see `cannot_write`) where the disk refuses; what stood at `path` is then as it
+    was.
     """
     check_name(path)
-    place = Path(os.path.realpath(path))  # links are written through
+    place = place_of(path)
     building = temporary.beside(place)
     try:
         if not place.parent.is_dir():
@@ -53,7 +54,7 @@ def _sync(folder: Path) -> None:
 def _put(building: Path, path: Path) -> None:
     """Give a folder its place. What stands there changes places with it, or, where the file system cannot do
     that, moves away first: `tidy` puts it back if this process dies before the new one is there."""
-    if not path.exists():
+    if not os.path.lexists(path):
         building.rename(path)
         return
     try:

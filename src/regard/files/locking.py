@@ -24,7 +24,7 @@ except ImportError:  # as on Windows
 
 from regard.errors import InputError
 from regard.files.temporary import LONGEST
-from regard.files.writing import cannot_write, check_name
+from regard.files.writing import cannot_write, check_name, open_own, place_of, refuse_links
 
 PAUSE = 0.2
 """Seconds between two looks at whether a lock is free."""
@@ -52,7 +52,7 @@ def holding(path: Path) -> Iterator[None]:
         yield
         return
     check_name(path)
-    place = Path(os.path.realpath(path))
+    place = place_of(path)
     name = os.fsdecode(os.fsencode(place.name)[:LONGEST])
     file = place.parent / f".{name}.lock"
     made = []
@@ -133,7 +133,7 @@ def _remove_empty(folders: list[Path]) -> None:
 def _take(file: Path, path: Path) -> int:
     """Return the open lock file, locked; raises `InputError` where another process has it."""
     while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open(file)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -154,6 +154,15 @@ def _take(file: Path, path: Path) -> int:
             os.write(descriptor, json.dumps(me).encode())
             return descriptor
         os.close(descriptor)  # its last holder has removed it meanwhile: another one is needed
+
+
+def _open(file: Path) -> int:
+    """Open a lock file; raises `InputError` where it is a link, or another name of another file."""
+    refuse_links(file)
+    with open_own(file, "a+b") as opened:
+        if os.fstat(opened.fileno()).st_nlink > 1:
+            raise InputError(f"lock file {str(file)!r} is a link to another file: remove it, no process holds it")
+        return os.dup(opened.fileno())
 
 
 def _is_there(file: Path, descriptor: int) -> bool:

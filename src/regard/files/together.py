@@ -27,7 +27,7 @@ def writing_files(paths: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
             for path in paths:
                 temporary.tidy(path.parent)
                 buildings.append(temporary.beside(path))
-                files.append(stack.enter_context(buildings[-1].open("wb")))
+                files.append(stack.enter_context(buildings[-1].open("xb")))
             yield files
             for file in files:
                 file.flush()

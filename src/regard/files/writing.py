@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from regard.errors import InputError, MachineError, RegardError
 from regard.files import temporary
@@ -32,9 +32,55 @@ def cannot_write(path: Path, error: OSError) -> RegardError:
     reason = error.strerror or str(error)
     if error.errno == errno.ENXIO:
         reason = "nobody reads from it"
+    if error.errno == errno.ELOOP and os.path.islink(path):  # noqa: PTH114
+        return _is_link(path)
     if error.errno in USERS_TO_CHANGE:
         return InputError(f"cannot write {str(path)!r}: {reason}; choose another path")
     return MachineError(f"cannot write {str(path)!r}: {reason}; what was saved before is intact")
+
+
+def _is_link(path: Path) -> InputError:
+    return InputError(
+        f"{str(path)!r} is a link, and nothing is written through links there: remove it, or choose another path"
+    )
+
+
+def place_of(path: Path) -> Path:
+    """Return where a path stands: links are followed up to its last part, which may be one itself."""
+    if path.name in ("", ".."):
+        return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def refuse_links(path: Path, *, below: Path | None = None) -> None:
+    """Raise `InputError` where `path`, or a folder on the way to it from the folder `below` on, is a link."""
+    on_the_way = () if below is None else (each for each in path.parents if below in each.parents)
+    for each in (path, *on_the_way):
+        if os.path.islink(each):  # noqa: PTH114 (which asks nobody for permission)
+            raise _is_link(each)
+
+
+def make_folder(folder: Path, *, below: Path | None = None) -> None:
+    """Make a folder where it is missing; raises `InputError` where it is a link, see `refuse_links`."""
+    refuse_links(folder, below=below)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def open_own(path: Path, mode: str) -> BinaryIO:
+    """Open a file to be changed in place, with a mode of `open` for bytes; raises `OSError` for anything that is
+    no regular file, such as a link."""
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EPERM, "it is no regular file", name)
+        return descriptor
+
+    return open(path, mode, opener=opener)  # type: ignore[return-value]
 
 
 def check_name(path: Path) -> None:
@@ -60,7 +106,7 @@ def check_writable(path: Path) -> None:
     check_name(path)
     try:
         if not _is_stream(path):
-            _ask_folder(Path(os.path.realpath(path)).parent)
+            _ask_folder(place_of(path).parent)
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -106,15 +152,16 @@ def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
 def write_file(path: Path, content: bytes) -> None:
     """Replace the file at `path` by `content`, whole or not at all: temporary file, flush, fsync, rename.
 
-    A link is followed, and stays a link; a device, a pipe or a socket is written to, never replaced. Raises
-    `InputError` or `MachineError` (see `cannot_write`); the file at `path` is then as it was.
+    A link at `path` is replaced, and what it leads to stays as it is; a device, a pipe or a socket is written
+    to, never replaced. Raises `InputError` or `MachineError` (see `cannot_write`); the file at `path` is then as
+    it was.
     """
     check_name(path)
     try:
         if _is_stream(path):
             _pour(path, content)
         else:
-            _replace(Path(os.path.realpath(path)), content)
+            _replace(path, content)
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -144,7 +191,9 @@ def sync_folder(folder: Path) -> None:
 
 def _is_stream(path: Path) -> bool:
     """Whether `path` leads to something that cannot be replaced: a device, a pipe, a socket, or, as /dev/stdout
-    may, a file that somebody else holds open."""
+    may, a file that somebody else holds open. Links elsewhere lead nowhere: they are replaced."""
+    if path.is_symlink() and not str(path.absolute()).startswith(("/dev/", "/proc/")):
+        return False
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -168,11 +217,11 @@ def _replace(path: Path, content: bytes) -> None:
     temporary.tidy(path.parent)
     building = temporary.beside(path)
     try:
-        with building.open("wb") as file:
+        with building.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
+        if path.exists() and not path.is_symlink():
             building.chmod(stat.S_IMODE(path.stat().st_mode))
         building.replace(path)
         sync_folder(path.parent)

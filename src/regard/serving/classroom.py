@@ -29,6 +29,7 @@ from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.pages import index_page, lesson_page, style
 from regard.course.trying import forget, run_of, state_of
 from regard.errors import RegardError
+from regard.files import open_own, refuse_links
 from regard.serving.app import LOCAL, make_app
 from regard.serving.explorer import Explorer
 from regard.serving.guard import Guard
@@ -55,7 +56,10 @@ class Classroom:
         self.home.mkdir(parents=True, exist_ok=True)
         forget(lesson, self.home)
         argv = [sys.executable, "-P", "-c", TRAINING, str(self.home), lesson.name]
-        with (self.home / f"{lesson.name}.log").open("wb") as log:
+        refuse_links(self.home / lesson.name)
+        file = self.home / f"{lesson.name}.log"
+        file.unlink(missing_ok=True)
+        with open_own(file, "xb") as log:
             self.trainings[lesson.name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )

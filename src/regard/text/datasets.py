@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import InputError, unknown
-from regard.files import check_folder, holding
+from regard.files import check_folder, holding, refuse_links
 from regard.progress import tell
 from regard.text.download import download, size_of
 from regard.text.opus import API, fetch_corpus, find_corpus
@@ -86,6 +86,7 @@ def fetch(
         raise InputError(f"languages {' '.join(languages)} are no pair: give two of {' '.join(found.languages)}")
     folder = Path(savepath) / name
     check_folder(folder)
+    refuse_links(folder)
     with holding(folder):
         _fetch_files(found, found.files(languages), (url or found.url).rstrip("/"), folder, progress)
     return [folder / file for file in found.files(languages)]
@@ -115,6 +116,7 @@ def _fetch_opus(name: str, savepath: Path, languages: Sequence[str], api: str, p
     corpus = find_corpus(name, languages, api=api)
     folder = savepath / "opus" / f"{name}-{corpus.version}"
     check_folder(folder)
+    refuse_links(folder, below=savepath)
     with holding(folder):
         files = dict(zip(corpus.languages, fetch_corpus(corpus, folder, progress=progress), strict=True))
     return [files[language] for language in languages]

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from regard.errors import InputError, MachineError
-from regard.files import cannot_write, check_folder, remove_quietly, write_json
+from regard.files import cannot_write, check_folder, open_own, remove_quietly, write_json
 from regard.progress import reading_bar
 from regard.reading import DamageError, parse_json, read_json
 
@@ -156,7 +156,9 @@ def _go_on(url: str, part: Path, on_bytes: Callable[..., None]) -> None:
 def _pour(chunks: Any, part: Path, have: int, on_bytes: Callable[[int], None]) -> int:
     """Write what comes behind the first `have` bytes of a part; returns how many it then has."""
     try:
-        file = part.open("r+b" if have else "wb")
+        if not have:
+            part.unlink(missing_ok=True)
+        file = open_own(part, "r+b" if have else "xb")
     except OSError as error:
         raise cannot_write(part, error) from error
     with file:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.errors import InputError, begun
-from regard.files import cannot_write
+from regard.files import make_folder
 from regard.reading import DamageError, is_file
 from regard.text.corpus import Corpus, shard_path, write_index
 from regard.text.parallel import Text
@@ -144,10 +144,7 @@ def make_shards(
             else:
                 on_made(Made(head.pairs, stretch.size, before=True))
 
-    try:
-        maker.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(maker.folder, error) from error
+    make_folder(maker.folder, below=maker.folder.parent.parent)
     try:
         for made in worked(maker, jobs(), processes=processes or cores()):
             on_made(made)

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from regard.errors import InputError
-from regard.files import holding, taking_turns, write_json
+from regard.files import holding, make_folder, refuse_links, taking_turns, write_json
 from regard.progress import preparing_bar, reading_bar, tell
 from regard.reading import damaged, files_in, is_file, read_json
 from regard.text import codes, sentencepieces
@@ -155,8 +155,9 @@ class Preparation:
                 f"these, such as 1/{parts}, or delete the folder"
             )
         file = self.folder / f"part-{part.number}-of-{part.parts}.json"
+        refuse_links(self.folder)
         with holding(file):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder, below=self.folder.parent.parent)
             write_json(file, {"shards": None})
             write_json(file, {"shards": self._make(part)})
         return self._missing()

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from regard.errors import InputError
-from regard.files import cannot_write, holding, is_in_use, remove_quietly, write_json
+from regard.files import holding, is_in_use, make_folder, remove_quietly, write_json
 from regard.progress import reading_bar, tell
 from regard.reading import is_file, read_json
 from regard.text.corpus import INDEX
@@ -64,10 +64,7 @@ def extent_of(text: Text, root: Path, *, progress: bool) -> Extent:
         with reading_bar("look through the text", text.bytes, show=progress) as text.on_bytes:
             stretches, spans = find_spans(text)
     found = Extent(text.names(), stretches, spans)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(root, error) from error
+    make_folder(root)
     write_json(file, msgspec.to_builtins(found), indent=0)
     if found.text:
         _remove_older(file, found.text, progress=progress)

@@ -27,8 +27,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import InputError
-from regard.files import cannot_write, new_folder, remove_quietly, tidy, write_file, write_json
+from regard.errors import InputError, MachineError
+from regard.files import (
+    cannot_write,
+    new_folder,
+    open_own,
+    refuse_links,
+    remove_quietly,
+    tidy,
+    write_file,
+    write_json,
+)
 from regard.own import OwnCodeError
 from regard.reading import (
     DamageError,
@@ -56,8 +65,9 @@ LARGEST_CONFIG = 1 << 20
 
 def _write_inside(path: Path, content: bytes) -> None:
     """Write a file into a folder of the run, which is made where it is missing."""
+    refuse_links(path.parent)
     try:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True)  # not its parents: the run itself may have been moved
     except OSError as error:
         raise cannot_write(path.parent, error) from error
     write_file(path, content)
@@ -174,15 +184,18 @@ class RunFolder:
 
     def write_model(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Replace the parameters to use; raises `MachineError`, leaving the last ones intact."""
-        write_file(self.model_file, pack(parameters, step))
+        with self._written():
+            write_file(self.model_file, pack(parameters, step))
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        _write_inside(self.trainer_file(step), pack(tensors, step, self._config_sum()))
+        with self._written():
+            _write_inside(self.trainer_file(step), pack(tensors, step, self._config_sum()))
         self.forget_older()
 
     def forget_older(self) -> None:
         """Remove all states of the training but the last; a process that was killed may have left some."""
+        refuse_links(self.path / "trainer")
         for older in self._trainer_files()[:-1]:
             remove_quietly(older)
 
@@ -190,7 +203,8 @@ class RunFolder:
         """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
         path = self.path / "snapshots" / f"step-{step}.safetensors"
         small = {name: value.half() if value.is_floating_point() else value for name, value in parameters.items()}
-        _write_inside(path, pack(small, step))
+        with self._written():
+            _write_inside(path, pack(small, step))
 
     @property
     def snapshots(self) -> list[Path]:
@@ -249,11 +263,25 @@ class RunFolder:
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Add one line to the metrics; raises `MachineError` where it cannot be written."""
+        with self._written():
+            try:
+                with open_own(self.metrics_file, "ab") as file:
+                    file.write(json.dumps(metrics).encode() + b"\n")
+            except OSError as error:
+                raise cannot_write(self.metrics_file, error) from error
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Raise `MachineError` where the run was moved or removed when something is written in the block."""
         try:
-            with self.metrics_file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(metrics) + "\n")
-        except OSError as error:
-            raise cannot_write(self.metrics_file, error) from error
+            yield
+        except InputError as error:
+            if self.exists():
+                raise
+            raise MachineError(
+                f"run {str(self.path)!r} was moved or removed while it was trained: put it back and "
+                f"add --resume, or train it again"
+            ) from error
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Read the metrics; a last line that a crash cut short is left out."""

@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor
 
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
-from regard.files import remove_quietly
+from regard.files import refuse_links, remove_quietly
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective
 from regard.training.state import TrainingState
@@ -80,6 +80,7 @@ class ShardedState(TrainingState):
                 if world.first:
                     folder.write_model(self.step, model.state_dict())
         target = folder.path / "trainer" / f"step-{self.step}"
+        refuse_links(target.parent)
         # All processes write into one folder, whose name each can tell.
         building = target.with_name(f".{target.name}")
         if world.first:
