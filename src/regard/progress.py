@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
+from regard.errors import escaped
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -33,7 +35,7 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=console) as progress:
-            task = progress.add_task(f"train {name}", total=steps, completed=step, figures="")
+            task = progress.add_task(f"train {escaped(name)}", total=steps, completed=step, figures="")
 
             def show_metrics(metrics: dict[str, float]) -> None:
                 progress.update(task, completed=metrics["step"], figures=_figures(metrics))
@@ -132,12 +134,12 @@ def _screen() -> "Console | None":
 def tell(message: str, *, show: bool) -> None:
     """Say something about the work, on standard error."""
     if show:
-        sys.stderr.write(f"{message}\n")
+        sys.stderr.write(f"{escaped(message)}\n")
 
 
 def _line(name: str, steps: int, metrics: dict[str, float]) -> None:
     if metrics["step"] % LINE_EVERY == 0 or metrics["step"] == steps or "bleu" in metrics:
-        sys.stderr.write(f"train {name}: step {metrics['step']:.0f} of {steps}, {_figures(metrics)}\n")
+        sys.stderr.write(f"train {escaped(name)}: step {metrics['step']:.0f} of {steps}, {_figures(metrics)}\n")
 
 
 def _figures(metrics: dict[str, float]) -> str:

@@ -37,6 +37,8 @@ class Streams:
     stdout: Path | None = None
     """None: kept, to be looked at."""
     encoding: str = "utf-8"
+    closed: tuple[int, ...] = ()
+    """Descriptors of the standard streams that it does not have at all."""
 
 
 @dataclass
@@ -174,6 +176,9 @@ def _enter(folder: Path, streams: Streams, out: int, err: int) -> None:
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding=streams.encoding, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
+    for number in streams.closed:
+        os.close(number)
+        setattr(sys, ("stdin", "stdout", "stderr")[number], None)
     _limit(resource.RLIMIT_DATA, _data() + MEMORY)
     _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
     _limit(resource.RLIMIT_CORE, 0)

@@ -6,7 +6,9 @@
 Each line runs in a forked child, as a user who owns little, on a ground with small runs, put back after it. Right
 is: status 0, 1 or 2, or that of the signal where it was stopped for taking long; on standard error one line
 that is Regard's own where the status is not 0, and names what it is about where it is 2; nothing unpickled;
-nothing written where nobody said, nothing changed by what was refused, no process and no temporary file left.
+nothing written where nobody said, nothing changed by what was refused, no process and no temporary file left;
+no module executed of those that are planted beside the runs, and no control character in what is said, which may
+be to closed streams.
 """
 
 import contextlib
@@ -26,10 +28,12 @@ from tests.faults.children import Ended, as_nobody, run
 from tests.faults.flags import Form, forms
 from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up
 from tests.faults.lines import Line, line_of, near
+from tests.faults.planted import RAN
 from tests.faults.report import Report, Trial, counted
 from tests.faults.watch import watch
 
 USUAL_COUNT = 20_000
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
@@ -48,10 +52,15 @@ def work(line: Line, root: Path, told: int) -> int:
     from regard.cli import main
 
     os.environ["REGARD_DEBUG"] = "1"  # what escapes is to be seen
+    sys.argv, path = ["regard", *line.argv], list(sys.path)
     watch(told, root, line.argv)
     # Children of a comparison are forked as this one was: they would otherwise each import PyTorch anew.
     with mock.patch("multiprocessing.get_context", lambda method=None: get_context("fork")):
-        return main(list(line.argv))
+        try:
+            return main()
+        finally:
+            if sys.path != path:
+                os.write(told, f"leaves the path of modules as {sys.path}\n".encode())
 
 
 def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> list[str]:
@@ -59,6 +68,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
     found = [*ended.told]
     found += ["hangs"] if ended.hung else []
     found += ["leaves a process"] if ended.left_alive else []
+    found += [f"executes the planted module {name!r}" for name in sorted(changed) if RAN in name][:1]
     found += [f"leaves a temporary file: {min(left)}"] if left else []
     hidden = sorted(name for name in changed if HALF_WRITTEN.search(name))
     found += [f"leaves {hidden[0]}"] if hidden and not ended.stopped else []
@@ -87,10 +97,16 @@ def _faults_of_words(line: Line, ended: Ended) -> Iterator[str]:
     if ended.status not in {DONE, 1, 2} | expected:
         yield f"status {ended.status}"
     own = [each for each in ended.err.splitlines() if each.startswith("regard: ")]
+    if controls := CONTROLS.search(ended.out + ended.err):
+        yield f"a control character reaches the terminal: {controls[0]!r}"
     strange = [each for each in ended.err.splitlines() if each not in own and not PROGRESS.match(each)]
     if strange:
         yield f"somebody else's words: {strange[0][:200]!r}"
-    if ended.status in (1, 2) and len(own) != 1 + sum("line " in each for each in own[:-1]):
+    if (
+        ended.status in (1, 2)
+        and 2 not in line.streams.closed
+        and len(own) != 1 + sum("line " in each for each in own[:-1])
+    ):
         yield f"{len(own)} lines for a refusal"
     if unlike := [each for each in own if len(each) > LONGEST or not each.isprintable()]:
         yield f"a line that is none: {unlike[0][:200]!r}"

@@ -13,13 +13,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 import regard
 from tests.faults.children import run
+from tests.faults.planted import extra_names, plant
 from tests.faults.values import close, lay_out
 from tests.german import write
 
@@ -57,8 +59,24 @@ LATE = (
 """What commands import when they need it, of what an install may have."""
 
 
+class _Missing:
+    """Notes the top-level modules that are looked for and are not there; it finds none."""
+
+    names: ClassVar[set[str]] = set()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if path is None:
+            self.names.add(name)
+
+
+def asked_for() -> set[str]:
+    """Return modules that are not installed and that commands, or what they import, look for."""
+    return {name for name in _Missing.names | extra_names() if find_spec(name) is None}
+
+
 def warm_up() -> None:
     """Import what any command may import, as a child, which may not reach it, is forked from this process."""
+    sys.meta_path.append(_Missing())  # type: ignore[arg-type]
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
     for module in pkgutil.walk_packages(regard.__path__, "regard."):
@@ -92,6 +110,7 @@ def make_ground(folder: Path) -> Path:
     ended = run(lambda told: _train(ground), folder, patience=300)
     assert ended.status == 0, ended
     lay_out(ground)
+    plant(ground, asked_for())
     for index, text in enumerate(LINES):
         (ground / "text" / f"lines{index}").write_text(text, encoding="utf-8", newline="")
     return ground

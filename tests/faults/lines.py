@@ -151,7 +151,8 @@ def _streams(random: Random) -> Streams:
     stdin = random.choice([NULL, *(NULL.__class__(f"text/lines{index}") for index in range(len(LINES)))])
     chance = random.random()
     stdout = Path("/dev/full") if chance < 0.01 else None
-    return Streams(stdin, stdout, "ascii" if 0.01 < chance < 0.03 else "utf-8")
+    closed = tuple(number for number in range(3) if random.random() < 0.6) if random.random() < 0.05 else ()
+    return Streams(stdin, stdout, "ascii" if 0.01 < chance < 0.03 else "utf-8", closed)
 
 
 def near(words: Sequence[str], message: str) -> bool:

@@ -34,8 +34,8 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     """
     _refuse_empty_paths(default, argv)
     stderr = io.StringIO()
-    output: IO[str] = sys.stdout
-    if wants_help(argv):  # it is styled for a terminal, so that what is a user's is escaped before
+    output: IO[str] = io.TextIOWrapper(io.BytesIO(), "utf-8")  # no terminal, so an error has no colours
+    if wants_help(argv):  # it has colours in a terminal, so what is a user's is escaped before
         default, output = _escaped(default), raw_output()
     try:
         with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(output):
@@ -50,6 +50,9 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
             )
     except SystemExit as stop:
         if not stop.code:
+            if not wants_help(argv):  # as where completions for a shell are asked for
+                output.seek(0)
+                sys.stdout.write(output.read())
             raise
         raise InputError(_one_line(stderr.getvalue())) from None
 

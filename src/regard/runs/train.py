@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from regard import evaluation, training
 from regard.errors import InputError
-from regard.files import holding, refuse_links
+from regard.files import holding
 from regard.memory import keep_memory
 from regard.progress import progress_bar, tell
 from regard.runs.asking import asked, begun_from, going_on, name_of
@@ -311,7 +311,6 @@ def _open(
 ) -> None:
     """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
     if resume:
-        refuse_links(folder.path)
         folder.cut_metrics(state.step)
         folder.forget_older()
         folder.write_torchruns(torchruns)
@@ -334,7 +333,6 @@ def _telling(
             return
         from torch.utils.tensorboard import SummaryWriter
 
-        refuse_links(folder.path / "tensorboard")
         # What was written past the step that is gone on from is written again.
         with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
 

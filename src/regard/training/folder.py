@@ -288,7 +288,12 @@ class RunFolder:
         return read_metrics(self.metrics_file)
 
     def cut_metrics(self, step: int) -> None:
-        """Forget metrics past `step`, which a resumed training will write again."""
+        """Forget metrics past `step`, which a resumed training will write again.
+
+        Raises `InputError` where the run, or a folder in it, is a link.
+        """
+        for name in ("trainer", "snapshots", "tokenizer", "tensorboard"):
+            refuse_links(self.path / name, below=self.path.parent)
         kept = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
         write_file(self.metrics_file, "".join(kept).encode())
 

@@ -1,0 +1,108 @@
+"""Links at every name that a command writes: what they lead to stays as it was.
+
+    python -m tests.faults links                     all names of every scene, in each way; or `--count` of them
+    python -m tests.faults links --only 12           one of them again
+
+Where a file or folder is there before the command, the link leads to a copy of it, so that it can be read.
+Right is: nothing outside the folder has changed, the status is 0, 1 or 2, and what is refused is one line.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from tests.faults.children import Ended
+from tests.faults.ground import at_home, warm_up
+from tests.faults.kills import operations_of
+from tests.faults.report import Report, Trial, counted
+from tests.faults.scenes import Stage, call, contents, fresh, scenes, set_up
+from tests.faults.watch import HALF_WRITTEN
+
+WAYS = ("link", "dangling link", "second name", "link to a full device", "pipe")
+PRECIOUS = b"precious"
+
+
+def names_of(stage: Stage) -> list[str]:
+    """Return the files and folders that a scene writes, by their names in its folder.
+
+    Folders that a user names are left out, as links to them may be followed, and what is written into a folder
+    that has a name of its own until it is whole.
+    """
+    written = {HALF_WRITTEN.sub(r"/\1", each.partition(" ")[2]) for each in operations_of(stage)}
+    locks = {each.partition(" ")[2] for each in operations_of(stage) if each.endswith(".lock")}
+    found = {each.removeprefix("/") for each in written | locks} | {
+        name.rstrip("/") for name, content in stage.whole.items() if stage.old.get(name) != content
+    }
+    folders = {str(parent) for name in found for parent in Path(name).parents}
+    read = {"", ".", "text", "models", *(stage.scene.kept or ()), "models/signal2"}
+    return sorted(name for name in found | folders if name not in read and "~" not in name and "..." not in name)
+
+
+def plant(stage: Stage, site: Path, name: str, way: str) -> Path | None:
+    """Put a link in the place of `name`, and return the folder that it leads to; None where that cannot be."""
+    place, outside = site / name, site.with_name("outside")
+    shutil.rmtree(outside, ignore_errors=True)
+    outside.mkdir()
+    if not place.parent.is_dir() or (place.is_dir() and way != "link"):
+        return None
+    victim = outside / "victim"
+    if place.exists():
+        shutil.move(place, victim)
+    elif way in ("link", "second name"):
+        victim.write_bytes(PRECIOUS)
+    if way == "second name":
+        place.hardlink_to(victim)
+    elif way == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/full" if way == "link to a full device" else victim)
+    if way == "dangling link":
+        victim.unlink(missing_ok=True)
+    return outside
+
+
+def judge(ended: Ended, before: dict[str, bytes], after: dict[str, bytes], way: str) -> Iterator[str]:
+    """Yield what is wrong: with what the link led to, and with the command's words."""
+    if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
+        yield f"changes what a {way} led to: {changed[0]}"
+    if "Traceback" in ended.err or "fault of Regard" in ended.err:
+        yield f"traceback: {ended.err.strip().splitlines()[-1][:160]}"
+    if ended.status not in (0, 1, 2) or ended.hung or ended.stopped:
+        yield f"status {ended.status}"
+    own = [line for line in ended.err.splitlines() if line.startswith("regard: ")]
+    if ended.status and len(own) != 1:
+        yield f"{len(own)} lines for a refusal"
+
+
+def main(count: int | None, seed: int, only: int | None = None) -> Report:
+    """Plant links at all names of all scenes; `count`: at so many of them, by the seed."""
+    trials = []
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch).resolve()
+        warm_up()
+        for name in ("home", "tmp"):
+            (root / name).mkdir()
+        with at_home(root):
+            stages = [set_up(scene, root / scene.name) for scene in scenes()]
+        cases = [(stage, name, way) for stage in stages for name in names_of(stage) for way in WAYS]
+        indices = list(range(len(cases))) if only is None else [only]
+        if count is not None and count < len(indices):
+            indices = sorted(Random(seed).sample(indices, count))
+        for index in counted("links", len(indices), indices):
+            stage, name, way = cases[index]
+            site = fresh(stage)
+            outside = plant(stage, site, name, way)
+            if outside is None:
+                continue
+            before = contents(outside)
+            ended = call(stage.scene.argv, site)
+            faults = tuple(judge(ended, before, contents(outside), way))
+            outcome = f"status {ended.status}"
+            trials.append(Trial(index, way, outcome, faults, (stage.scene.name, name, way)))
+            if only is not None:
+                sys.stderr.write(f"{trials[-1]}\n{ended.err}")
+    return Report("links", seed, trials, "python -m tests.faults links --only {index}")

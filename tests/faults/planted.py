@@ -1,0 +1,74 @@
+"""Modules that nobody asked for, in the folder where a command runs: none of them is to be executed."""
+
+import importlib.metadata
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+RAN = "RAN-"
+"""What the name of a file begins with that an executed module leaves in the current directory."""
+IMPORTS = re.compile(
+    r"^\s*(?:import|from)\s+([A-Za-z_]\w*)|"
+    r"(?:find_spec|import_module|__import__|is_package_available|is_available|LazyLoader)\(\s*[\"']([A-Za-z_]\w*)",
+    re.MULTILINE,
+)
+CODE = f'open(f"{RAN}{{__name__}}", "w").close()\n'
+
+
+def tried_names(files: Iterable[Path]) -> set[str]:
+    """Return the top-level modules that Python files import, or look for, somewhere."""
+    found: set[str] = set()
+    for file in files:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        found |= {name for match in IMPORTS.findall(text) for name in match if name}
+    return found
+
+
+def loaded_files() -> list[Path]:
+    """Return the Python files of all modules that this process has loaded."""
+    paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return [Path(path) for path in paths if path and path.endswith(".py") and Path(path).is_file()]
+
+
+def installed_files() -> list[Path]:
+    """Return the Python files of all that Regard depends on, extras included, as far as it is installed."""
+    seen: set[str] = set()
+    files: list[Path] = []
+    left = ["regard"]
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            found = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        left += [re.split(r"[^\w.-]", each)[0] for each in found.requires or ()]
+        files += [Path(str(found.locate_file(each))) for each in found.files or () if each.suffix == ".py"]
+    return [file for file in files if file.is_file()]
+
+
+def extra_names() -> set[str]:
+    """Return the names of all that the extras of pyproject.toml need, as modules."""
+    content = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    needed = [each for extra in content["project"]["optional-dependencies"].values() for each in extra]
+    return {re.split(r"[^\w.-]", each)[0].replace("-", "_") for each in needed}
+
+
+def plant(folder: Path, names: Iterable[str], *, as_folders: bool = False) -> int:
+    """Put a module of each name into a folder, or an empty folder, unless there is something of that name;
+    returns how many."""
+    count = 0
+    for name in names:
+        place = folder / (name if as_folders else f"{name}.py")
+        if place.exists() or (folder / name).exists():
+            continue
+        if as_folders:
+            place.mkdir()
+        else:
+            place.write_text(CODE)
+        count += 1
+    return count
