@@ -155,3 +155,41 @@ def test_what_nobody_thought_of_is_one_line_and_a_file(
     monkeypatch.setenv("REGARD_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         command("tasks")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
+    for kilobytes in (120_000, 200_000):
+        command = f"ulimit -v {kilobytes}; {' '.join(REGARD)} train counting --steps 1"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode == 1 and done.stderr.startswith("regard: out of memory: "), done.stderr
+        assert done.stderr.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def _paths() -> list[tuple[str, list[str]]]:
+    """Return every flag of every command that is a path, with what precedes it."""
+    from tests.faults.flags import forms
+
+    found = {}
+    for form in forms(["models/none"]):
+        for flag in form.flags:
+            if flag.hint is Path or Path in getattr(flag.hint, "__args__", ()):
+                found[(form.command, flag.name)] = list(form.words)
+    return [(name, [command, *words]) for (command, name), words in found.items()]
+
+
+def test_an_empty_path_is_refused_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = _paths()
+    assert {"stubs", "site", "notebooks", "json", "savepath"} <= {name for name, _ in paths} and len(paths) > 30
+    for name, words in paths:
+        vary = ["--vary", "lr=0.1,0.2"] if words[0] == "compare" else []
+        for given in ([f"--{name}="], [f"--{name}", ""], [f"--{name.replace('_', '-')}="]):
+            status, _, err = command(*words, *vary, *given)
+            assert status == 2 and f"flag --{name} has an empty path" in err, (words, given, err)
+    for words in (["learn", "--stubs="], ["test", ""], ["train", "", "--steps=1"], ["check", ""], ["look", ""]):
+        status, _, err = command(*words)
+        assert status == 2 and err.count("\n") == 1, err
+    assert not list(tmp_path.iterdir())

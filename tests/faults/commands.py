@@ -38,7 +38,7 @@ LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
     r"(train|Training on) |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |learn the vocabulary|encode|prepare|read|"
-    r"[A-Z].*\d"
+    r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
 """Names of what is still being written, and of locks."""

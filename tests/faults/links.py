@@ -42,13 +42,17 @@ def names_of(stage: Stage) -> list[str]:
     return sorted(name for name in found | folders if name not in read and "~" not in name and "..." not in name)
 
 
-def plant(stage: Stage, site: Path, name: str, way: str) -> Path | None:
-    """Put a link in the place of `name`, and return the folder that it leads to; None where that cannot be."""
+def can_be(stage: Stage, name: str, way: str) -> bool:
+    """Whether a link can be in the place of `name` before the command: a folder has no second name."""
+    place = stage.folder / name
+    return place.parent.is_dir() and (way == "link" or not place.is_dir())
+
+
+def plant(site: Path, name: str, way: str) -> Path:
+    """Put a link in the place of `name`, and return the folder that it leads to."""
     place, outside = site / name, site.with_name("outside")
     shutil.rmtree(outside, ignore_errors=True)
     outside.mkdir()
-    if not place.parent.is_dir() or (place.is_dir() and way != "link"):
-        return None
     victim = outside / "victim"
     if place.exists():
         shutil.move(place, victim)
@@ -88,16 +92,15 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
             (root / name).mkdir()
         with at_home(root):
             stages = [set_up(scene, root / scene.name) for scene in scenes()]
-        cases = [(stage, name, way) for stage in stages for name in names_of(stage) for way in WAYS]
+        named = [(stage, name, way) for stage in stages for name in names_of(stage) for way in WAYS]
+        cases = [each for each in named if can_be(*each)]
         indices = list(range(len(cases))) if only is None else [only]
         if count is not None and count < len(indices):
             indices = sorted(Random(seed).sample(indices, count))
         for index in counted("links", len(indices), indices):
             stage, name, way = cases[index]
             site = fresh(stage)
-            outside = plant(stage, site, name, way)
-            if outside is None:
-                continue
+            outside = plant(site, name, way)
             before = contents(outside)
             ended = call(stage.scene.argv, site)
             faults = tuple(judge(ended, before, contents(outside), way))

@@ -43,12 +43,15 @@ def test_a_new_folder_takes_the_place_of_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_a_link_is_written_through(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["run", "nowhere", "file"])
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path, target: str) -> None:
     filled(tmp_path / "run", "one")
-    (tmp_path / "link").symlink_to("run")
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "link").symlink_to(target)
     filled(tmp_path / "link", "two")
-    assert (tmp_path / "link").is_symlink()
-    assert content_of(tmp_path / "run") == "two"
+    assert not (tmp_path / "link").is_symlink() and content_of(tmp_path / "link") == "two"
+    assert content_of(tmp_path / "run") == "one" and (tmp_path / "file").read_text() == "precious"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "link", "run"]
 
 
 def test_a_way_up_makes_nothing_on_the_way(tmp_path: Path) -> None:

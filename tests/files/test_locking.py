@@ -108,3 +108,28 @@ def test_a_file_is_in_use_as_long_as_its_owners_live(tmp_path: Path) -> None:
     assert is_in_use(path)
     del other
     assert not is_in_use(path)
+
+
+@pytest.mark.parametrize("way", ["link", "dangling", "second name", "pipe"])
+def test_a_lock_that_is_a_link_is_refused(tmp_path: Path, way: str) -> None:
+    victim, lock = tmp_path / "victim", tmp_path / "top" / ".run.lock"
+    lock.parent.mkdir()
+    if way != "dangling":
+        victim.write_text("precious")
+    if way == "second name":
+        lock.hardlink_to(victim)
+    elif way == "pipe":
+        os.mkfifo(lock)
+    else:
+        lock.symlink_to("../victim")
+    with pytest.raises(InputError), holding(tmp_path / "top" / "run"):
+        pass
+    assert victim.read_text() == "precious" if way != "dangling" else not victim.exists()
+
+
+def test_a_lock_stands_beside_a_link_and_not_beside_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top" / "run").symlink_to("../elsewhere")
+    with holding(tmp_path / "top" / "run"):
+        assert [each.name for each in tmp_path.rglob("*.lock")] == [".run.lock"]
+        assert (tmp_path / "top" / ".run.lock").exists()

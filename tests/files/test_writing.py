@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.files import check_writable, write_file, write_json, write_new
+from regard.files import check_writable, make_folder, open_own, write_file, write_json, write_new
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -58,14 +58,54 @@ def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-def test_links_are_followed_and_pipes_are_written_to(tmp_path: Path) -> None:
-    real, link, pipe = tmp_path / "real", tmp_path / "link", tmp_path / "pipe"
+@pytest.mark.parametrize("target", ["real", "nowhere", "/dev/full", "folder", "link"])
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path, target: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "real").write_bytes(b"one")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    write_file(link, b"two")
+    assert not link.is_symlink() and link.read_bytes() == b"two"
+    assert (tmp_path / "real").read_bytes() == b"one" and not any((tmp_path / "folder").iterdir())
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "link", "real"]
+
+
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    real = tmp_path / "real"
     real.write_bytes(b"one")
     real.chmod(0o640)
-    link.symlink_to("real")
-    write_file(link, b"two")
-    assert link.is_symlink() and real.read_bytes() == b"two"
+    write_file(real, b"two")
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_files_changed_in_place_are_regular_files(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"one")
+    for name, target in {"link": "real", "dangling": "nowhere", "full": "/dev/full"}.items():
+        (tmp_path / name).symlink_to(target)
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "dangling", "full", "pipe", "/dev/full"):
+        for mode in ("ab", "a+b", "r+b"):
+            with pytest.raises(OSError):
+                open_own(tmp_path / name, mode)
+    with open_own(tmp_path / "real", "ab") as file:
+        file.write(b", two")
+    assert (tmp_path / "real").read_bytes() == b"one, two" and not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top" / "link").symlink_to(tmp_path / "outside")
+    with pytest.raises(InputError, match="'.*top/link' is a link, and nothing is written through links there"):
+        make_folder(tmp_path / "top" / "link")
+    with pytest.raises(InputError, match="'.*top/link' is a link"):
+        make_folder(tmp_path / "top" / "link" / "deep" / "er", below=tmp_path / "top")
+    make_folder(tmp_path / "top" / "deep" / "er", below=tmp_path / "top")
+    assert not any((tmp_path / "outside").iterdir())
+
+
+def test_pipes_are_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(InputError, match="nobody reads from it"):
         write_file(pipe, b"three")

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from regard.errors import InputError, MachineError
-from regard.files import cannot_write, check_folder, open_own, remove_quietly, write_json
+from regard.files import cannot_write, check_folder, open_own, refuse_links, remove_quietly, write_json
 from regard.progress import reading_bar
 from regard.reading import DamageError, parse_json, read_json
 
@@ -49,6 +49,7 @@ def download(url: str, path: Path, *, checksum: str | None = None, progress: boo
     import pooch  # brings requests, which nothing else here needs
 
     check_folder(path.parent)
+    refuse_links(path)
     pooch.get_logger().setLevel("WARNING")
     part = path.with_name(f".{path.name}.part")
 
