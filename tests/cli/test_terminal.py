@@ -38,9 +38,7 @@ def test_closed_streams_change_nothing_else(tmp_path: Path, closed: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full", "2>&1 | head -c 1", "</dev/full"]
-)
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full", "2>&1 | head -c 1"])
 def test_commands_work_without_streams(translator: regard.PairRun, tmp_path: Path, closed: str) -> None:
     run = shlex.quote(str(translator.folder))
     for words in (
@@ -55,6 +53,16 @@ def test_commands_work_without_streams(translator: regard.PairRun, tmp_path: Pat
         done = shell(f"set -o pipefail; {REGARD} {words} {closed}", tmp_path)
         assert "Traceback" not in done.stderr and "fault of Regard" not in done.stderr, (words, done.stderr)
         assert done.returncode in ((0, 1) if "head" in closed or "full" in closed else (0,)), (words, done.stderr)
+
+
+@pytest.mark.parametrize(("words", "stream"), [("translate RUN", "0>x"), ("--version", "1</dev/null")])
+def test_a_stream_of_the_wrong_direction_is_one_line(
+    translator: regard.PairRun, tmp_path: Path, words: str, stream: str
+) -> None:
+    words = words.replace("RUN", shlex.quote(str(translator.folder)))
+    done = shell(f"{REGARD} {words} {stream}", tmp_path)
+    assert done.returncode == 1 and done.stderr.startswith("regard: cannot use a standard stream: "), done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:

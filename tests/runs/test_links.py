@@ -79,7 +79,7 @@ def test_a_training_that_goes_on_writes_through_no_link(models: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("attention.png", ["test", "signal2", "--samples=2", "--input=BCA", "--plot"]),
+        ("attention.png", ["test", "signal2", "--samples=2", "--input=BCCCBAABACCCA", "--plot"]),
         ("examined.json", ["examine", "signal2", "--samples=2"]),
     ],
 )

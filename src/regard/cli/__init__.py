@@ -15,7 +15,7 @@ from regard.cli.terminal import escaping, open_streams
 from regard.cli.words import say
 from regard.errors import RegardError, unknown
 
-OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """What writing to an output that is no file of ours fails with; of our files, `files.cannot_write` tells."""
 NO_MEMORY = re.compile("memory|failed to map segment|bad_alloc|can't start new thread")
 """What libraries say where memory is short, whatever they raise."""
@@ -84,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
         # The reader went away (`regard test ... | head`): nothing more to say, to anyone.
         return _leave_output(1)
     except OSError as error:
-        say(f"cannot write the output: {error.strerror}; what was saved in files is intact")
+        what = "use a standard stream" if error.errno == errno.EBADF else "write the output"
+        say(f"cannot {what}: {error.strerror}; what was saved in files is intact")
         return _leave_output(1)
     return status
 

@@ -1,0 +1,34 @@
+"""A sample of planted links, and the campaign itself: that it finds what is written through one."""
+
+import os
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from regard.files import writing
+from tests.faults import links
+from tests.faults.scenes import scenes
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="commands are tried in forked children"),
+]
+
+
+def test_a_sample_of_links() -> None:
+    report = links.main(30, seed=0)
+    assert not report.faults, report.told()
+    assert sum(report.counts.values()) == 30
+
+
+def test_a_file_that_is_written_through_a_link_is_found() -> None:
+    real = writing._replace
+
+    def through(path: Path, content: bytes) -> None:
+        real(Path(os.path.realpath(path)), content)
+
+    one = [each for each in scenes() if each.name == "examine"]
+    with mock.patch.object(writing, "_replace", through), mock.patch.object(links, "scenes", lambda: one):
+        report = links.main(None, seed=0)
+    assert any("changes what a link led to" in fault for fault in report.faults), report.told()
