@@ -6,7 +6,6 @@ the `tokenizers` library, `config.json`, which names what goes in and what comes
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from regard.exchange.exportable import Exportable
 from regard.exchange.graphs import graphs_of
 from regard.exchange.tokenizer_file import tokenizer_of
 from regard.files import write_file, write_json
+from regard.libraries import import_library
 from regard.models import Seq2Seq
 from regard.own import told
 from regard.text import BOS, EOS, PAD, UNKNOWN, PairBatch
@@ -45,11 +45,8 @@ def write_onnx(run: Exportable, folder: Path) -> None:
     Raises `InputError` where PyTorch cannot write such a model, or where the extra `onnx` is not installed;
     `MachineError` where the disk refuses.
     """
-    try:
-        for package in ("onnx", "onnxruntime", "onnxscript"):
-            import_module(package)
-    except ImportError:
-        raise InputError("exporting to ONNX needs its packages: pip install 'regard[onnx]'") from None
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        import_library(package, "exporting to ONNX", "onnx")
     tokenizers = for_onnx(run)
     try:
         encoder, decoder = graphs_of(run.model)
@@ -136,8 +133,7 @@ class _Session:
     """A graph, opened: from tensors by name to tensors by name."""
 
     def __init__(self, path: Path) -> None:
-        import onnxruntime
-
+        onnxruntime = import_library("onnxruntime", "ONNX", "onnx")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         try:
