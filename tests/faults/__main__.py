@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.faults import commands, files, kills, requests, together
+from tests.faults import commands, files, foreign, kills, requests, together
 from tests.faults.report import read_json, write_json, write_table
 
 CAMPAIGNS = {
@@ -20,6 +20,7 @@ CAMPAIGNS = {
     "kills": kills.main,
     "signals": kills.main_signals,
     "together": together.main,
+    **foreign.CAMPAIGNS,
 }
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT, PAGE = DOCS / "campaign.json", DOCS / "reliability.md"
