@@ -8,6 +8,7 @@ import gc
 import io
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,9 @@ def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
     sys.path.append(str(Path.cwd()))  # where a module of the user's own is looked for, last of all
     try:
-        _load(command).run(argv)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            _load(command).run(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
@@ -120,6 +123,11 @@ def _guarded(command: str, argv: list[str]) -> int:
             raise
         return _fail(_unexpected(command, argv, error), 1)
     return 0
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning in one line, without the place in the code that it comes from."""
+    say(f"warning: {message}")
 
 
 def _load(command: str) -> Any:

@@ -20,6 +20,7 @@ from regard.foreign.texts import Texts, parameters_of
 from regard.foreign.whole import Classifier, States
 from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.reading import is_file, is_folder
+from regard.training.tensors import warn_unfinite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
@@ -63,6 +64,7 @@ def look(
         folder = Path(model) if is_folder(Path(model)) else None
         model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code)
     model.eval()
+    warn_unfinite(model.state_dict(), where)
     return ForeignModel(
         model=model,
         family=_family(model, tokenizer, loss, names, folder),
