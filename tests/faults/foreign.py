@@ -3,8 +3,8 @@
     python -m tests.faults decoders --seed 7 --count 500     so many damaged folders of one kind
     python -m tests.faults decoders --seed 7 --only 123      one of them again
 
-Each command runs in a process forked from one that has imported the libraries. Right is status 0, 1 or 2, where it
-is not 0 with one line on standard error that is not about a fault of Regard's own.
+Each command runs in a process forked from one that has imported the libraries. Right is status 0, 1 or 2, and
+where it is not 0 one line on standard error, which is not about a fault of Regard's own.
 """
 
 import contextlib

@@ -131,7 +131,7 @@ class Map:
     """Layer and head that were chosen to align by, on many inputs; None where nobody has."""
 
     def __post_init__(self) -> None:
-        """Name in the note the first layer whose weights are NaN or infinite, or else the answer's probabilities."""
+        """Name in the note the first layer whose weights are NaN or infinite, or else the probabilities."""
         broken = (name for name, layer in self.layers.items() if not np.isfinite(layer.weights).all())
         said = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")
         if not said and not np.isfinite(self.probabilities).all():
