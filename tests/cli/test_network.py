@@ -31,7 +31,7 @@ LINES: dict[str, list[list[str]]] = {
     "prune": [["prune", "counting", "--output", "pruned"]],
     "translate": [["translate", "translation", TEXT], ["translate", "translation", TEXT, "--engine", "regard"]],
     "align": [["align", "translation", "text.de", "text.en"]],
-    "score": [["score", "translation", "text.de", "text.en"]],
+    "score": [["score", "translation", "--input", "pairs.txt"]],
     "compare": [["compare", "counting", "--vary", "hidden=8,9", "--seeds", "2", "--steps", "3"]],
     "learn": [["learn", "--no-browser", "--port", "18138"], ["learn", "--site", "site"]],
     "check": [["check", "learner.py"]],
@@ -63,6 +63,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     regard.train("counting", hidden=8, heads=2, steps=4, batchsize=4, savepath=folder / "models", progress=False)
     (folder / "text.de").write_text(f"{TEXT}\nEin Hund.\n", encoding="utf-8")
     (folder / "text.en").write_text("The small dog runs today.\nA dog.\n", encoding="utf-8")
+    (folder / "pairs.txt").write_text(f"{TEXT}\tThe small dog runs today.\n", encoding="utf-8")
     learner = "import torch\n\ndef softmax(scores):\n    return torch.softmax(scores, -1)\n"
     (folder / "learner.py").write_text(learner, encoding="utf-8")
     return folder
