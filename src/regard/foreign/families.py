@@ -197,11 +197,12 @@ def written(model: Any, given: dict[str, Any], count: int) -> Tensor:
     pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
     if isinstance(pad, list):
         pad = pad[0]
-    options = {} if pad is None else {"pad_token_id": pad}
+    # Without a length in all, of which the library would warn beside that of what is new.
+    options = {"max_new_tokens": max(count, 1), "max_length": None}
+    options |= {} if pad is None else {"pad_token_id": pad}
     check_positions(model, given["input_ids"].shape[1], count)
-    count = max(count, 1)
     with answering(model):
-        found: Tensor = model.generate(**given, max_new_tokens=count, do_sample=False, num_beams=1, **options)
+        found: Tensor = model.generate(**given, do_sample=False, num_beams=1, **options)
         return found
 
 
