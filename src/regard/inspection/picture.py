@@ -24,7 +24,7 @@ from regard.inspection.maps import UNFINITE, LayerMap, Map, finite
 from regard.inspection.overlay import BROKEN, draw_on_picture, has_patches
 from regard.inspection.palette import shades
 
-COLOURS = ListedColormap(shades(256), name="regard").with_extremes(bad=tuple(part / 255 for part in BROKEN))
+COLOURS = ListedColormap(shades(256), name="regard").with_extremes(bad="#{:02x}{:02x}{:02x}".format(*BROKEN))
 """Those of the page: from the paper to dark blue, in an order that colour-blind eyes and grey keep. A weight that
 is not finite is magenta."""
 MAGENTA = " (magenta)"
