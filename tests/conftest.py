@@ -11,9 +11,12 @@ from hypothesis import settings
 
 import regard
 from tests.german import write
+from tests.network import Guard
 
 # One model of a few thousand parameters gains nothing from more threads, and tests stay reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 torch.set_num_threads(1)
 # Machines are noisy, and speed is not what a test is about.
 settings.register_profile("regard", deadline=None)
@@ -26,6 +29,17 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+GUARD = Guard().install()
+
+
+@pytest.fixture(autouse=True)
+def _no_other_machine() -> Iterator[None]:
+    """Fail a test that reaches for another machine, whatever the code that did so made of the error."""
+    GUARD.reached.clear()
+    yield
+    assert not GUARD.reached, GUARD.reached
 
 
 @pytest.fixture

@@ -240,7 +240,7 @@ def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
     assert command(*argv) == (
         2,
         "",
-        "regard: trainings on Ray need it installed: pip install 'regard[cluster]'\n",
+        "regard: training on Ray needs ray: pip install 'regard[cluster]'\n",
     )
 
 

@@ -180,7 +180,7 @@ def test_where_nothing_can_run_is_said_before_anything_is_written(
 
 def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(InputError, match=r"need submitit installed: pip install 'regard\[cluster\]'"):
+    with pytest.raises(InputError, match=r"needs submitit: pip install 'regard\[cluster\]'"):
         compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
 
 

@@ -169,13 +169,13 @@ def test_damaged_and_foreign_folders_are_refused(theirs: Path, tmp_path: Path) -
     refused(folder, "model_type bart is not marian")
     folder = copied(theirs, tmp_path / "b")
     (folder / "source.spm").write_bytes(b"abc")
-    refused(folder, "cannot be loaded by transformers|sentencepiece cannot make use")
+    refused(folder, "cannot be loaded: transformers says|sentencepiece cannot make use")
     folder = copied(theirs, tmp_path / "c")
     (folder / "model.safetensors").write_bytes(b"abc")
-    refused(folder, "cannot be loaded by transformers")
+    refused(folder, "cannot be loaded: transformers says")
     folder = copied(theirs, tmp_path / "d")
     (folder / "vocab.json").write_text(json.dumps({"a": 0}))
-    refused(folder, "cannot be loaded by transformers|vocab_size")
+    refused(folder, "cannot be loaded: transformers says|vocab_size")
 
 
 def test_pickled_weights_are_read_as_weights_only(theirs: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_pickled_weights_are_read_as_weights_only(theirs: Path, tmp_path: Path) 
     check(read_certificate(import_model(folder, savepath=tmp_path, name="run", texts=TEXTS, progress=False)), 12)
 
     torch.save({**state, "bad": Trap(tmp_path / "ran")}, folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match="cannot be loaded by transformers"):
+    with pytest.raises(InputError, match="cannot be loaded: transformers says"):
         import_model(folder, savepath=tmp_path, name="other", texts=TEXTS)
     assert not (tmp_path / "ran").exists() and not (tmp_path / "other").exists()
 

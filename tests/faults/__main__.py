@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.faults import commands, files, kills, links, requests, together
+from tests.faults import commands, files, foreign, kills, links, requests, together
 from tests.faults.report import read_json, write_json, write_table
 
 CAMPAIGNS = {
@@ -21,6 +21,7 @@ CAMPAIGNS = {
     "links": links.main,
     "signals": kills.main_signals,
     "together": together.main,
+    **foreign.CAMPAIGNS,
 }
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT, PAGE = DOCS / "campaign.json", DOCS / "reliability.md"

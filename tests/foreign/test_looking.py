@@ -347,7 +347,7 @@ def test_a_name_that_cannot_be_fetched_is_told_at_once(
     ):
         regard.look("bert-base")
     assert not caplog.records and time.monotonic() - begin < 10  # nobody tries again and again
-    with pytest.raises(InputError, match="no model there has such a name"):
+    with pytest.raises(InputError, match="nothing on the Hub has such a name"):
         regard.look("my model")
 
 

@@ -169,3 +169,16 @@ test("heads of one colour have dashes of their own", () => {
 });
 
 test("as CSS", () => assert.equal(css([1, 2, 3]), "rgb(1, 2, 3)"));
+
+test("what is not finite has a colour of its own", () => {
+  for (const colours of [light, dark]) {
+    assert.deepEqual([colours.at(NaN), colours.change(NaN)], [colours.broken, colours.broken]);
+    for (const [table, signed] of /** @type {[Uint32Array, boolean][]} */ ([
+      [colours.table, false],
+      [colours.changes, true],
+    ])) {
+      const broken = table[shade(NaN, signed)];
+      assert.ok(broken !== undefined && [-1, 0, 0.5, 1].every((share) => table[shade(share, signed)] !== broken));
+    }
+  }
+});

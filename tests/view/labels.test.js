@@ -64,3 +64,8 @@ test("those around one, as many as there are", () => {
   assert.deepEqual(around(10, 9, 4), [6, 7, 8, 9]);
   assert.equal(around(1000, 500).length, 160);
 });
+
+test("a share that is not finite", () => {
+  assert.deepEqual([0.125, NaN, Infinity].map(percent), ["12.5%", "not finite", "not finite"]);
+  assert.equal(percent(/** @type {any} */ (null)), "not finite");
+});

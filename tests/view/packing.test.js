@@ -16,7 +16,7 @@ test("packed weights: low byte first, 65535 stands for the largest", async () =>
   // A fifth of 65535 is 13107, or 0x3333; 0x0001 and 0x0100 tell the bytes apart.
   const bytes = Uint8Array.of(0, 0, 0xff, 0xff, 0x33, 0x33, 1, 0, 0, 1, 0xcc, 0xcc, ...new Array(12).fill(0xff));
   const packed = deflateSync(bytes).toString("base64");
-  const matrix = await unpack(layer({ weights: { packed, largest: 0.5, heads: 2 } }));
+  const matrix = await unpack(layer({ weights: { packed, largest: 0.5, levels: 65535, heads: 2 } }));
   const unit = 0.5 / 65535;
   assert.deepEqual(matrix.slices[0], Float32Array.of(0, 0.5, 0.1, unit, 256 * unit, 0.4));
   assert.deepEqual(matrix.slices[1], new Float32Array(6).fill(0.5));
@@ -27,7 +27,7 @@ test("packed weights: low byte first, 65535 stands for the largest", async () =>
 test("what Python packs", async () => {
   // regard.inspection.page.pack(np.array([[[0.25, 0.75, 0.0], [1.0, 0.0, 0.0]]], dtype=np.float32))
   const packed = "eJxjcPi/n4Hh/38GIAAAHm4D/Q==";
-  const matrix = await unpack(layer({ weights: { packed, largest: 1, heads: 1 } }));
+  const matrix = await unpack(layer({ weights: { packed, largest: 1, levels: 65535, heads: 1 } }));
   const near = [0.25, 0.75, 0, 1, 0, 0];
   for (const [index, value] of matrix.slices[0].entries()) assert.ok(Math.abs(value - near[index]) < 8e-6);
 });
@@ -37,4 +37,23 @@ test("what heads are called, between words as well", async () => {
   const matrix = await unpack(layer({ names: ["mean of 3 heads"] }));
   const words = merge(matrix, { query_words: null, key_words: [[0, 1], [2]] });
   assert.deepEqual([matrix.name(0), words.name(0)], ["mean of 3 heads", "mean of 3 heads"]);
+});
+
+test("weights that are not finite, packed and as they are", async () => {
+  // 65534 stands for the largest, 65535 for what is not finite.
+  const packed = deflateSync(Uint8Array.of(0, 0, 0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0)).toString("base64");
+  const matrix = await unpack(layer({ weights: { packed, largest: 0.5, levels: 65534, heads: 1 } }));
+  assert.deepEqual(matrix.slices[0], Float32Array.of(0, 0.5, NaN, 0, 0, 0));
+  const plain = await unpack(
+    layer({
+      weights: /** @type {any} */ ([
+        [
+          [0.5, null, 0.5],
+          [0, 1, 0],
+        ],
+      ]),
+    }),
+  );
+  assert.deepEqual(plain.slices[0], Float32Array.of(0.5, NaN, 0.5, 0, 1, 0));
+  assert.equal(plain.largest, 1);
 });

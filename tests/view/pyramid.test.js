@@ -35,3 +35,9 @@ test("a pyramid of changes stays one", () => {
   const values = Float32Array.of(0, 0, 0, -1, 0.5, 0, 0, 0);
   assert.deepEqual([...new Pyramid({ values, rows: 1, columns: 8 }, true).level(3).values], [-1]);
 });
+
+test("of four with one that is not finite, that one", () => {
+  const values = Float32Array.of(1, 4, NaN, 9);
+  assert.deepEqual([...halved({ values, rows: 2, columns: 2 }).values], [NaN]);
+  assert.deepEqual([...halved({ values, rows: 2, columns: 2 }, true).values], [NaN]);
+});

@@ -9,6 +9,7 @@ import io
 import os
 import re
 import sys
+import warnings
 from typing import Any
 
 from regard.cli.terminal import escaping, open_streams
@@ -113,7 +114,9 @@ def _answer(argv: list[str]) -> int:
 def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
     try:
-        _load(command).run(argv)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            _load(command).run(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
@@ -139,6 +142,11 @@ def _is_of_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning in one line, without the place in the code that it comes from."""
+    say(f"warning: {message}")
 
 
 def _load(command: str) -> Any:

@@ -135,6 +135,8 @@ def _number(said: str, what: str) -> int:
 def _write(found: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flags: LookFlags) -> None:
     """Print what was answered, and write the files that are asked for."""
     print_table(found.table())
+    if found.note:
+        sys.stdout.write(f"Note: {found.note}\n")
     if flags.json is not None:
         write_json(flags.json, found.json())
         sys.stdout.write(f"Saved {flags.json}\n")

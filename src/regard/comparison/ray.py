@@ -24,6 +24,7 @@ from regard.comparison.job import Job, Measured
 from regard.comparison.processes import leave
 from regard.comparison.trainer import News, Trainer
 from regard.errors import InputError, MachineError, check_range
+from regard.libraries import calling, import_library
 from regard.reading import is_file, read_text
 from regard.version import __version__
 
@@ -167,23 +168,20 @@ def _stop(ray: Any, busy: Sequence[_Sent]) -> None:
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
     """Yield Ray, connected to its cluster; raises `InputError` where Ray is not installed, or no cluster runs."""
-    try:
-        import ray
-    except ImportError:
-        raise InputError("trainings on Ray need it installed: pip install 'regard[cluster]'") from None
+    ray = import_library("ray", "training on Ray", "cluster")
     if ray.is_initialized():  # as in a notebook that uses it otherwise
         yield ray
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     where = address or os.environ.get("RAY_ADDRESS") or _noted() or "auto"
     _check_answers(where)
     try:
-        with chdir(Path(__file__).parents[2]):  # Ray puts the current directory on the path of its workers
+        with (
+            chdir(Path(__file__).parents[2]),  # Ray puts the current directory on the path of its workers
+            calling("ray", f"cannot connect to the Ray cluster at {where}", "use its version of Ray and Python"),
+        ):
             ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError:
         raise InputError(f"no Ray cluster runs on this machine: {START}") from None
-    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise InputError(f"the Ray cluster at {where} takes nobody in: {error}") from error
     try:
         with redirect_stdout(sys.stderr), _leaving():  # Ray tells of lost machines on standard output
             yield ray

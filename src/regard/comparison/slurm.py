@@ -22,6 +22,7 @@ from regard.comparison.job import Job, Measured, measure
 from regard.comparison.processes import EndedError, Worker
 from regard.errors import InputError, MachineError, check_range
 from regard.files import make_folder, remove_quietly, write_file
+from regard.libraries import import_library
 from regard.reading import is_file, read_text
 
 LARGEST_ARRAY = 1000
@@ -151,10 +152,7 @@ class Slurm:
 
 def _submitit(executor: str) -> Any:
     """Return submitit; raises `InputError` where it is not installed, or nothing can be submitted from here."""
-    try:
-        import submitit
-    except ImportError:
-        raise InputError("trainings on Slurm need submitit installed: pip install 'regard[cluster]'") from None
+    submitit = import_library("submitit", "training on Slurm", "cluster")
     if executor == "slurm" and (shutil.which("srun") is None or shutil.which("sbatch") is None):
         raise InputError("this machine has no sbatch and srun: compare on one from which jobs go to Slurm")
     logging.getLogger("submitit").setLevel(logging.ERROR)

@@ -1,5 +1,6 @@
 """What is known of one weight: its sum, number by number, and how it is told. `explanation` finds it out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from regard.inspection.maps import UNFINITE
 from regard.result import Result
 
 SHOWN = 5
@@ -107,7 +109,7 @@ class Explanation(Result):
         table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
         for place, label in enumerate(self.key_labels):
             score = f"{self.scores[place]:.4f}" if self.may_see[place] else "masked"
-            bar = "█" * round(self.weights[place] / max(max(self.weights), 1e-9) * BAR)
+            bar = _bar(self.weights[place] / max([*filter(math.isfinite, self.weights), 1e-9]))
             mark = "→" if place == self.key else ""
             table.add_row(f"{mark}{place}", Text(label), score, f"{self.weights[place]:.4f}", bar)
         total = Text(f"The weights sum to {sum(self.weights):.4f}")
@@ -134,11 +136,15 @@ class Explanation(Result):
         table = Table("answer", "logit", "probability", "", box=None, pad_edge=False)
         told = zip(self.answered.classes, self.answered.logits, self.answered.probabilities, strict=True)
         for label, logit, share in list(told)[:5]:
-            table.add_row(Text(label), f"{logit:.4f}", f"{share:.4f}", "█" * round(share * BAR))
+            table.add_row(Text(label), f"{logit:.4f}", f"{share:.4f}", _bar(share))
         title = Text(
             f"\n4. The answer at this step: {self.answered.answer}, {self.answered.probability:.4f}", style="bold"
         )
         return [title, _vector("state", self.answered.state), table]
+
+
+def _bar(share: float) -> str:
+    return "█" * round(share * BAR) if math.isfinite(share) else UNFINITE
 
 
 def _vector(name: str, values: Sequence[float]) -> Text:

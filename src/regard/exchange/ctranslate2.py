@@ -26,6 +26,7 @@ from regard.errors import InputError
 from regard.exchange.certificate import Forced
 from regard.exchange.exportable import Cut, Exportable, transformer_of
 from regard.files import write_file
+from regard.libraries import calling, import_library
 from regard.models import Transformer, TransformerConfig
 from regard.text import BOS, EOS, PAD, PairBatch, Vocabulary
 from regard.text.codes import CodedWords, write_codes
@@ -39,22 +40,18 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     Raises `InputError` where the run has no Transformer that CTranslate2 can run, or where the extra `export` is
     not installed; `MachineError` where the disk refuses.
     """
-    try:
-        from ctranslate2.specs import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
-        from ctranslate2.specs.common_spec import Activation
-    except ImportError:
-        raise InputError("exporting to CTranslate2 needs it installed: pip install 'regard[export]'") from None
+    specs = import_library("ctranslate2.specs", "exporting to CTranslate2", "export")
     model, config, source, target = for_ctranslate2(run)
     head_width = config.hidden // config.heads
     aligning = _aligning(run, model)
     kind = {
         "pre_norm": config.pre_norm,
-        "activation": getattr(Activation, config.activation.upper()),
+        "activation": getattr(specs.common_spec.Activation, config.activation.upper()),
         "rotary_dim": head_width if config.positions == "rotary" else None,
     }
-    spec = TransformerSpec(
-        TransformerEncoderSpec(config.enc_layers, config.heads, **kind),
-        TransformerDecoderSpec(config.dec_layers, config.heads, **kind, alignment_layer=aligning[0]),
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(config.enc_layers, config.heads, **kind),
+        specs.TransformerDecoderSpec(config.dec_layers, config.heads, **kind, alignment_layer=aligning[0]),
     )
     steps = max(run.task.longest_source, run.task.longest_target) + 1
     _fill(spec, model, config, steps, aligning)
@@ -96,10 +93,11 @@ class InCTranslate2:
     }
 
     def __init__(self, run: Exportable, folder: Path) -> None:
-        import ctranslate2
         import tokenizers
 
-        self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+        ctranslate2 = import_library("ctranslate2", "CTranslate2", "export")
+        with calling("ctranslate2", f"{str(folder)!r} cannot be loaded", "export it anew"):
+            self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
         vocabulary = run.task.source_vocabulary
         self._read = vocabulary.encode  # what cuts text there as well
         if isinstance(vocabulary, Subwords):

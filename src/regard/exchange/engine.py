@@ -25,6 +25,7 @@ from regard.decoding import translate
 from regard.errors import InputError, RegardError, unknown
 from regard.exchange.choices import EngineName, Precision
 from regard.files import check_folder, new_folder, refuse_links, remove_quietly
+from regard.libraries import import_library
 from regard.progress import tell
 from regard.result import plain
 from regard.text.vocabulary import UNKNOWN
@@ -118,8 +119,7 @@ class Engines:
 
     def _check(self, search: Search) -> None:
         """Raise `InputError` where CTranslate2 cannot search so."""
-        if find_spec("ctranslate2") is None:
-            raise InputError("engine ctranslate2 is not installed: pip install 'regard[export]'")
+        import_library("ctranslate2", "engine ctranslate2", "export")
         if search.temperature:
             raise InputError(
                 f"temperature {search.temperature:g} draws by our own seeds, which CTranslate2 does not: "
@@ -135,10 +135,7 @@ class Engines:
             raise InputError(f"{error}; give --engine regard") from error
 
     def _open(self, precision: Precision) -> CTranslate2Search:
-        try:
-            import ctranslate2
-        except ImportError as error:
-            raise InputError(f"CTranslate2 cannot be loaded ({error}): give --engine regard") from error
+        ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
         if precision not in ctranslate2.get_supported_compute_types("cpu"):
             raise InputError(
                 f"precision {precision} is beyond this processor in CTranslate2: give --precision float32"
@@ -158,7 +155,7 @@ class Engines:
         if place.is_dir() and not place.parent.is_symlink():
             try:
                 return exchange.CTranslate2Search(self._run, place, precision=precision, threads=threads)
-            except (RuntimeError, ValueError):  # what the library raises for a damaged model
+            except RegardError:  # the kept model is damaged
                 remove_quietly(place)
         try:
             refuse_links(place.parent)

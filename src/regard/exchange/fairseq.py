@@ -23,6 +23,7 @@ from regard.exchange.fairtext import MEND, PADDING, Side, same_side, sides_in
 from regard.exchange.infairseq import InFairseq, Outside
 from regard.exchange.marian import modules
 from regard.exchange.parameters import Renamed, load_checkpoint, never_begun, rows_of, to_ours
+from regard.libraries import import_library
 from regard.own import told
 from regard.reading import damaged, files_in, is_file, is_folder
 
@@ -67,10 +68,7 @@ def read_fairseq(folder: Path) -> Arrived:
     Raises `InputError` where it holds no Transformer, one that ours cannot be, or damaged files; and where the
     extra `hub` is not installed, without which there is no certificate.
     """
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        raise InputError("the certificate needs transformers: pip install 'regard[hub]'") from None
+    import_library("transformers", "the certificate", "hub")
     file = _checkpoint_in(folder)
     settings, state = _read(file)
     try:

@@ -26,8 +26,8 @@ from regard.exchange.generating import InTransformers
 from regard.exchange.marian import modules
 from regard.exchange.parameters import Numbering, Rows, halves, to_theirs
 from regard.files import write_file, write_json
+from regard.libraries import calling, import_library, offline
 from regard.models import Transformer, TransformerConfig
-from regard.own import told
 from regard.text import BOS, EOS, PAD, UNKNOWN
 from regard.text.codes import CodedWords
 from regard.text.sentencepieces import SentencePieces
@@ -60,11 +60,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     Raises `InputError` where the run has no Transformer that Marian's architecture holds, or where the extra
     `hub` is not installed; `MachineError` where the disk refuses.
     """
-    try:
-        import transformers
-        from transformers import GenerationConfig, MarianConfig, MarianMTModel
-    except ImportError:
-        raise InputError("exporting to Hugging Face needs transformers: pip install 'regard[hub]'") from None
+    transformers = import_library("transformers", "exporting to Hugging Face", "hub")
     model, config, source, target = for_huggingface(run)
     special: dict[str, Any] = {
         "pad_token_id": PAD,
@@ -72,7 +68,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
     }
-    marian = MarianConfig(
+    marian = transformers.MarianConfig(
         vocab_size=len(source),
         decoder_vocab_size=len(target),
         share_encoder_decoder_embeddings=run.task.shared,
@@ -91,12 +87,11 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         forced_eos_token_id=None,
         **special,
     )
-    theirs: Any = MarianMTModel(marian)
+    theirs = transformers.MarianMTModel(marian)
     missing = theirs.load_state_dict(parameters(model, config), strict=False).missing_keys
     assert all("embed_positions" in name or name == "model.shared.weight" for name in missing), missing
     theirs.tie_weights()
-    generation: Any = GenerationConfig  # which has no types
-    theirs.generation_config = generation(
+    theirs.generation_config = transformers.GenerationConfig(
         max_length=run.task.longest_target, num_beams=1, suppress_tokens=[PAD, BOS, UNKNOWN], **special
     )
     with _quietly(transformers):
@@ -219,28 +214,21 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
 
     Raises `InputError` where transformers is not installed, or cannot load it.
     """
-    try:
-        import transformers
-    except ImportError:
-        raise InputError("models of Hugging Face need transformers: pip install 'regard[hub]'") from None
-    try:
-        with _quietly(transformers):
-            marian: Any = transformers.MarianMTModel
-            model, about = marian.from_pretrained(
-                folder,
-                attn_implementation="eager",
-                dtype=torch.float32,
-                local_files_only=True,
-                weights_only=True,
-                output_loading_info=True,
-            )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
-            )
-    except Exception as error:  # there is no end of what it raises for damaged files
-        raise InputError(
-            f"{str(folder)!r} cannot be loaded by transformers: {told(error, 200)}; fetch it anew"
-        ) from error
+    transformers = import_library("transformers", "importing a model of Hugging Face", "hub")
+    what = f"{str(folder)!r} cannot be loaded"
+    with calling("transformers", what, "fetch it anew"), offline(), _quietly(transformers):
+        marian: Any = transformers.MarianMTModel
+        model, about = marian.from_pretrained(
+            folder,
+            attn_implementation="eager",
+            dtype=torch.float32,
+            local_files_only=True,
+            weights_only=True,
+            output_loading_info=True,
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
+        )
     lacking = [name for name in about["missing_keys"] if "embed_positions" not in name]
     if lacking:
         raise InputError(f"{str(folder)!r} is damaged: {lacking[0]} is missing from its weights; fetch it anew")

@@ -21,6 +21,7 @@ from regard.exchange.arriving import Arrived
 from regard.exchange.certificate import Forced, token_log_probabilities
 from regard.exchange.joeytext import MEND, kind_of, pieces_of, special_of, symbols_of, vocabulary_of
 from regard.exchange.parameters import Numbering, Renamed, Rows, load_checkpoint, rows_of, to_ours
+from regard.libraries import calling
 from regard.own import told
 from regard.reading import damaged, is_file, read_text
 from regard.text import BOS, EOS, PAD, PairBatch
@@ -43,11 +44,9 @@ def read_joeynmt(folder: Path) -> Arrived:
     Raises `InputError` where it holds no Transformer, one that ours cannot be, or damaged files; and where
     JoeyNMT is not installed, without which there is no certificate.
     """
-    try:
+    with calling("joeynmt", "the certificate needs joeynmt", INSTALL):
         import joeynmt.model  # noqa: F401
         import yaml
-    except ImportError as error:
-        raise InputError(f"joeynmt is needed for the certificate ({told(error, 100)}): {INSTALL}") from None
     try:
         config = yaml.safe_load(read_text(folder / "config.yaml", MEND))
         data, model = config["data"], config["model"]

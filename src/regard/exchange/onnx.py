@@ -6,7 +6,6 @@ the `tokenizers` library, `config.json`, which names what goes in and what comes
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +21,8 @@ from regard.exchange.exportable import Exportable
 from regard.exchange.graphs import graphs_of
 from regard.exchange.tokenizer_file import tokenizer_of
 from regard.files import write_file, write_json
+from regard.libraries import calling, import_library
 from regard.models import Seq2Seq
-from regard.own import told
 from regard.text import BOS, EOS, PAD, UNKNOWN, PairBatch
 
 USE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
@@ -37,6 +36,7 @@ STEPS = [
     "Go on at the third step until eos_token_id is written; read what was written by target.json.",
 ]
 PARTS = ("encoder", "decoder")
+AGAIN = "export it anew, or try another version of the library"
 
 
 def write_onnx(run: Exportable, folder: Path) -> None:
@@ -45,11 +45,8 @@ def write_onnx(run: Exportable, folder: Path) -> None:
     Raises `InputError` where PyTorch cannot write such a model, or where the extra `onnx` is not installed;
     `MachineError` where the disk refuses.
     """
-    try:
-        for package in ("onnx", "onnxruntime", "onnxscript"):
-            import_module(package)
-    except ImportError:
-        raise InputError("exporting to ONNX needs its packages: pip install 'regard[onnx]'") from None
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        import_library(package, "exporting to ONNX", "onnx")
     tokenizers = for_onnx(run)
     try:
         encoder, decoder = graphs_of(run.model)
@@ -100,11 +97,13 @@ class InOnnxRuntime:
 
         del run
         self._steps = _Steps(*(_Session(folder / f"{name}.onnx") for name in PARTS))
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
+        with calling("tokenizers", f"{str(folder / 'source.json')!r} cannot be loaded", AGAIN):
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""
-        return [each.ids for each in self._tokenizer.encode_batch(list(texts))]
+        with calling("tokenizers", "source.json cannot cut these texts", AGAIN):
+            return [each.ids for each in self._tokenizer.encode_batch(list(texts))]
 
     def force(self, batch: PairBatch) -> Forced:
         """Feed a batch's targets, one step after the other."""
@@ -136,23 +135,19 @@ class _Session:
     """A graph, opened: from tensors by name to tensors by name."""
 
     def __init__(self, path: Path) -> None:
-        import onnxruntime
-
+        onnxruntime = import_library("onnxruntime", "ONNX", "onnx")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
-        try:
+        self._path = path
+        with calling("onnxruntime", f"{str(path)!r} cannot be loaded", AGAIN):
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # of its own kinds, as where a version knows an operation for fewer types
-            raise InputError(
-                f"onnxruntime {onnxruntime.__version__} cannot run {path.name}: {told(error)}; nothing was "
-                f"written, try another version of it"
-            ) from error
         self.inputs, self.outputs = (
             [each.name for each in side] for side in (self._session.get_inputs(), self._session.get_outputs())
         )
 
     def __call__(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        found = self._session.run(self.outputs, {name: each.numpy() for name, each in inputs.items()})
+        with calling("onnxruntime", f"{str(self._path)!r} cannot be run", AGAIN):
+            found = self._session.run(self.outputs, {name: each.numpy() for name, each in inputs.items()})
         return {name: torch.from_numpy(each) for name, each in zip(self.outputs, found, strict=True)}
 
 

@@ -25,6 +25,7 @@ from regard.decoding.search import candidates, in_batches, longest_answer, searc
 from regard.exchange.choices import Precision
 from regard.exchange.ctranslate2 import for_ctranslate2, names_of
 from regard.exchange.exportable import Exportable
+from regard.libraries import calling, import_library
 from regard.text import EOS, collate
 from regard.text.subwords import RESERVED
 
@@ -38,16 +39,16 @@ class CTranslate2Search:
     """A converted model, opened to search for the answers of a run; on the CPU."""
 
     def __init__(self, run: Exportable, folder: Path, *, precision: Precision, threads: int) -> None:
-        import ctranslate2
-
+        ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
         self._model, _, self._source, self._target = for_ctranslate2(run)
         self._max_len = run.task.longest_target
         self._source_names, names = names_of(self._source), names_of(self._target)
         self._indices = {name: index for index, name in enumerate(names)}
         # Batches side by side, as ours are: threads that share a product wait for each other.
-        self._translator: Any = ctranslate2.Translator(
-            str(folder), compute_type=precision, inter_threads=threads, intra_threads=1
-        )
+        with calling("ctranslate2", f"{str(folder)!r} cannot be loaded", "remove that folder"):
+            self._translator: Any = ctranslate2.Translator(
+                str(folder), compute_type=precision, inter_threads=threads, intra_threads=1
+            )
 
     def search(
         self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool

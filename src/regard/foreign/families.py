@@ -14,6 +14,7 @@ itself, and says so.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,10 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import InputError, begun
+from regard.errors import InputError
 from regard.foreign.asked import BETWEEN, Asked
 from regard.foreign.interface import is_peer
 from regard.foreign.texts import Texts
+from regard.libraries import calling
 
 IGNORED = -100
 """Where an output has no truth."""
@@ -58,13 +60,17 @@ class Answer(NamedTuple):
 
 def called(model: nn.Module, given: dict[str, Any] | tuple[Any, ...]) -> Any:
     """Call a model with what it was given; raises `InputError` for what one of Hugging Face's refuses."""
-    try:
+    with answering(model):
         return model(**given) if isinstance(given, dict) else model(*given)
-    except ValueError as error:
-        if not is_peer(model):
-            raise
-        said = begun(" ".join(str(error).split()), 200)
-        raise InputError(f"{type(model).__name__} does not take that: {said}") from error
+
+
+def answering(model: nn.Module) -> AbstractContextManager[None]:
+    """Turn what a model of transformers raises into one line; what a user's own module raises is shown whole."""
+    if not is_peer(model):
+        return nullcontext()
+    where = getattr(model, "name_or_path", "") or type(model).__name__
+    what = f"{type(model).__name__} of {where!r} cannot answer this input"
+    return calling("transformers", what, "give another input, or check that model and tokenizer belong together")
 
 
 class Family(ABC):
@@ -191,10 +197,13 @@ def written(model: Any, given: dict[str, Any], count: int) -> Tensor:
     pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
     if isinstance(pad, list):
         pad = pad[0]
-    options = {} if pad is None else {"pad_token_id": pad}
+    # Without a length in all, of which the library would warn beside that of what is new.
+    options = {"max_new_tokens": max(count, 1), "max_length": None}
+    options |= {} if pad is None else {"pad_token_id": pad}
     check_positions(model, given["input_ids"].shape[1], count)
-    found: Tensor = model.generate(**given, max_new_tokens=max(count, 1), do_sample=False, num_beams=1, **options)
-    return found
+    with answering(model):
+        found: Tensor = model.generate(**given, do_sample=False, num_beams=1, **options)
+        return found
 
 
 def _alone(asked: Asked) -> str:

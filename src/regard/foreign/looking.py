@@ -1,11 +1,11 @@
 """`look`: a model that was not built here, however it is given, as a subject."""
 
-import re
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from torch import nn
 
 from regard.errors import InputError, begun, check_range
@@ -18,14 +18,17 @@ from regard.foreign.readers import Loss, Name, OwnReader
 from regard.foreign.removing import KEPT, pruned_kind
 from regard.foreign.texts import Texts, parameters_of
 from regard.foreign.whole import Classifier, States
+from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.reading import is_file, is_folder
+from regard.training.tensors import warn_unfinite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
 TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
 """Files of which a folder with a tokenizer has one or more."""
-ON_THE_HUB = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
-"""Names that a model can have there."""
+ANEW = "fetch or copy the folder anew"
+NEEDED = ("convert_ids_to_tokens", "get_vocab", "decode")
+"""Methods of a tokenizer."""
 PATIENCE = 5.0
 """Seconds to wait for it."""
 
@@ -61,6 +64,7 @@ def look(
         folder = Path(model) if is_folder(Path(model)) else None
         model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code)
     model.eval()
+    warn_unfinite(model.state_dict(), where)
     return ForeignModel(
         model=model,
         family=_family(model, tokenizer, loss, names, folder),
@@ -125,44 +129,69 @@ def _is_tokenizer(each: Any) -> bool:
 
 def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool) -> tuple[nn.Module, Any]:
     """Load a folder, or what has a name on the Hub; returns the model and its tokenizer, or None."""
-    try:
-        import transformers
-    except ImportError:
-        raise InputError(f"{name!r} is looked at with transformers: pip install 'regard[hub]'") from None
+    transformers = import_library("transformers", f"to look at {name!r}", "hub")
     options: dict[str, Any] = {"trust_remote_code": trust_code}
     why = None
     if folder is not None:
         _check(folder)
-    elif (why := _unreachable(name)) is not None:
+    else:
+        check_hub_name(name)
+    if folder is None and (why := _unreachable(name)) is not None:
         options["local_files_only"] = True
     talk: Any = transformers.utils.logging
     said = talk.get_verbosity()
     talk.set_verbosity_error()
     talk.disable_progress_bar()
     try:
-        config = transformers.AutoConfig.from_pretrained(name, **options)
-        model = _kind(transformers, config, name, trust_code).from_pretrained(
-            name, config=config, use_safetensors=True, dtype="float32", **options
-        )
-        taken = parameters_of(model)
-        if tokenizer is None and "input_ids" in taken:
-            _check_tokenizer(folder)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-    except (OSError, ValueError, ImportError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
-        if why is not None and isinstance(error, OSError):  # nor was it fetched before
-            raise InputError(f"{name!r} is no folder, and cannot be fetched from the Hub: {why}") from error
-        raise InputError(_in_a_line(name, error)) from error
+        with (
+            calling("transformers", f"{name!r} cannot be loaded", ANEW, prints=folder is None),
+            nullcontext() if folder is None else offline(),
+        ):
+            try:
+                config = transformers.AutoConfig.from_pretrained(name, **options)
+                model, about = _kind(transformers, config, name, trust_code).from_pretrained(
+                    name,
+                    config=config,
+                    use_safetensors=True,
+                    dtype="float32",
+                    output_loading_info=True,
+                    **options,
+                )
+                taken = parameters_of(model)
+                if tokenizer is None and "input_ids" in taken:
+                    _check_tokenizer(folder)
+                    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+                    _check_kind(tokenizer, name)
+            except OSError as error:
+                if why is not None:  # nor was it fetched before
+                    raise InputError(
+                        f"{name!r} is no folder, and cannot be fetched from the Hub: {why}"
+                    ) from error
+                raise
     finally:
         talk.set_verbosity(said)
+    if missing := sorted(about["missing_keys"]):
+        warnings.warn(
+            f"{len(missing)} parameters are not in the weights of {name!r} and are random: {missing[0]}, ...",
+            stacklevel=3,
+        )
     return model, tokenizer
+
+
+def _check_kind(tokenizer: Any, name: str) -> None:
+    """Raise `InputError` for a tokenizer, as code in a folder may name one, that lacks what one has."""
+    lacking = [each for each in NEEDED if not hasattr(tokenizer, each)]
+    if lacking or not callable(tokenizer):
+        raise InputError(
+            f"tokenizer class {type(tokenizer).__name__} of {name!r} is no tokenizer of transformers"
+            f" (it has no {(lacking or ['__call__'])[0]}): name another in tokenizer_config.json"
+        )
 
 
 def _unreachable(name: str) -> str | None:
     """Return why a model cannot be fetched from the Hub, asked once; None where it can."""
     from huggingface_hub import constants, get_session
 
-    if not ON_THE_HUB.fullmatch(name):
-        return "no model there has such a name"
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     try:
@@ -210,14 +239,3 @@ def _kind(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:
     automatic = getattr(config, "auto_map", None) or {}
     best = next((each for each in automatic if each.startswith("AutoModelFor")), "AutoModel")
     return getattr(transformers, best)
-
-
-def _in_a_line(name: str, error: Exception) -> str:
-    said = " ".join(str(error).split())
-    if isinstance(error, OSError) and "safetensors" in said:
-        return f"{name!r} has no weights in safetensors, and pickled ones can run code: convert them first"
-    if isinstance(error, SafetensorError):
-        return f"{name!r} has damaged weights ({said[:100]}): fetch or copy the folder anew"
-    if "trust_remote_code" in said:
-        return f"{name!r} needs code of its own: read it, and then say --trust-code"
-    return f"{name!r} cannot be loaded: {said[:200]}"

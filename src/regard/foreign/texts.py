@@ -1,6 +1,7 @@
 """Texts as a model of Hugging Face's gets them: tokens, with the names that its tokenizer has for them."""
 
 import inspect
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.foreign.labels import Pieces
+from regard.libraries import calling
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
 """What configs call the most tokens that they take."""
@@ -36,11 +38,12 @@ class Texts:
         """Return a text (1, T), as the model takes it; raises `InputError` for one that it cannot take."""
         if not isinstance(text, str):
             raise InputError(f"input {type(text).__name__} is no text: give one")
-        if callable(self.tokenizer):
-            found = dict(self.tokenizer(text, return_tensors="pt"))
-        else:
-            ids = torch.tensor([self.tokenizer.encode(text).ids])
-            found = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        with self._calling("cut this text"):
+            if callable(self.tokenizer):
+                found = dict(self.tokenizer(text, return_tensors="pt"))
+            else:
+                ids = torch.tensor([self.tokenizer.encode(text).ids])
+                found = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         count = found["input_ids"].shape[-1]
         if not count:
             raise InputError("input is empty: type a text")
@@ -57,28 +60,42 @@ class Texts:
 
     def target(self, model: nn.Module, text: str) -> Tensor:
         """Return the tokens (1, T) of a target, with its end."""
-        if callable(self.tokenizer):
-            ids = self.tokenizer(text_target=text)["input_ids"]
-        else:
-            ids = self.tokenizer.encode(text).ids
+        with self._calling("cut this target"):
+            if callable(self.tokenizer):
+                ids = self.tokenizer(text_target=text)["input_ids"]
+            else:
+                ids = self.tokenizer.encode(text).ids
         if not ids:
             raise InputError("target is empty: type one, or leave it out")
         return torch.tensor([ids], device=next(model.parameters()).device)
 
     def target_ids(self, text: str) -> list[int]:
         """Return the tokens of a text that goes on, or of a target, without special ones."""
-        if not callable(self.tokenizer):
-            return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
-        return list(self.tokenizer(text_target=text, add_special_tokens=False)["input_ids"])
+        with self._calling("cut this target"):
+            if not callable(self.tokenizer):
+                return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+            return list(self.tokenizer(text_target=text, add_special_tokens=False)["input_ids"])
 
     def labels(self, ids: list[int]) -> list[str]:
         """Return a name for each token."""
-        return self.pieces.labels(ids)
+        with self._calling("name its tokens"):
+            return self.pieces.labels(ids)
 
     def decode(self, ids: list[int]) -> str:
         """Return tokens as a text, without special ones."""
-        found: str = self.tokenizer.decode(ids, skip_special_tokens=True)
-        return found.strip()
+        with self._calling("make a text of tokens"):
+            found: str = self.tokenizer.decode(ids, skip_special_tokens=True)
+            return found.strip()
+
+    def _calling(self, does: str) -> AbstractContextManager[None]:
+        """Turn what the tokenizer raises into one line; `does`: what it cannot do."""
+        own = not callable(self.tokenizer) or getattr(self.tokenizer, "backend_tokenizer", None) is not None
+        where = getattr(self.tokenizer, "name_or_path", "") or "given"
+        return calling(
+            "tokenizers" if own else "transformers",
+            f"tokenizer {where!r} cannot {does}",
+            "give another text, or mend its files",
+        )
 
     def special(self, tokens: Tensor) -> Tensor:
         """Say which of some tokens are no text, (1, T) bool."""

@@ -15,7 +15,9 @@ class PackedWeights(TypedDict):
     packed: str
     """Base64 of zlib of unsigned 16-bit numbers, low byte first, head by head and row by row."""
     largest: float
-    """What the number 65535 stands for."""
+    """What the number `levels` stands for."""
+    levels: int
+    """65535; 65534 where 65535 stands for weights that are NaN or infinite."""
     heads: int
 
 
@@ -122,6 +124,7 @@ class MapData(TypedDict):
     truth: list[int] | str | None
     outputs: list[str]
     probabilities: list[float]
+    """`null` where they are not finite."""
     layers: list[LayerData]
     opens: str | None
     """The layer to begin with: of those that read the input, the one that aligns best; None without any."""

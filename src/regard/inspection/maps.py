@@ -22,6 +22,15 @@ TITLES: dict[LayerKind, str] = {
 }
 
 
+UNFINITE = "not finite"
+"""What a weight is called that is NaN or infinite."""
+
+
+def finite(weights: np.ndarray) -> np.ndarray:
+    """Return weights with 0 for those that are NaN or infinite: what a scale is made of."""
+    return np.where(np.isfinite(weights), weights, 0)
+
+
 class LongRows(NamedTuple):
     """The rows of a layer whose map is of squares of steps."""
 
@@ -121,6 +130,15 @@ class Map:
     aligning: tuple[str, int] | None = None
     """Layer and head that were chosen to align by, on many inputs; None where nobody has."""
 
+    def __post_init__(self) -> None:
+        """Name in the note the first layer whose weights are NaN or infinite, or else the probabilities."""
+        broken = (name for name, layer in self.layers.items() if not np.isfinite(layer.weights).all())
+        said = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")
+        if not said and not np.isfinite(self.probabilities).all():
+            said = f"the answer's probabilities are {UNFINITE}"
+        if said not in self.note:
+            object.__setattr__(self, "note", "; ".join(filter(None, (self.note, said))))
+
     @property
     def cross(self) -> LayerMap:
         """The (first) layer in which the outputs attend to the inputs; raises `InputError` without one."""
@@ -165,7 +183,7 @@ def best_aligned(layers: Iterable[LayerMap]) -> Aligned | None:
 
 
 def _alignment(found: Aligned) -> float:
-    weights, relevant = found.layer.weights[found.head], found.layer.relevant
+    weights, relevant = finite(found.layer.weights[found.head]), found.layer.relevant
     if relevant is not None:
         return float(weights[relevant].sum())
     return float(weights.max(0, initial=0.0).sum())

@@ -12,10 +12,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from regard.inspection.glyphs import drawable
-from regard.inspection.maps import LayerMap, Map
+from regard.inspection.maps import LayerMap, Map, finite
 
 LIT = (255, 106, 0)
 """Colour of the largest weight, the same as in `view/overlay.js`: far from grey on light and dark pictures."""
+BROKEN = (194, 24, 91)
+"""Colour of a weight that is not finite, as in `view/colours.js`."""
 THICK = 0.85
 """How much of the colour there is where the weight is largest; the picture shows through."""
 SIDE = 1.5
@@ -48,9 +50,11 @@ def lit(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
     high, wide = pixels.shape[:2]
     rows = np.arange(high) * shares.shape[0] // high
     columns = np.arange(wide) * shares.shape[1] // wide
-    thick = THICK * shares[rows][:, columns, None]
+    shares = shares[rows][:, columns, None]
+    thick = THICK * np.where(np.isfinite(shares), shares, 1)
+    colour = np.where(np.isfinite(shares), LIT, BROKEN)
     grey = pixels @ np.array([0.299, 0.587, 0.114])
-    found: np.ndarray = (grey[..., None] * (1 - thick) + np.array(LIT) * thick).astype(np.uint8)
+    found: np.ndarray = (grey[..., None] * (1 - thick) + colour * thick).astype(np.uint8)
     return found
 
 
@@ -72,7 +76,7 @@ def draw_on_picture(attention: Map) -> Figure:
     _place(canvas, pixels, (AROUND, ABOVE + TITLE, side, high), "the picture")
     for row, layer in enumerate(layers):
         weights = weights_on_patches(layer)
-        largest = max(float(weights.max(initial=0.0)), 1e-9)
+        largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
         for head, each in enumerate(weights):
             left, top = AROUND + (head + 1) * (side + GAP), ABOVE + TITLE + row * (high + TITLE)
             said = "" if head else f"{drawable(layer.title)}, 0 to {largest:.3f}\n"

@@ -1,7 +1,8 @@
 """Attention maps as one HTML page: data, drawing code and style in a file that opens offline.
 
 The weights of a layer are kept as whole numbers from 0 to 65535, which stands for the largest weight of the
-layer, compressed (zlib) and written in base64. What is shown so differs from what was computed by less than
+layer, compressed (zlib) and written in base64; a weight that is NaN or infinite is 65535, and the largest one
+65534 then. What is shown so differs from what was computed by less than
 0.000008 times that weight.
 """
 
@@ -10,6 +11,7 @@ import hashlib
 import html
 import io
 import json
+import math
 import re
 import unicodedata
 import zlib
@@ -35,7 +37,7 @@ from regard.inspection.data import (
     ViewData,
     WorthData,
 )
-from regard.inspection.maps import LayerMap, LongRows, Map
+from regard.inspection.maps import LayerMap, LongRows, Map, finite
 from regard.inspection.sums import LayerSums, Sums
 from regard.inspection.words import word_pieces
 
@@ -108,7 +110,7 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "prediction": attention.prediction,
         "truth": attention.truth,
         "outputs": attention.outputs,
-        "probabilities": [round(each, 6) for each in attention.probabilities],
+        "probabilities": [_number(each) for each in attention.probabilities],
         "layers": [_layer(layer, packed) for layer in attention.layers.values()],
         "opens": None if (aligned := attention.aligned) is None else aligned.layer.name,
         "head": None if (chosen := attention.chosen_head) is None else chosen.head,
@@ -118,6 +120,11 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
     if attention.sums is not None:
         found["sums"] = _sums(attention.sums)
     return found
+
+
+def _number(value: float) -> Any:
+    """Return a number rounded, None where it is not finite, for which JSON has no word."""
+    return round(value, 6) if math.isfinite(value) else None
 
 
 def _sums(sums: Sums) -> SumsData:
@@ -209,7 +216,9 @@ def picture_address(pixels: np.ndarray) -> str:
 
 def pack(weights: np.ndarray) -> PackedWeights:
     """Return weights (H, Tq, Tk) from 0 to 1 as the page keeps them: see the module's docstring."""
-    largest = max(float(weights.max(initial=0.0)), 1e-9)
-    whole = np.rint(weights / largest * LEVELS).astype("<u2")
+    there = np.isfinite(weights)
+    levels = LEVELS if there.all() else LEVELS - 1
+    largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
+    whole = np.where(there, np.rint(finite(weights) / largest * levels), LEVELS).astype("<u2")
     packed = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
-    return {"packed": packed, "largest": largest, "heads": len(weights)}
+    return {"packed": packed, "largest": largest, "levels": levels, "heads": len(weights)}

@@ -20,12 +20,14 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len, set_cell_size
 
 from regard.inspection.glyphs import drawable, use_fonts
-from regard.inspection.maps import LayerMap, Map
-from regard.inspection.overlay import draw_on_picture, has_patches
+from regard.inspection.maps import UNFINITE, LayerMap, Map, finite
+from regard.inspection.overlay import BROKEN, draw_on_picture, has_patches
 from regard.inspection.palette import shades
 
-COLOURS = ListedColormap(shades(256), name="regard")
-"""Those of the page: from the paper to dark blue, in an order that colour-blind eyes and grey keep."""
+COLOURS = ListedColormap(shades(256), name="regard").with_extremes(bad="#{:02x}{:02x}{:02x}".format(*BROKEN))
+"""Those of the page: from the paper to dark blue, in an order that colour-blind eyes and grey keep. A weight that
+is not finite is magenta."""
+MAGENTA = " (magenta)"
 CELL = 0.24
 """Side of one weight, inches, where there is room."""
 SIDE = 27.0
@@ -56,9 +58,9 @@ def draw(attention: Map, format: str) -> bytes:
     """Return the picture of a map as the bytes of a file; `format`: png, svg or pdf.
 
     All panels share one colour scale, from 0 to the largest weight; a first step that can only look at itself is
-    left out of it, for all others would be pale. A white dot marks an input that the
-    output step depends on. Of more weights than dots, the largest of each square is drawn. Of a picture, weights
-    lie upon its patches (`overlay`).
+    left out of it, for all others would be pale. A weight that is not finite is magenta. A white dot marks an
+    input that the output step depends on. Of more weights than dots, the largest of each square is drawn. Of a
+    picture, weights lie upon its patches (`overlay`).
     """
     if has_patches(attention):
         return figure_bytes(draw_on_picture(attention), format)
@@ -73,7 +75,7 @@ def draw(attention: Map, format: str) -> bytes:
     for panel in plan.panels():
         _panel(canvas, panel, colours)
     bar = figure.add_axes((1 - SCALE / plan.width, 0.2, 0.15 / plan.width, 0.6))
-    more = any(layer.weights.max(initial=0.0) > largest for layer in layers)
+    more = any(finite(layer.weights).max(initial=0.0) > largest for layer in layers)
     figure.colorbar(colours, cax=bar, label="weight", extend="max" if more else "neither")
     bar.tick_params(labelsize=7)
     if attention.prediction is not None:
@@ -82,9 +84,8 @@ def draw(attention: Map, format: str) -> bytes:
         lines = "\n".join(textwrap.wrap(words, max(int(plan.width / LETTER * 0.8), 40))[:2])
         canvas.text(MARGIN, MARGIN, lines, fontsize=10, va="top")
     if attention.note:
-        note = "\n".join(
-            textwrap.wrap(drawable(f"Note: {attention.note}"), int((plan.width - 2 * MARGIN) / LETTER))
-        )
+        said = drawable(f"Note: {attention.note}{MAGENTA if UNFINITE in attention.note else ''}")
+        note = "\n".join(textwrap.wrap(said, int((plan.width - 2 * MARGIN) / LETTER)))
         canvas.text(MARGIN, plan.tops[-1], note, fontsize=8, va="top")
     return figure_bytes(figure, format)
 
@@ -92,6 +93,7 @@ def draw(attention: Map, format: str) -> bytes:
 def _scale(weights: np.ndarray) -> float:
     """Return what the strongest colour stands for."""
     _, queries, keys = weights.shape
+    weights = finite(weights)
     causal = queries == keys > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any()
     return float(weights[:, 1:].max(initial=0.0) if causal else weights.max(initial=0.0))
 
@@ -168,7 +170,8 @@ def _height(labels: Sequence[str]) -> float:
 def _panel(canvas: Axes, panel: _Panel, colours: ScalarMappable) -> None:
     layer, left, top = panel.layer, panel.left, panel.top
     right, bottom = left + panel.width, top + panel.height
-    shown = _fitted(layer.weights[panel.head], int(max(panel.width, panel.height) * DOTS))
+    weights = layer.weights[panel.head]
+    shown = _fitted(np.where(np.isfinite(weights), weights, np.nan), int(max(panel.width, panel.height) * DOTS))
     canvas.imshow(
         colours.to_rgba(shown, bytes=True), extent=(left, right, bottom, top), interpolation="none", aspect="auto"
     )
@@ -225,7 +228,7 @@ def draw_table(values: Mapping[str, Sequence[float]], title: str, format: str) -
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     panel = figure.subplots()
-    most = max(float(np.nanmax(np.abs(table))), 1e-9)
+    most = max(float(np.abs(finite(table)).max(initial=0.0)), 1e-9)
     image = panel.imshow(table, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
     panel.set_xticks(range(columns), [str(head) for head in range(columns)], fontsize=7)
     panel.set_yticks(range(len(values)), list(map(drawable, values)), fontsize=7)

@@ -1,5 +1,6 @@
 """Attention maps in a terminal: the primer's printout, and a heatmap of characters."""
 
+import math
 import textwrap
 from collections.abc import Iterator
 
@@ -9,13 +10,15 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from regard.inspection.maps import CROSS, Aligned, LayerMap, Map, best_aligned
+from regard.inspection.maps import CROSS, UNFINITE, Aligned, LayerMap, Map, best_aligned, finite
 
 SHADES = " ░▒▓█"
 """Five steps from nothing to all: readable without colour."""
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """The same steps in viridis, which keeps its order for colour-blind eyes and in grey."""
 
+BROKEN = "!!"
+"""A weight that is not finite."""
 CELL = 3
 """Characters of a weight."""
 SCREEN = 60
@@ -66,7 +69,7 @@ def _folded(text: str, before: str = "") -> str:
 
 def mainly(weights: np.ndarray) -> list[int]:
     """Return the steps with the largest weight, to three decimals: letters that are alike tie."""
-    rounded = np.round(weights, 3)
+    rounded = np.round(finite(weights), 3)
     return np.flatnonzero(rounded == rounded.max()).tolist()
 
 
@@ -110,7 +113,7 @@ def _on_patches(best: Aligned) -> RenderableType:
     from regard.inspection.overlay import looker, weights_on_patches
 
     weights = weights_on_patches(best.layer)[best.head]
-    largest = max(float(weights.max(initial=0.0)), 1e-9)
+    largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
     table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)
     for row in weights:
         table.add_row(*(cell(float(weight), largest, False) for weight in row))
@@ -124,7 +127,7 @@ class _Heatmap:
     def __init__(self, layers: list[LayerMap], head: int | None = None) -> None:
         self.layers = layers
         self.head = head
-        self.largest = max(max(float(layer.weights.max(initial=0.0)) for layer in layers), 1e-9)
+        self.largest = max(max(float(finite(layer.weights).max(initial=0.0)) for layer in layers), 1e-9)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for layer in self.layers:
@@ -160,6 +163,8 @@ class _Heatmap:
         legend.append(f"  0 to {self.largest:.3f}", style="dim")
         if relevant:
             legend.append("    x  the answer comes from this input", style="dim")
+        if not all(np.isfinite(layer.weights).all() for layer in self.layers):
+            legend.append(f"    {BROKEN}  {UNFINITE}", style="dim")
         return legend
 
 
@@ -184,5 +189,7 @@ def _named(label: str) -> str:
 
 def cell(weight: float, largest: float, relevant: bool) -> Text:
     """Return the three characters of one weight: two of its shade, and `x` for a relevant input."""
+    if not math.isfinite(weight):
+        return Text.assemble((BROKEN, "bold red"), ("x" if relevant else " ", "dim"))
     step = round(weight / largest * (len(SHADES) - 1))
     return Text.assemble((SHADES[step] * 2, COLOURS[step]), ("x" if relevant else " ", "dim"))

@@ -13,15 +13,11 @@ from regard.inspection.bundle import bundle
 from regard.inspection.maps import Map
 from regard.inspection.page import as_data
 from regard.inspection.picture import draw
+from regard.libraries import calling
 
-try:
+with calling("anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"):
     import anywidget
     import traitlets
-except ImportError:
-    raise InputError(
-        "a widget needs anywidget: pip install 'regard[notebook]'; a page (to_html) and a picture (plot) do not"
-    ) from None
-
 
 Explains = Callable[..., dict[str, Any]]
 """What returns how a weight comes about, as JSON, of a layer, head, output, key and temperature."""

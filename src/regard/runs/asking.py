@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import InputError
+from regard.libraries import import_library
 from regard.tasks import find_task
 from regard.training import Origin, RunConfig, changed_config, make_config, pack, trust
 
@@ -116,8 +116,8 @@ def _another(name: str, value: object, before: object, run: AnyRun) -> InputErro
 def _ready(config: RunConfig) -> RunConfig:
     """Return a config that is to be trained, its code trusted from now on; raises `InputError` where what it
     needs is not installed."""
-    if config.training.tensorboard and importlib.util.find_spec("tensorboard") is None:
-        raise InputError("tensorboard needs it installed: pip install 'regard[track]'")
+    if config.training.tensorboard:  # what torch.utils.tensorboard imports
+        import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
     config = config.resolved()
     trust(dataclasses.asdict(config))
     return config

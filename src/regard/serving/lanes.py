@@ -10,13 +10,21 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from regard.libraries import message_of
 from regard.serving.explorer import Explorer
+from regard.serving.refusing import RefusedError
 
 Ask = Callable[[Explorer], bytes]
 
 
-class StoppedError(Exception):
-    """Nobody waits for the answer any more."""
+GRACE = 5.0
+"""Seconds that a stopped question may still take; one that is stuck in a library is left alone after that."""
+MOST_STUCK = 4
+"""Stuck questions of a lane, above which it answers no more: each of them takes a core for ever."""
+
+
+class StoppedError(BaseException):
+    """Nobody waits for the answer any more; no `except Exception` in a library holds it."""
 
 
 class Lane:
@@ -27,6 +35,7 @@ class Lane:
         self._turn = asyncio.Semaphore(most)
         self._idle: list[_Worker] = []
         self._workers: list[_Worker] = []
+        self._stuck: list[_Worker] = []
 
     @property
     def busy(self) -> bool:
@@ -36,22 +45,26 @@ class Lane:
     async def run(self, ask: Ask) -> bytes:
         """Wait for a turn and return what `ask` finds; raises what it raises.
 
-        Cancelled, it leaves the line, or stops the model and waits until it has; cancelled again, it does not
-        wait.
+        Cancelled, it leaves the line, or stops the model and waits until it has, `GRACE` seconds at most;
+        cancelled again, it does not wait.
         """
         async with self._turn:
+            self._idle += [worker for worker in self._stuck if not worker.busy]
+            self._stuck = [worker for worker in self._stuck if worker.busy]
+            if len(self._stuck) >= MOST_STUCK:
+                raise RefusedError(503, f"{MOST_STUCK} questions never ended: start the explorer anew")
             worker = self._idle.pop() if self._idle else self._another()
             working = worker.begin(ask)
             try:
                 return await asyncio.shield(working)
             except asyncio.CancelledError:
                 worker.stop.set()
-                await asyncio.wait([working])
+                await asyncio.wait([working], timeout=GRACE)
                 raise
             finally:
                 if working.done():
                     working.exception()  # or asyncio complains that nobody has looked
-                    self._idle.append(worker)
+                (self._idle if working.done() else self._stuck).append(worker)
 
     def _another(self) -> "_Worker":
         self._workers.append(_Worker(self._explorer))
@@ -98,9 +111,16 @@ class _Worker:
             self._check()
             self._own = self._own or self._origin.apart(self._check)
             return found.set_result, ask(self._own)
-        except Exception as error:
-            return found.set_exception, error
+        except BaseException as error:
+            return found.set_exception, _failure(error)
 
     def _check(self) -> None:
         if self.stop.is_set():
             raise StoppedError
+
+
+def _failure(error: BaseException) -> Exception:
+    """Return an error as a future takes it: a panic is no `Exception`, and `StopIteration` none that it takes."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RefusedError(500, f"the model failed: {message_of(error)}; ask for something else")

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard import serving
-from regard.errors import InputError, MachineError, check_range
+from regard.errors import MachineError, check_range
 from regard.inspection import Subject
 from regard.inspection.alike import check_beside
+from regard.libraries import import_library
 from regard.serving.tokens import make_token
 from regard.training.stopping import stop_as_usual, stopping
 
@@ -48,10 +49,7 @@ def show(
     """
     check_port(port)
     check_beside(subject, beside)
-    try:
-        import regard.serving.app  # noqa: F401 (which brings the server)
-    except ImportError:
-        raise InputError("the explorer needs a server: pip install 'regard[serve]'") from None
+    check_server("the explorer")
     import torch
 
     threads = torch.get_num_threads()
@@ -65,10 +63,9 @@ def show(
 def teach(home: Path, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
     """Serve the course, whose runs are kept under `home`, until interrupted; the rest is as in `show`."""
     check_port(port)
-    try:
-        from regard.serving.classroom import make_classroom
-    except ImportError:
-        raise InputError("the course needs a server: pip install 'regard[serve]'") from None
+    check_server("the course")
+    from regard.serving.classroom import make_classroom
+
     _listen(lambda **who: make_classroom(home, **who), "the course", host, port, browser=browser)
 
 
@@ -100,6 +97,12 @@ def _listen(make: Callable[..., Any], what: str, host: str, port: int | None, *,
     atexit.register(_leave_if_busy, app.state.lanes, 128 + ended_by)
     if ended_by != signal.SIGINT:
         stop_as_usual(ended_by)
+
+
+def check_server(what: str) -> None:
+    """Raise `InputError` where a library of the extra serve is missing or broken."""
+    for module in ("orjson", "starlette.applications", "uvicorn.protocols.http.h11_impl"):
+        import_library(module, what, "serve")
 
 
 def check_port(port: int | None) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
+from regard.libraries import calling, check_hub_name, import_library, offline
+from regard.reading import is_folder
 from regard.text.parallel import Counts, Text
 
 
@@ -54,12 +56,11 @@ class HubText(Text):
 
 
 def _load(name: str, split: str) -> Any:
-    try:
-        import datasets
-    except ImportError:
-        raise InputError("data sets of the Hub need their library: pip install 'regard[hub]'") from None
-    try:
-        return datasets.load_dataset(str(Path(name)) if Path(name).is_dir() else name, split=split)
-    except Exception as error:  # the library raises errors of many kinds
-        reason = " ".join(str(error).split())
-        raise InputError(f"data set {name!r} has no {split!r} to load: {reason}") from error
+    datasets = import_library("datasets", f"data set {name!r}", "hub")
+    what, advice = f"data set {name!r} has no {split!r} to load", "check both, and what lies there"
+    if is_folder(Path(name)):
+        with calling("datasets", what, advice), offline():
+            return datasets.load_dataset(str(Path(name)), split=split)
+    check_hub_name(name)
+    with calling("datasets", what, advice, prints=True):
+        return datasets.load_dataset(name, split=split)

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from regard.errors import InputError
+from regard.errors import InputError, RegardError
+from regard.libraries import calling, import_library
 from regard.reading import DamageError, parse_json, shaped
 from regard.text.places import Place
 from regard.text.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, whole
@@ -36,6 +37,10 @@ class _Cut(msgspec.Struct, forbid_unknown_fields=True):
     lowercase: bool
 
 
+CUT, AGAIN = "the vocabulary cannot cut this text", "give another text, or import the model anew"
+"""What is said where the library fails."""
+
+
 class SentencePieces:
     """A vocabulary of pieces, cut by the model of SentencePiece whose file has the content `model`.
 
@@ -49,17 +54,13 @@ class SentencePieces:
     def __init__(
         self, model: bytes, symbols: Sequence[str], *, codes: bool = False, lowercase: bool = False
     ) -> None:
-        try:
-            from sentencepiece import SentencePieceProcessor
-        except ImportError:
-            raise InputError(
-                "this vocabulary is one of SentencePiece, which is not installed: pip install 'regard[hub]'"
-            ) from None
+        sentencepiece = import_library("sentencepiece", "a vocabulary of SentencePiece", "hub")
         self.model, self.codes, self.lowercase = model, codes, lowercase
-        self._processor: Any = SentencePieceProcessor()
+        self._processor: Any = sentencepiece.SentencePieceProcessor()
         try:
-            self._processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
+            with calling("sentencepiece", "its model cannot be loaded", "restore a copy"):
+                self._processor.LoadFromSerializedProto(model)
+        except RegardError as error:
             raise DamageError("sentencepiece cannot make use of its model") from error
         self.symbols = [*SPECIAL, *symbols]
         self._indices = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
@@ -84,11 +85,12 @@ class SentencePieces:
     def places(self, text: str) -> list[Place]:
         """Return where each piece stands in a text; one that begins a word begins with the blank before it."""
         code, text = self._split(text)
-        if hasattr(self._processor, "EncodeAsOffsetMapping"):
-            found = self._processor.EncodeAsOffsetMapping(text)["offsets"]
-        else:  # before sentencepiece 0.2.2
-            pieces = self._processor.Encode(text, out_type="immutable_proto").pieces
-            found = [(each.begin, each.end) for each in pieces]
+        with calling("sentencepiece", CUT, AGAIN):
+            if hasattr(self._processor, "EncodeAsOffsetMapping"):
+                found = self._processor.EncodeAsOffsetMapping(text)["offsets"]
+            else:  # before sentencepiece 0.2.2
+                pieces = self._processor.Encode(text, out_type="immutable_proto").pieces
+                found = [(each.begin, each.end) for each in pieces]
         begin = len(code)
         return [*([(0, begin)] if code else []), *((begin + first, begin + end) for first, end in found)]
 
@@ -101,7 +103,8 @@ class SentencePieces:
         out."""
         indices = indices[: indices.index(EOS)] if EOS in indices else indices
         pieces = [self.symbols[index] for index in indices if index >= UNKNOWN]
-        text: str = self._processor.DecodePieces(pieces)
+        with calling("sentencepiece", "the vocabulary cannot join its pieces", "import the model anew"):
+            text: str = self._processor.DecodePieces(pieces)
         return text.replace(BLANK, " ").strip()
 
     def labels(self, indices: Sequence[int]) -> list[str]:
@@ -133,7 +136,8 @@ class SentencePieces:
 
     def _pieces(self, text: str) -> list[str]:
         code, text = self._split(text)
-        return [*([code] if code else []), *self._processor.EncodeAsPieces(text)]
+        with calling("sentencepiece", CUT, AGAIN):
+            return [*([code] if code else []), *self._processor.EncodeAsPieces(text)]
 
     def _split(self, text: str) -> tuple[str, str]:
         """Return the code of a language, or nothing, and the text behind it."""

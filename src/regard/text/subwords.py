@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import msgspec
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import InputError, RegardError
+from regard.libraries import calling
 from regard.reading import DamageError, parse_json, shaped
 from regard.text.places import Place
 from regard.text.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
@@ -57,6 +58,10 @@ class _Unigram(msgspec.Struct, tag_field="type", tag="Unigram"):
         return [piece for piece, _ in self.vocab]
 
 
+CUT, AGAIN = "the vocabulary cannot cut this text", "give another text, or import or train the model anew"
+"""What is said where the library fails."""
+
+
 class _Stored(msgspec.Struct):
     """What the JSON of a tokenizer needs to hold; there is more, which is the library's."""
 
@@ -81,7 +86,7 @@ class Subwords:
 
     def encode(self, text: str) -> list[int]:
         """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
-        return self._tokenizer.encode(whole(text)).ids
+        return self._encoded(text).ids
 
     @property
     def by_words(self) -> bool:
@@ -93,17 +98,19 @@ class Subwords:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of many texts, encoded in parallel."""
-        return [each.ids for each in self._tokenizer.encode_batch_fast(list(map(whole, texts)))]
+        with calling("tokenizers", CUT, AGAIN):
+            return [each.ids for each in self._tokenizer.encode_batch_fast(list(map(whole, texts)))]
 
     def words(self, text: str) -> list[str]:
         """Return the words that a text is split into before each is cut into pieces."""
-        normal = self._tokenizer.normalizer.normalize_str(whole(text))
-        return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+        with calling("tokenizers", CUT, AGAIN):
+            normal = self._tokenizer.normalizer.normalize_str(whole(text))
+            return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
 
     def pieces(self, text: str) -> list[str]:
         """Return what each index of `encode(text)` stands for, unknown ones too."""
         text = whole(text)
-        encoding = self._tokenizer.encode(text)
+        encoding = self._encoded(text)
         each = zip(encoding.ids, encoding.offsets, strict=True)
         return [
             text[begin:end].strip() if index == UNKNOWN else self.symbols[index] for index, (begin, end) in each
@@ -111,7 +118,7 @@ class Subwords:
 
     def places(self, text: str) -> list[Place]:
         """Return where each piece stands in a text; one that is only the blank before a word, where that is."""
-        return list(self._tokenizer.encode(whole(text)).offsets)
+        return list(self._encoded(text).offsets)
 
     def unknown(self, text: str) -> list[str]:
         """Return what the vocabulary does not know of a text: each piece once, sorted."""
@@ -132,6 +139,11 @@ class Subwords:
     def to_json(self) -> str:
         """Return the tokenizer as the JSON of the `tokenizers` library."""
         return self._tokenizer.to_str(pretty=True)
+
+    def _encoded(self, text: str) -> Encoding:
+        """Encode a text; raises `InputError` where the library fails, as for an odd tokenizer."""
+        with calling("tokenizers", CUT, AGAIN):
+            return self._tokenizer.encode(whole(text))
 
     @classmethod
     def from_json(cls, text: str) -> "Subwords":

@@ -10,7 +10,7 @@ from regard.own import OwnCodeError, told
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
-from regard.training.tensors import kept
+from regard.training.tensors import kept, warn_unfinite
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
@@ -46,4 +46,5 @@ def load_parameters(model: nn.Module, folder: RunFolder) -> int:
     """
     parameters, step = folder.read_model(kept(model.state_dict()))
     model.load_state_dict(parameters)
+    warn_unfinite(model.state_dict(), str(folder.path))
     return step

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import stat
+import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -96,6 +97,14 @@ def pack(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
     header = json.dumps({"__metadata__": about, **json.loads(plain[8:begin])}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     return b"".join([len(header).to_bytes(8, "little"), header, values])
+
+
+def warn_unfinite(tensors: Mapping[str, Tensor], where: str) -> None:
+    """Warn of the first of some parameters that holds NaN or infinite numbers; `where`: the model."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
+            warnings.warn(f"{name} of {where!r} is not finite, the first such parameter", stacklevel=3)
+            return
 
 
 def read_tensors(path: Path, expected: Expected | None = None) -> tuple[dict[str, Tensor], int, str]:

@@ -12,10 +12,11 @@ import { brush, node } from "./dom.js";
  * @property {string} ink
  * @property {string} line of lines that belong to no head of several
  * @property {string} mark
+ * @property {Colour} broken of a weight that is not finite
  * @property {(share: number) => Colour} at the colour of a share from 0 to 1
  * @property {(share: number) => Colour} change the colour of a change from -1 to 1
- * @property {Uint32Array} table `at` in 256 steps, as pixels
- * @property {Uint32Array} changes `change` in 256 steps, as pixels
+ * @property {Uint32Array} table `at` in 256 steps, as pixels, and `broken`
+ * @property {Uint32Array} changes `change` in 256 steps, as pixels, and `broken`
  */
 
 const LIGHT = ["#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"];
@@ -50,34 +51,41 @@ export function palette(light) {
 function mixed(light) {
   const stops = (light ? LIGHT : DARK).map(rgb);
   const paper = stops[0];
+  const broken = rgb(light ? "#c2185b" : "#ff6fae");
   /** @param {number} share */
   const at = (share) => {
+    if (Number.isNaN(share)) return broken;
     const place = clamp(share, 0, 1) * (stops.length - 1);
     const low = Math.min(Math.floor(place), stops.length - 2);
     return between(stops[low], stops[low + 1], place - low);
   };
   /** @param {number} share */
-  const change = (share) => between(paper, share < 0 ? LESS : MORE, clamp(Math.abs(share), 0, 1));
+  const change = (share) =>
+    Number.isNaN(share) ? broken : between(paper, share < 0 ? LESS : MORE, clamp(Math.abs(share), 0, 1));
   return {
     dark: !light,
     paper,
     ink: light ? "#111111" : "#eeeeee",
     line: light ? "#08519c" : "#8abaea",
     mark: light ? "#c2410c" : "#fbbf24",
+    broken,
     at,
     change,
-    table: Uint32Array.from({ length: 256 }, (_, index) => pixel(at(index / 255))),
-    changes: Uint32Array.from({ length: 256 }, (_, index) => pixel(change(index / 127.5 - 1))),
+    table: Uint32Array.from({ length: 257 }, (_, index) => pixel(at(index < 256 ? index / 255 : NaN))),
+    changes: Uint32Array.from({ length: 257 }, (_, index) =>
+      pixel(change(index < 256 ? index / 127.5 - 1 : NaN)),
+    ),
   };
 }
 
 /**
- * The place of a share in a palette's tables; `signed`: of a change from -1 to 1 in `changes`.
+ * The place of a share in a palette's tables, the last one of what is no number; `signed`: of a change from -1 to 1
+ * in `changes`.
  *
  * @param {number} share
  */
 export function shade(share, signed = false) {
-  return clamp(Math.round(255 * (signed ? (share + 1) / 2 : share)), 0, 255);
+  return Number.isNaN(share) ? 256 : clamp(Math.round(255 * (signed ? (share + 1) / 2 : share)), 0, 255);
 }
 
 /**

@@ -5,6 +5,7 @@
  * @typedef {object} PackedWeights
  * @property {string} packed
  * @property {number} largest
+ * @property {number} levels
  * @property {number} heads
  */
 

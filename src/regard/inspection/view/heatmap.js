@@ -149,7 +149,7 @@ export class Heatmap {
     this.cell.setAttribute("aria-colindex", String(key + 1));
     this.rowName.textContent = matrix.queries[query] ?? "";
     const change = changes && title ? signed(changes[this.head][query * matrix.columns + key] || 0) : null;
-    const value = change ?? percent(matrix.at(this.head, query, key) || 0);
+    const value = change ?? percent(matrix.at(this.head, query, key) ?? 0);
     this.cell.textContent = `${isolated(matrix.keys[key] ?? "")} ${value}`;
   }
 

@@ -6,9 +6,9 @@ const JOINERS = "\u200c\u200d"; // which letters of some scripts and parts of pi
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 const ISOLATE = ["\u2068", "\u2069"];
 
-/** @param {number} share */
+/** @param {number} share `null` or NaN where it is not finite */
 export function percent(share) {
-  return `${(100 * share).toFixed(1)}%`;
+  return Number.isFinite(share) ? `${(100 * share).toFixed(1)}%` : "not finite";
 }
 
 /**

@@ -19,6 +19,7 @@ import { litColour } from "./overlay.js";
 const SCALE_WIDTH = 120;
 const SCALE_HEIGHT = 10;
 const DEPENDS = "○ the output depends on this input";
+const BROKEN = "■ (magenta) not finite: NaN or infinite";
 /** @type {Record<string, string>} */
 const OF = {
   overview: "the same for all layers and heads",
@@ -47,8 +48,16 @@ export function legend(scene, colours) {
  *
  * @param {Scene} scene
  */
-export function signs({ layer, state }) {
-  return layer.relevant && state.mode === "heatmap" ? [node("span", {}, DEPENDS)] : [];
+export function signs(scene) {
+  return signsOf(scene).map((sign) => node("span", {}, sign));
+}
+
+/** @param {Scene} scene */
+function signsOf({ layer, matrix, state }) {
+  return [
+    ...(layer.relevant && state.mode === "heatmap" ? [DEPENDS] : []),
+    ...(matrix.slices.some((slice) => slice.some(Number.isNaN)) ? [BROKEN] : []),
+  ];
 }
 
 /**
@@ -109,7 +118,9 @@ export function legendLine(scene, colours, widthOfText) {
   }
   const begin = widthOfText(from) + 6;
   const edge = { fill: "url(#regard-scale)", stroke: colours.ink, "stroke-width": 0.5 };
-  const more = scene.layer.relevant && scene.state.mode === "heatmap" ? `;  ${DEPENDS}` : "";
+  const more = signsOf(scene)
+    .map((sign) => `;  ${sign}`)
+    .join("");
   group.append(
     ramp,
     svg("text", {}, from),

@@ -1,12 +1,10 @@
 // Weights as they travel: an array, or packed. `packed` is base64 of zlib of unsigned 16-bit numbers, low byte first,
-// head by head and row by row; 65535 stands for `largest`.
+// head by head and row by row; `levels` stands for `largest`, and what is above it for a weight that is not finite.
 
 import { visible } from "./labels.js";
 import { Matrix } from "./matrix.js";
 
 /** @import { LayerData, NumbersData, PackedWeights } from "./data.js" */
-
-const LEVELS = 65535;
 
 /**
  * The weights of a layer, ready to be drawn.
@@ -17,7 +15,7 @@ export async function unpack(layer) {
   const { weights, relevant, names } = layer;
   const [queries, keys] = [layer.queries.map(visible), layer.keys.map(visible)];
   if (Array.isArray(weights)) {
-    const slices = weights.map((head) => Float32Array.from(head.flat()));
+    const slices = weights.map((head) => Float32Array.from(head.flat(), (weight) => weight ?? NaN));
     return new Matrix(slices, queries, keys, relevant, true, names);
   }
   return new Matrix(await slicesOf(weights, queries.length * keys.length), queries, keys, relevant, false, names);
@@ -27,12 +25,13 @@ export async function unpack(layer) {
  * @param {PackedWeights} weights
  * @param {number} size weights of a head
  */
-async function slicesOf({ packed, largest, heads }, size) {
+async function slicesOf({ packed, largest, levels, heads }, size) {
   const whole = new DataView(await inflated(bytesOf(packed)));
   return Array.from({ length: heads }, (_, head) => {
     const slice = new Float32Array(size);
     for (let index = 0; index < size; index += 1) {
-      slice[index] = (whole.getUint16(2 * (head * size + index), true) / LEVELS) * largest;
+      const found = whole.getUint16(2 * (head * size + index), true);
+      slice[index] = found > levels ? NaN : (found / levels) * largest;
     }
     return slice;
   });

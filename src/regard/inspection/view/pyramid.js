@@ -44,7 +44,7 @@ export function halved({ values, rows, columns }, bySize = false) {
       const four = [values[upper + left], values[upper + right], values[lower + left], values[lower + right]];
       let best = four[0];
       for (const value of four) {
-        if (bySize ? Math.abs(value) > Math.abs(best) : value > best) best = value;
+        if (Number.isNaN(value) || (bySize ? Math.abs(value) > Math.abs(best) : value > best)) best = value;
       }
       found[row * wide + column] = best;
     }

@@ -1,0 +1,152 @@
+"""No command reaches for another machine unless it is asked for what lies there."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from regard.cli import COMMANDS
+from tests.german import write
+from tests.network import Guard, OutsideError, can_trace, reached, traced
+
+TINY = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "vocab_size": 60, "tokens": 200}
+TEXT = "Heute läuft der kleine Hund."
+LINES: dict[str, list[list[str]]] = {
+    "train": [["train", "dates", "--steps", "2", "--overwrite"]],
+    "test": [
+        ["test", "counting", "--samples", "3", "--plot", "page.html"],
+        ["test", "counting", "--plot", "a.png"],
+    ],
+    "show": [["show", "counting", "--no-browser", "--port", "18137"]],
+    "look": [
+        ["look", "gpt", "--text", "the cat", "--plot", "b.html"],
+        ["look", "models/gone", "--text", "a"],
+    ],
+    "examine": [["examine", "counting", "--samples", "20"]],
+    "explain": [["explain", "counting"]],
+    "prune": [["prune", "counting", "--output", "pruned"]],
+    "translate": [["translate", "translation", TEXT], ["translate", "translation", TEXT, "--engine", "regard"]],
+    "align": [["align", "translation", "text.de", "text.en"]],
+    "score": [["score", "translation", "--input", "pairs.txt"]],
+    "compare": [["compare", "counting", "--vary", "hidden=8,9", "--seeds", "2", "--steps", "3"]],
+    "learn": [["learn", "--no-browser", "--port", "18138"], ["learn", "--site", "site"]],
+    "check": [["check", "learner.py"]],
+    "tasks": [["tasks"]],
+    "data": [["data", "multi30k", "--url", "http://127.0.0.1:9/"]],
+    "clean": [["clean", "text.de", "text.en", "--output", "cleaned"]],
+    "export": [
+        ["export", "translation", "--to", "onnx", "--output", "onnx"],
+        ["export", "translation", "--to", "ctranslate2", "--output", "ct2"],
+        ["export", "translation", "--to", "huggingface", "--output", "hf", "--license", "cc0-1.0"],
+    ],
+    "import": [["import", "marian", "--texts", "text.de"]],
+    "draw": [["draw", "counting", "--output", "model.svg"]],
+    "positions": [["positions", "--plot", "positions.png"]],
+}
+"""Of each command a line or more that asks for nothing from elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small runs, texts and models of other programs, where these can be made."""
+    import regard
+
+    folder = tmp_path_factory.mktemp("network")
+    text = write(folder)
+    marian = {"positions": "sinusoidal", "pre_norm": False, "joint": True, "tied": True}
+    given = {**text, **TINY, **marian, "steps": 4, "savepath": folder / "models", "progress": False}
+    regard.train("translation", **given)
+    regard.train("counting", hidden=8, heads=2, steps=4, batchsize=4, savepath=folder / "models", progress=False)
+    (folder / "text.de").write_text(f"{TEXT}\nEin Hund.\n", encoding="utf-8")
+    (folder / "text.en").write_text("The small dog runs today.\nA dog.\n", encoding="utf-8")
+    (folder / "pairs.txt").write_text(f"{TEXT}\tThe small dog runs today.\n", encoding="utf-8")
+    learner = "import torch\n\ndef softmax(scores):\n    return torch.softmax(scores, -1)\n"
+    (folder / "learner.py").write_text(learner, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def all_ground(ground: Path) -> Path:
+    """The same with models of other programs, where these can be made."""
+    if find_spec("transformers"):
+        from tests.faults.foreign import KINDS
+        from tests.marian import write_marian
+
+        KINDS["decoders"].make(ground / "gpt")
+        if find_spec("sentencepiece"):
+            write_marian(ground / "marian")
+    return ground
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a process that has nothing but what a user has, with its home in `folder`."""
+    left = {"HF_", "ORT_", "RAY_", "XDG_", "TRANSFORMERS_"}
+    kept = {name: value for name, value in os.environ.items() if not any(map(name.startswith, left))}
+    (folder / "home").mkdir(exist_ok=True)
+    return {**kept, "HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
+
+
+def check(argv: Sequence[str], folder: Path) -> None:
+    """Run a command, and see that it reaches for no other machine and leaves no report in the user's home."""
+    status, said, found = traced(argv, folder, environment(folder))
+    assert not found, found
+    assert status in (0, 1, 2, 130) and "Traceback" not in said and "fault of Regard's own" not in said, said
+    assert not list((folder / "home").rglob("*onnxruntime*")), "ONNX Runtime keeps reports to be sent"
+
+
+def test_every_command_has_a_line() -> None:
+    assert LINES.keys() == COMMANDS.keys()
+
+
+def test_one_command_asks_no_other_machine(ground: Path) -> None:
+    check(LINES["test"][0], ground)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("argv", [argv for lines in LINES.values() for argv in lines], ids=" ".join)
+def test_no_command_asks_another_machine(all_ground: Path, argv: list[str]) -> None:
+    check(argv, all_ground)
+
+
+@pytest.mark.skipif(not can_trace(), reason="needs strace")
+def test_the_reports_of_onnxruntime_are_off(tmp_path: Path) -> None:
+    """Of version 1.32 a session makes a database of reports in the user's cache, and asks for their address."""
+    pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    from onnx import helper
+
+    model = tmp_path / "model.onnx"
+    given, found = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "graph", [given], [found])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model.write_bytes(made.SerializeToString())
+    code = (
+        "from regard.libraries import import_library\n"
+        "runtime = import_library('onnxruntime', 'a test', 'onnx')\n"
+        "runtime.InferenceSession('model.onnx', providers=['CPUExecutionProvider'])\n"
+    )
+    process = subprocess.run(
+        ["strace", "-f", "-e", "trace=network", "-o", "trace", sys.executable, "-c", code],
+        cwd=tmp_path, env=environment(tmp_path), check=True,
+    )  # fmt: skip
+    assert process.returncode == 0 and not reached((tmp_path / "trace").read_text().splitlines())
+    assert not list((tmp_path / "home").rglob("*onnxruntime*"))
+
+
+def test_the_guard_itself() -> None:
+    """What strace writes of other machines, and what Python does, is seen."""
+    near = 'connect(5, {sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("127.0.0.1")}, 16) = 0'
+    far = near.replace("127.0.0.1", "10.1.2.3")
+    name = near.replace("(80)", "(53)")
+    unix = 'connect(5, {sa_family=AF_UNIX, sun_path="/run/x"}, 16) = 0'
+    six = 'sendto(5, "x", 1, 0, {sa_family=AF_INET6, sin6_port=htons(443), sin6_flowinfo=htonl(0), inet_pton(AF_INET6, "2001:db8::1", &sin6_addr)}, 28) = 1'  # noqa: E501
+    assert reached([near, far, name, unix, six]) == [far, name, six]
+    guard = Guard()
+    guard._heard("socket.getaddrinfo", ("localhost", 80, 0, 0, 0))
+    with pytest.raises(OutsideError):
+        guard._heard("socket.getaddrinfo", ("example.org", 80, 0, 0, 0))
+    assert guard.reached == ["socket.getaddrinfo example.org"]

@@ -1,0 +1,55 @@
+"""Commands on a run whose parameters are not finite: no fault, and the first of them is named."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.training.tensors import pack, read_tensors
+
+
+def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
+    """Copy a run, with one number of each of these parameters replaced, and its checksum made anew."""
+    shutil.copytree(run, folder)
+    tensors, step, config = read_tensors(folder / "model.safetensors")
+    for name in names:
+        tensors[name].view(-1)[0] = value
+    (folder / "model.safetensors").write_bytes(pack(tensors, step, config))
+    return folder
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), 1e30])
+def test_an_answering_run(
+    trained: regard.AnswerRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
+) -> None:
+    first = next(iter(trained.model.state_dict()))
+    later = [name for name in trained.model.state_dict() if name != first][-1]
+    run = spoiled(trained.folder, tmp_path / "run", value, later, first)
+    for words in (
+        ["test", "--samples", "3", "--plot", tmp_path / "a.html"],
+        ["explain"],
+        ["examine", "--samples", "20"],
+    ):
+        status, out, err = command(words[0], run, *words[1:])
+        assert status == 0 and "RuntimeWarning" not in err, err
+        if value != 1e30:
+            assert err.startswith(
+                f"regard: warning: {first} of {str(run)!r} is not finite, the first such parameter\n"
+            )
+            assert words[0] != "test" or "Note:       weights of cross are not finite" in out
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("value", [float("nan"), 1e30])
+def test_a_translating_run(
+    translator: regard.PairRun, tmp_path: Path, command: Callable[..., tuple[int, str, str]], value: float
+) -> None:
+    run = spoiled(translator.folder, tmp_path / "run", value, "target_embedding.weight")
+    (tmp_path / "a").write_text("3. Mai 1979\t1979-05-03\n", encoding="utf-8")
+    for words in (["translate", "3. Mai 1979", "--plot"], ["score", "--input", tmp_path / "a"], ["explain"]):
+        status, _, err = command(words[0], run, *map(str, words[1:]))
+        assert status == 0 and "fault" not in err and "Runtime" not in err, err
+        assert value == 1e30 or "target_embedding.weight of" in err.splitlines()[0]

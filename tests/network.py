@@ -1,0 +1,126 @@
+"""A guard against connections to other machines: within Python by an audit hook, of whole commands by strace."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+NAMES = {"socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"}
+LOCAL = re.compile(r"localhost|127\.[\d.]+|::1|::|0\.0\.0\.0|")
+"""Names and addresses of this machine; a DNS server on it asks others."""
+DNS = 53
+FAR4 = re.compile(r"sa_family=AF_INET, sin_port=htons\((\d+)\), sin_addr=inet_addr\(\"([^\"]*)\"\)")
+FAR6 = re.compile(r"sa_family=AF_INET6, sin6_port=htons\((\d+)\).*?inet_pton\(AF_INET6, \"([^\"]*)\"")
+SENDS = ("connect(", "sendto(", "sendmsg(", "sendmmsg(", "bind(")
+SERVES = "Ctrl-C ends it"
+
+
+class OutsideError(ConnectionError):
+    """Something was about to reach for another machine."""
+
+
+class Guard:
+    """Refuses, once installed, whatever in this process reaches for another machine, and remembers it."""
+
+    def __init__(self) -> None:
+        self.reached: list[str] = []
+        self.own = {socket.gethostname(), *_own_addresses()}
+
+    def install(self) -> "Guard":
+        """Install it, for as long as the process lives."""
+        sys.addaudithook(self._heard)
+        return self
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in NAMES:
+            return
+        if event in ("socket.getaddrinfo", "socket.gethostbyname"):
+            host: Any = args[0]
+        else:
+            if args[0].family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(args[1], tuple):
+                return
+            host = args[1][0]
+        text = host.decode() if isinstance(host, bytes) else str(host or "")
+        if not LOCAL.fullmatch(text) and text not in self.own:
+            self.reached.append(f"{event} {text}")
+            raise OutsideError(f"{event} {text}: tests reach for no other machine")
+
+
+def _own_addresses() -> set[str]:
+    try:
+        return {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
+    except OSError:
+        return set()
+
+
+@cache
+def can_trace() -> bool:
+    """Whether strace is here, and may be used."""
+    if shutil.which("strace") is None:
+        return False
+    return subprocess.run(["strace", "-f", "true"], capture_output=True, check=False).returncode == 0
+
+
+def reached(lines: Sequence[str]) -> list[str]:
+    """Return the lines of strace by which something reaches another machine, or is open to one."""
+    found = []
+    for line in lines:
+        if any(each in line for each in SENDS):
+            for port, address in (*FAR4.findall(line), *FAR6.findall(line)):
+                if not LOCAL.fullmatch(address) or int(port) == DNS:
+                    found.append(line)
+    return found
+
+
+def traced(
+    command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float = 120
+) -> tuple[int, str, list[str]]:
+    """Run a command in a folder to its end, or a server until it serves: returns its status, what it printed, and
+    how it reached for other machines, in native code too where strace is here."""
+    trace = folder / "trace.txt"
+    trace.unlink(missing_ok=True)
+    before = ["strace", "-f", "-e", "trace=network", "-o", str(trace)] if can_trace() else []
+    program = [sys.executable, "-c", HOOKED, *command]
+    with (folder / "said.txt").open("wb") as said:
+        process = subprocess.Popen(
+            [*before, *program], cwd=folder, env=dict(env), stdin=subprocess.DEVNULL,
+            stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        end = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < end:
+            if SERVES in (folder / "said.txt").read_text(errors="replace"):
+                time.sleep(1)
+                os.killpg(process.pid, signal.SIGINT)
+                process.wait(30)
+            time.sleep(0.05)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    text = (folder / "said.txt").read_text(errors="replace")
+    lines = trace.read_text(errors="replace").splitlines() if trace.exists() else []
+    hooked = [line for line in text.splitlines() if line.startswith("reached: ")]
+    return process.returncode, text, [*hooked, *reached(lines)]
+
+
+HOOKED = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from tests.network import Guard
+guard = Guard().install()
+sys.path.pop(0)
+from regard.cli import main
+try:
+    status = main(sys.argv[1:])
+finally:
+    for each in guard.reached:
+        print("reached:", each, flush=True)
+sys.exit(status)
+"""
