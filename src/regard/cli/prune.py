@@ -39,12 +39,16 @@ class PruneFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
     """Prune as `argv` asks, and say what it cost."""
     name, flags = parse_of_run(PruneFlags(), argv, prog=PROG, description=DESCRIPTION)
-    whole: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    whole: AnyRun = load(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     found = prune(whole, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
     Console(width=110).print(found.table())
     sys.stdout.write(f"The smaller run is in {found.run.folder}\n")

@@ -67,6 +67,8 @@ class WhereConfig:
     there."""
     trust_code: bool = False
     """With resume, or from: run the code of its own that the run names, which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use a run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -77,10 +79,10 @@ def run(argv: list[str]) -> None:
     chosen = chosen_model(argv)
     base, where = make_config(task, chosen), chosen_place(argv, task=task)
     if where.resume and not wants_help(argv):
-        base = RunFolder(where.savepath / base.name).read_config(trust_code=where.trust_code)
+        base = RunFolder(where.savepath / base.name, where.trust_edited).read_config(trust_code=where.trust_code)
     elif where.start_from is not None:
-        before = find_run(where.start_from, where.savepath).read_config(trust_code=where.trust_code)
-        base = without_text(before)
+        before = find_run(where.start_from, where.savepath, trust_edited=where.trust_edited)
+        base = without_text(before.read_config(trust_code=where.trust_code))
     config, _ = parse_config(base, argv, task=task)
     given: dict[str, Any] = {**chosen, **changed(config, base)}
     if where.prepare is not None:
@@ -94,6 +96,7 @@ def run(argv: list[str]) -> None:
             resume=where.resume,
             overwrite=where.overwrite,
             trust_code=where.trust_code,
+            trust_edited=where.trust_edited,
             **given,
         )
     except Interrupted:
@@ -122,6 +125,7 @@ def _prepare(task: str, where: WhereConfig, part: str, flags: dict[str, Any]) ->
         savepath=where.savepath,
         start_from=where.start_from,
         trust_code=where.trust_code,
+        trust_edited=where.trust_edited,
         **flags,
     )
     still = listed(missing, int(part.partition("/")[2])) if missing else "all parts are there"

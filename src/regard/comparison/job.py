@@ -111,8 +111,8 @@ def plain(config: RunConfig) -> dict[str, Any]:
 
 
 def _compared(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without what is learned from the text: that follows from the rest."""
-    return {name: value for name, value in stored.items() if name != "tokenizer"}
+    """Return a config without what follows from the rest, or from the text."""
+    return {name: value for name, value in stored.items() if name not in ("tokenizer", "text", "initial")}
 
 
 def measure(job: Job, *, trust_code: bool = False) -> Measured:

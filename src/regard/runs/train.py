@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.files import holding
 from regard.memory import keep_memory
 from regard.progress import progress_bar, tell
-from regard.runs.asking import asked, begun_from, going_on, name_of
+from regard.runs.asking import asked, begun_from, check_text, going_on, name_of
 from regard.runs.loading import SAVEPATH, load, stored_task
 from regard.tasks import Beginning
 from regard.training import (
@@ -22,6 +22,7 @@ from regard.training import (
     RunFolder,
     check_free,
     digest,
+    digest_tensors,
     fitting_threads,
     join_world,
     new_run,
@@ -185,28 +186,32 @@ def train(
     overwrite: bool = False,
     progress: bool = True,
     trust_code: bool = False,
+    trust_edited: bool = False,
     **flags: Any,
 ) -> AnyRun:
     """Train a model on a task and return the run, saved in a folder named for the task under `savepath`.
 
     `task`: a name (see `regard tasks`), "translation", the path of a Python file with a task of your own, or a
-    whole config as `regard.make_config` returns it. `trust_code`: as in `load`, for a run that is resumed.
+    whole config as `regard.make_config` returns it. `trust_code`, `trust_edited`: as in `load`, for a run that is
+    resumed or begun from.
     `flags`: those of `regard train TASK --help`, with the task's defaults; `model` names the model, where the
     task leaves a choice, and `preset` the size of a Transformer for translation. `start_from`: a run of the task,
     by its folder or its name under `savepath`; the new one begins with its parameters, has its model and its
     vocabularies, and whatever `flags` do not say as it is there, but for text and what was frozen. `resume`
-    continues the run that is there, exactly as if it had not stopped; `overwrite` replaces it. Under `torchrun`,
+    continues the run that is there, exactly as if it had not stopped, with the text that it began with, which may
+    be at other places by now; `overwrite` replaces it. Under `torchrun`,
     all its processes train together. Raises `InputError` for what cannot be asked, `MachineError` where the disk
     refuses.
     """
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
-    folder, prepared = RunFolder(Path(savepath) / name_of(task)), Path(savepath) / PREPARED
+    folder = RunFolder(Path(savepath) / name_of(task), trust_edited)
+    prepared = Path(savepath) / PREPARED
     before = None
     if resume:
         config = going_on(folder, task, flags, start_from, trust_code=trust_code)
     elif start_from is not None:
-        before = load(start_from, savepath=savepath, trust_code=trust_code)
+        before = load(start_from, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
         config = begun_from(before, task, flags)
     else:
         config = asked(task, flags)
@@ -217,15 +222,21 @@ def train(
         if not resume:
             check_free(folder.path, overwrite=overwrite)  # before minutes of preparation
         show = progress and world.first
+        text = config.task_class.digests(config.task, progress=show)
+        if resume:
+            check_text(config, text)
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
-        config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
+        if not resume:
+            tokenizer = digest(built.files) if built.files else None
+            config = dataclasses.replace(config, tokenizer=tokenizer, text=text)
         keep_memory()
         validate = None if built.draws else evaluation.validation(cast("Translation", built))
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
         if resume:
+            folder.read_model()  # which is replaced at the next checkpoint, so an edited one is refused now
             state.restore(folder)
         with world.one_by_one():
             batches = built.batches(config.training, _beginning(state, prepared, world, show=show))
@@ -237,7 +248,7 @@ def train(
         with threads, world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()
-    return load(folder.path)
+    return load(folder.path, trust_edited=trust_edited)
 
 
 def train_seeds(
@@ -315,6 +326,7 @@ def _open(
         folder.forget_older()
         folder.write_torchruns(torchruns)
         return
+    config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
         state.begin(building)
