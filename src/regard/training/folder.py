@@ -51,7 +51,6 @@ from regard.reading import (
     read_text,
     sealed,
 )
-from regard.text.parallel import file_digest
 from regard.training.config import PARTS, RunConfig
 from regard.training.flags import stored_config
 from regard.training.metrics import read_metrics
@@ -264,7 +263,7 @@ class RunFolder:
 
     def seal_checkpoint(self, checkpoint: Path) -> None:
         """Put digests of a checkpoint's files, which several processes have written, into a file beside them."""
-        files = {path.name: file_digest(path).sha256 for path in files_in(checkpoint)}
+        files = {path.name: _file_digest(path) for path in files_in(checkpoint)}
         write_json(checkpoint / DIGESTS, sealed({"config": self._config_text, "files": files}))
 
     def check_checkpoint(self, checkpoint: Path) -> None:
@@ -273,7 +272,7 @@ class RunFolder:
         if not is_file(path) and not self.has_digests:
             return
         kept = read_json(path, dict[str, Any], MEND, finite=False)
-        files = {each.name: file_digest(each).sha256 for each in files_in(checkpoint) if each != path}
+        files = {each.name: _file_digest(each) for each in files_in(checkpoint) if each != path}
         if not is_sealed(kept) or kept["files"] != files:
             self._refuse_edited(checkpoint.name, "its files have changed since they were written")
         elif kept["config"] != self._config_text:
@@ -413,12 +412,14 @@ class RunFolder:
             raise self._damaged(path.name, error) from error
         stored = self._stored_config()
         if not found.intact:
-            self._refuse_edited(path.name, "its names, shapes or values have changed since it was written")
+            self._refuse_edited(
+                path.name, "it has changed since it was written (its names, shapes, step or values)"
+            )
         elif found.digest is None and self.has_digests:
             self._refuse_edited(path.name, "its digest is missing")
         elif self.trust_edited and not _is_intact(stored):
             pass  # of the config, that was said when it was read
-        elif found.config and (what := _mixed(found, stored, path.name)) is not None:
+        elif (what := _mixed(found, stored, path.name)) is not None:
             self._refuse_edited(path.name, what)
         if path != self.model_file and path.stem != f"step-{found.step}":
             raise self._damaged(path.name, f"it is of step {found.step}")
@@ -432,9 +433,11 @@ def _is_intact(stored: dict[str, Any]) -> bool:
 
 def _mixed(found: TensorFile, stored: dict[str, Any], name: str) -> str | None:
     """Say how the config in a file of tensors differs from config.json; None where it does not."""
-    if found.digest is None:  # earlier files hold a CRC-32 of today's names
+    if found.digest is None:  # earlier files hold a CRC-32 of today's names, or nothing
         total = zlib.crc32(json.dumps(_todays(stored), sort_keys=True).encode())
-        return None if found.config == f"{total:08x}" else "it was trained with another config.json"
+        return None if found.config in ("", f"{total:08x}") else "it was trained with another config.json"
+    if not found.config:
+        return "it names no config"
     config = _without_digest(stored)
     if found.config == canonical(config):
         return None
@@ -443,6 +446,11 @@ def _mixed(found: TensorFile, stored: dict[str, Any], name: str) -> str | None:
 
 def _without_digest(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stored.items() if name != "digest"}
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _todays(stored: Mapping[str, Any]) -> dict[str, Any]:
