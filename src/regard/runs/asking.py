@@ -79,18 +79,15 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
         now = text.get(name, [])
         if now == before:
             continue
-        places = config.flags()[name]
+        places = config.flags()[name] or config.flags()["hub"]
         named = [str(each) for each in (places if isinstance(places, tuple) else (places,))]
         if len(now) != len(before):
             what = f"{name} has {len(now)} files, and had {len(before)}"
         elif sorted(map(repr, now)) == sorted(map(repr, before)):
             what = f"the files of {name} stand in another order: {', '.join(map(repr, named))}"
         else:
-            place, old, new = next(
-                (place, old, new)
-                for place, old, new in zip(named * len(now), before, now, strict=False)
-                if old != new
-            )
+            files = zip(named, before, now, strict=True)
+            place, old, new = next((place, old, new) for place, old, new in files if old != new)
             lines = f"it has {new.lines:,} lines, and had {old.lines:,}"
             if new.lines == old.lines:
                 lines = f"it has {new.lines:,} lines as before, but not the same ones"

@@ -222,7 +222,14 @@ def train(
         if not resume:
             check_free(folder.path, overwrite=overwrite)  # before minutes of preparation
         show = progress and world.first
-        text = config.task_class.digests(config.task, progress=show)
+        try:
+            text = config.task_class.digests(config.task, progress=show)
+        except InputError as error:
+            if not resume:
+                raise
+            raise InputError(
+                f"{error}; where the text was moved, say where it is: --resume --train ..."
+            ) from error
         if resume:
             check_text(config, text)
         with world.one_by_one():
