@@ -105,10 +105,9 @@ def run(argv: list[str]) -> None:
         sys.exit(130)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one tells
         return
-    last = trained.metrics[-1]
-    found = _found(trained, last["loss"])
+    step = trained.metrics[-1]["step"] if trained.metrics else trained.step  # its metrics may be lost
     sys.stdout.write(
-        f"Trained {trained.task.name} for {last['step']} steps: {found}. The run is in {trained.folder}\n"
+        f"Trained {trained.task.name} for {step} steps: {_found(trained)}. The run is in {trained.folder}\n"
     )
 
 
@@ -132,18 +131,19 @@ def _prepare(task: str, where: WhereConfig, part: str, flags: dict[str, Any]) ->
     sys.stdout.write(f"Prepared part {part} of the text, in {where.savepath}; {still}\n")
 
 
-def _found(trained: AnyRun, loss: float) -> str:
+def _found(trained: AnyRun) -> str:
     """Say what a training came to: on unseen samples of all lengths that it is for, or on its validation text."""
     validated = [line for line in trained.metrics if "bleu" in line]
     if validated:
         best = max(validated, key=lambda line: line["bleu"])
         return f"best validation BLEU {best['bleu']:.2f} after {best['step']} steps"
+    loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if not trained.task.draws:
-        return f"loss {loss:.4f}; no validation text was given"
+        return f"{loss}; no validation text was given"
     samples = UNSEEN[trained.task.answers]
     tested: Any = trained
     share = tested.test(samples=samples).exact_match
-    return f"loss {loss:.4f}, exact match {share:.1%} of {samples:,} unseen samples"
+    return f"{loss}, exact match {share:.1%} of {samples:,} unseen samples"
 
 
 def chosen_model(argv: list[str]) -> dict[str, Any]:

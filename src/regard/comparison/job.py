@@ -137,7 +137,7 @@ def measure_together(jobs: Sequence[Job]) -> list[Measured]:
 
 def _test(job: Job, run: AnyRun, seconds: float | None) -> Measured:
     """Test a run, and keep what was found."""
-    lines, figures = run.metrics, run.figures(seed=job.config.training.seed)
+    lines, figures = job.run.known_metrics(), run.figures(seed=job.config.training.seed)
     recent = [
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)
         for end in range(10, len(lines) + 1)

@@ -25,11 +25,13 @@ from regard.training import (
     digest_tensors,
     fitting_threads,
     join_world,
+    loop,
     new_run,
     start,
     train_steps,
     trained_parameters,
 )
+from regard.training.metrics import lost_steps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -330,6 +332,13 @@ def _open(
     """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
     if resume:
         folder.cut_metrics(state.step)
+        lost = lost_steps(folder.read_metrics(), state.step, config.training.steps, loop.METRICS_EVERY)
+        if lost:
+            tell(
+                f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
+                f"{lost[-1]}: the training goes on, without that part of its history",
+                show=True,
+            )
         folder.forget_older()
         folder.write_torchruns(torchruns)
         return

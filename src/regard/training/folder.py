@@ -397,6 +397,16 @@ class RunFolder:
         """Read the metrics; a last line that a crash cut short is left out."""
         return read_metrics(self.metrics_file)
 
+    def known_metrics(self) -> list[dict[str, Any]]:
+        """Read the metrics of a finished training; raises `InputError` where there are none."""
+        found = self.read_metrics()
+        if not found:
+            raise InputError(
+                f"run {str(self.path)!r} has lost its metrics.jsonl: restore a copy of it, or delete the folder "
+                f"to train it again"
+            )
+        return found
+
     def cut_metrics(self, step: int) -> None:
         """Forget metrics past `step`, which a resumed training will write again."""
         kept = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
