@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -65,8 +66,8 @@ MOST_DIFFERENCES = 3
 """Differences between two configs that a message names."""
 SHOWN = 24
 """Characters of a value in such a message."""
-DIGESTS = "digests.json"
-"""File in a checkpoint that several processes have written."""
+DIGESTS = "digests"
+"""Begins the names of files of digests, in a checkpoint that several processes have written."""
 MEND = "restore a copy of it, or train it again"
 TRUST = "if you changed it yourself, add --trust-edited (in Python trust_edited=True)"
 _told: set[str] = set()
@@ -123,6 +124,15 @@ def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:
 def _shown(value: object) -> str:
     text = "missing" if value is None else str(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+class _Digests(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file of digests holds."""
+
+    config: str
+    files: dict[str, str]
+    """SHA-256 of each, by name."""
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -261,24 +271,39 @@ class RunFolder:
         for older in self._trainer_files()[:-1]:
             remove_quietly(older)
 
-    def seal_checkpoint(self, checkpoint: Path) -> None:
-        """Put digests of a checkpoint's files, which several processes have written, into a file beside them."""
-        files = {path.name: _file_digest(path) for path in files_in(checkpoint)}
-        write_json(checkpoint / DIGESTS, sealed({"config": self._config_text, "files": files}))
+    def seal_checkpoint(self, checkpoint: Path, rank: int, size: int) -> None:
+        """Write digests of a checkpoint's files beside them: process `rank` of `size`, of its share of them."""
+        mine = [path for path in files_in(checkpoint) if path.suffix != ".json"][rank::size]
+        files = {path.name: _file_digest(path) for path in mine}
+        content = {"config": self._config_text, "files": files}
+        write_json(checkpoint / f"{DIGESTS}-{rank}.json", sealed(content))
 
-    def check_checkpoint(self, checkpoint: Path) -> None:
-        """Raise `InputError` where a checkpoint's files were edited, or are another run's."""
-        path = checkpoint / DIGESTS
-        if not is_file(path) and not self.has_digests:
+    def check_checkpoint(self, checkpoint: Path, rank: int, size: int) -> None:
+        """Raise `InputError` where a checkpoint's files were edited, or are another run's.
+
+        Process `rank` of `size` reads its share of them.
+        """
+        every = files_in(checkpoint)
+        files = [path for path in every if path.suffix != ".json"]
+        kept = [
+            read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")
+        ]
+        if not kept and not self.has_digests:
             return
-        kept = read_json(path, dict[str, Any], MEND, finite=False)
-        files = {each.name: _file_digest(each) for each in files_in(checkpoint) if each != path}
-        if not is_sealed(kept) or kept["files"] != files:
+        known = {name: digest for each in kept for name, digest in each.files.items()}
+        stored = self._stored_config()
+        if (
+            not all(is_sealed(msgspec.to_builtins(each)) for each in kept)
+            or known.keys() != {path.name for path in files}
+            or any(known[path.name] != _file_digest(path) for path in files[rank::size])
+        ):
             self._refuse_edited(checkpoint.name, "its files have changed since they were written")
-        elif kept["config"] != self._config_text:
-            config = parse_json(kept["config"], finite=False)
-            what = _differences(_without_digest(self._stored_config()), config, checkpoint.name)
-            self._refuse_edited(checkpoint.name, what)
+        elif not (self.trust_edited and not _is_intact(stored)):
+            for each in kept:
+                if each.config != self._config_text:
+                    config = parse_json(each.config, finite=False)
+                    what = _differences(_without_digest(stored), config, checkpoint.name)
+                    self._refuse_edited(checkpoint.name, what)
 
     def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""

@@ -91,8 +91,10 @@ class ShardedState(TrainingState):
         world.wait()
         writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
         save(self.trainer_tensors(), storage_writer=writer)
+        world.wait()
+        folder.seal_checkpoint(building, world.rank, world.size)
+        world.wait()
         if world.first:
-            folder.seal_checkpoint(building)
             remove_quietly(target)
             building.rename(target)
             for older in _checkpoints(folder)[:-1]:
@@ -104,7 +106,7 @@ class ShardedState(TrainingState):
         found = _checkpoints(folder)
         if not found:
             raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
-        folder.check_checkpoint(found[-1])
+        folder.check_checkpoint(found[-1], torch.distributed.get_rank(), torch.distributed.get_world_size())
         tensors = self.trainer_tensors()
         try:
             load(tensors, storage_reader=HuggingFaceStorageReader(str(found[-1])))
