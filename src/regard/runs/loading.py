@@ -78,6 +78,12 @@ def load(
     digests; with `trust_edited` what differs is said on standard error, and the run is used as it is.
     """
     folder = find_run(run, Path(savepath), trust_edited=trust_edited)
+    folder.tell_again()
+    return read_run(folder, trust_code=trust_code)
+
+
+def read_run(folder: RunFolder, *, trust_code: bool = False) -> AnyRun:
+    """Load a run whose differences from what was written may have been shown already."""
     return of_one_run(folder, lambda: _load(folder, trust_code=trust_code))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.examination import Pruned, take_out
 from regard.files import holding
-from regard.runs.loading import load, of_one_run
+from regard.runs.loading import load, of_one_run, read_run
 from regard.training import RunFolder, digest, new_run
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def prune(
 
 def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
     """Return a run, its vocabularies, and its metrics as far as its model goes: it may be trained meanwhile."""
-    run = load(folder.path, trust_edited=folder.trust_edited)
+    run = read_run(folder)
     metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
     return run, folder.read_vocabularies(run.config.tokenizer), metrics
 

@@ -14,7 +14,7 @@ from regard.files import holding
 from regard.memory import keep_memory
 from regard.progress import progress_bar, tell
 from regard.runs.asking import asked, begun_from, check_text, going_on, name_of
-from regard.runs.loading import SAVEPATH, load, stored_task
+from regard.runs.loading import SAVEPATH, load, read_run, stored_task
 from regard.tasks import Beginning
 from regard.training import (
     ALONE,
@@ -23,6 +23,7 @@ from regard.training import (
     check_free,
     digest,
     digest_tensors,
+    find_run,
     fitting_threads,
     join_world,
     loop,
@@ -213,7 +214,8 @@ def train(
     if resume:
         config = going_on(folder, task, flags, start_from, trust_code=trust_code)
     elif start_from is not None:
-        before = load(start_from, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
+        there = find_run(start_from, Path(savepath), trust_edited=trust_edited)
+        before = read_run(there, trust_code=trust_code)
         config = begun_from(before, task, flags)
     else:
         config = asked(task, flags)
@@ -257,7 +259,7 @@ def train(
         with threads, world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()
-    return load(folder.path, trust_edited=trust_edited)
+    return read_run(folder)
 
 
 def train_seeds(

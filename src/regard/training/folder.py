@@ -70,8 +70,8 @@ DIGESTS = "digests"
 """Begins the names of files of digests, in a checkpoint that several processes have written."""
 MEND = "restore a copy of it, or train it again"
 TRUST = "if you changed it yourself, add --trust-edited (in Python trust_edited=True)"
-_told: set[str] = set()
-"""Differences that this process has shown."""
+_told: set[tuple[Path, str]] = set()
+"""Differences that were shown since a run was last loaded."""
 LARGEST_CONFIG = 1 << 20
 """Bytes of a config, at most."""
 
@@ -226,9 +226,14 @@ class RunFolder:
         said = f"run {str(self.path)!r} was edited or mixed with another run: {name}: {what}"
         if not self.trust_edited:
             raise InputError(f"{said}; {mend}; {TRUST}")
-        if said not in _told:
-            _told.add(said)
+        key = self.path.resolve(), said
+        if key not in _told:
+            _told.add(key)
             tell(f"regard: {said}; it is used as it is (--trust-edited)", show=True)
+
+    def tell_again(self) -> None:
+        """Show differences that were shown before, for a run that is loaded again."""
+        _told.difference_update({key for key in _told if key[0] == self.path.resolve()})
 
     def read_model(self, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
         """Read the parameters and the step they belong to; raises `InputError` where that cannot be, or they
