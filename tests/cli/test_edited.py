@@ -75,3 +75,12 @@ def test_every_command_that_loads_a_run(
     status, _, err = command(*words, *where, "--trust-edited")
     told = [line for line in err.splitlines() if "was edited" in line]
     assert status == 0 and len(told) == 1 and "it is used as it is (--trust-edited)" in told[0]
+
+
+def test_show_refuses_an_edited_examination(edited: Path, tmp_path: Path, command: Command) -> None:
+    shutil.copytree(edited / "sound" / "signal2", tmp_path / "signal2")
+    assert command("examine", tmp_path / "signal2", "--samples", "2")[0] == 0
+    file = tmp_path / "signal2" / "examined.json"
+    file.write_text(file.read_text().replace("cross", "Cross", 1))
+    status, out, err = command("show", tmp_path / "signal2", "--no-browser")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "examined.json: it has changed since" in err

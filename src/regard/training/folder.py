@@ -98,9 +98,14 @@ def renamed(stored: dict[str, Any]) -> dict[str, Any]:
     return {**others, "on": stored.get("task"), "task": stored["size"]}
 
 
-def _differences(stored: Mapping[str, Any], in_file: Mapping[str, Any], name: str) -> str:
-    """Say in which values config.json and the config in a file of tensors, as plain data, differ."""
-    one, other = dict(_values("", stored)), dict(_values("", in_file))
+def _differences(stored: Mapping[str, Any], in_file: str, name: str) -> str:
+    """Say in which values config.json, as plain data, and the config in another file, as JSON, differ; nothing
+    where they are the same, or the latter is no config."""
+    try:
+        found = parse_json(in_file, finite=False)
+    except DamageError:
+        return ""
+    one, other = dict(_values("", _without_digest(stored))), dict(_values("", found))
     names = [each for each in {**one, **other} if one.get(each) != other.get(each)]
     if names == ["initial"]:
         return "it began with other parameters than config.json says"
@@ -213,13 +218,10 @@ class RunFolder:
         if "digest" not in stored:
             return "its digest is missing"
         try:
-            config = parse_json(read_about(self.model_file)[0], finite=False)
+            config, _ = read_about(self.model_file)
         except (DamageError, InputError):
-            config = None
-        differing = isinstance(config, dict) and _differences(
-            _without_digest(stored), config, self.model_file.name
-        )
-        return differing or "it has changed since it was written"
+            config = ""
+        return _differences(stored, config, self.model_file.name) or "it has changed since it was written"
 
     def _refuse_edited(self, name: str, what: str, mend: str = MEND) -> None:
         """Raise `InputError` for a file that is not as this run wrote it, or, where that is trusted, say so."""
@@ -306,8 +308,7 @@ class RunFolder:
         elif not (self.trust_edited and not _is_intact(stored)):
             for each in kept:
                 if each.config != self._config_text:
-                    config = parse_json(each.config, finite=False)
-                    what = _differences(_without_digest(stored), config, checkpoint.name)
+                    what = _differences(stored, each.config, checkpoint.name) or "it names no config"
                     self._refuse_edited(checkpoint.name, what)
 
     def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
@@ -476,12 +477,9 @@ def _mixed(found: TensorFile, stored: dict[str, Any], name: str) -> str | None:
     if found.digest is None:  # earlier files hold a CRC-32 of today's names, or nothing
         total = zlib.crc32(json.dumps(_todays(stored), sort_keys=True).encode())
         return None if found.config in ("", f"{total:08x}") else "it was trained with another config.json"
-    if not found.config:
-        return "it names no config"
-    config = _without_digest(stored)
-    if found.config == canonical(config):
+    if found.config == canonical(_without_digest(stored)):
         return None
-    return _differences(config, parse_json(found.config, finite=False), name)
+    return _differences(stored, found.config, name) or "it names no config"
 
 
 def _without_digest(stored: Mapping[str, Any]) -> dict[str, Any]:
