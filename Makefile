@@ -3,7 +3,7 @@
 #
 #   make demo       train Signal 2 with heads, and see what every head attends to (about a minute)
 #   make test       the tests, without the slow ones
-#   make test-all   all tests, also against Keras and Hugging Face
+#   make test-all   all tests, also against Keras and Hugging Face; properties over other inputs each time
 #   make campaign   try to break Regard: command lines, files, requests, kills, two at once (an hour or two), with
 #                   SEED (default: 1), and keep what is found in docs/reliability.md
 #   make lint       formatting, rules, types, and which room may import which
@@ -66,7 +66,7 @@ test: test-view .venv/ready
 	$(BIN)/python -m pytest $(ON_ALL_CORES) -m 'not slow'
 
 test-all: test-view .venv/peers
-	$(BIN)/python -m pytest $(ON_ALL_CORES)
+	REGARD_RANDOM=1 $(BIN)/python -m pytest $(ON_ALL_CORES)
 
 campaign: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults all --seed $(SEED)

@@ -6,6 +6,7 @@ to have, `mend` says what to do where it has another.
 """
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -173,6 +174,29 @@ def read_json(path: Path, shape: type[Shape], mend: str, *, most: int = LARGEST,
         return shaped(parse_json(read_bytes(path, most=most), finite=finite), shape)
     except DamageError as error:
         raise damaged(path, error, mend) from None
+
+
+def canonical(content: Any) -> str:
+    """Return plain data as JSON text that does not depend on the order of names or on blanks."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def digest_of(content: Any) -> str:
+    """Return the SHA-256 of plain data, in hexadecimal digits."""
+    return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with its digest in it, as `is_sealed` checks it.
+
+    write_json(path, sealed({"step": 5}))
+    """
+    return {**content, "digest": digest_of(content)}
+
+
+def is_sealed(content: dict[str, Any]) -> bool:
+    """Whether an object carries a digest, and has not changed since that was computed."""
+    return content.get("digest") == digest_of({name: content[name] for name in content if name != "digest"})
 
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:

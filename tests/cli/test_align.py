@@ -224,6 +224,11 @@ def test_heads_of_a_model_that_went_on_are_forgotten(
     assert run.kept_heads() is not None
     kept = json.loads((own / "alignment.json").read_text())
     (own / "alignment.json").write_text(json.dumps(kept | {"step": 1}))
+    with pytest.raises(
+        regard.InputError, match=r"alignment\.json: it has changed since it was written; delete it"
+    ):
+        run.kept_heads()
+    run.files.write_kept("alignment.json", {**kept, "step": 1})
     assert run.kept_heads() is None
     (own / "alignment.json").write_text("{")
     with pytest.raises(regard.InputError, match="is damaged.*delete it, and choose heads again"):

@@ -1,7 +1,7 @@
 """Transformers for CTranslate2: the same translations."""
 
 import dataclasses
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,11 +85,11 @@ def test_concatenated_positions_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", [0, 1])
 def test_it_aligns_by_the_head_that_was_chosen(german: regard.TranslationRun, tmp_path: Path, head: int) -> None:
     """Its attention is that of the head that was chosen among those asked as a word is written."""
-    run = dataclasses.replace(german, folder=tmp_path)
+    run = dataclasses.replace(german, folder=shutil.copytree(german.folder, tmp_path / "run"))
     chosen = {"heads": [["decoder.layers.0.cross", head]], "shifted": False}
     ways = {"head": {**chosen, "shifted": True}, "all": chosen}
     kept = {"format": "regard-alignment/1", "step": run.step, "best": "all", "ways": ways, "writing": chosen}
-    (tmp_path / "alignment.json").write_text(json.dumps({**kept, "report": {}}))
+    run.files.write_kept("alignment.json", {**kept, "report": {}})
     folder = export(run, tmp_path / "exported", progress=False)
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
     translator = ctranslate2.Translator(str(folder), compute_type="float32")

@@ -78,6 +78,20 @@ def test_a_damaged_conversion_is_made_anew(run: regard.TranslationRun) -> None:
     assert kept(run) == [place] and (place / "model.bin").stat().st_size > 1000
 
 
+def test_an_edited_conversion_is_made_anew(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translate(run)
+    [place] = kept(run)
+    content = (place / "model.bin").read_bytes()
+    middle = len(content) // 2
+    (place / "model.bin").write_bytes(content[:middle] + b"\x3f" * 400 + content[middle + 400 :])
+    capsys.readouterr()
+    assert translate(loaded(run.folder.parent)) == run.translate(SOURCES)
+    assert "is not as it was written: it is converted anew" in capsys.readouterr().err
+    assert (place / "model.bin").read_bytes() == content
+
+
 def test_an_interrupted_conversion_leaves_nothing(
     run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,88 @@ def tensor_header(path: Path, random: Random, _: list[Path]) -> None:
     path.write_bytes(size.to_bytes(8, "little") + text + content[begin:])
 
 
+def edit_value(path: Path, random: Random, others: list[Path]) -> None:
+    """Change one number or truth value of a JSON, or of a line or a header, to another that may stand there."""
+    content = path.read_bytes()
+    begin, end = 0, len(content)
+    if path.suffix == ".safetensors":
+        begin, end = 8, 8 + int.from_bytes(content[:8], "little")
+    elif path.suffix == ".jsonl" and (lines := content.splitlines(keepends=True)):
+        row = random.randrange(len(lines))
+        begin = sum(map(len, lines[:row]))
+        end = begin + len(lines[row])
+    try:
+        holder = [json.loads(content[begin:end])]
+    except ValueError:
+        return cut(path, random, others)
+    places = [(each, key) for each, key in _leaves(holder) if isinstance(each[key], bool | int | float)]
+    texts = [(each, key) for each, key in _leaves(holder) if isinstance(each[key], str) and each[key].isdigit()]
+    if not (places or texts):
+        return cut(path, random, others)
+    container, key = random.choice(places or texts)
+    value = container[key]
+    if isinstance(value, bool):
+        container[key] = not value
+    elif isinstance(value, str):
+        container[key] = str(int(value) + 1)
+    else:
+        container[key] = random.choice([value + 1, value * 2, max(value - 1, 0)])
+    text = json.dumps(holder[0]).encode() + (b"\n" if path.suffix == ".jsonl" else b"")
+    size = len(text).to_bytes(8, "little") if begin == 8 else content[:begin]
+    path.write_bytes(size + text + content[end:])
+    return None
+
+
+def edit_words(path: Path, random: Random, others: list[Path]) -> None:
+    """Exchange two words of a text file or two symbols of a vocabulary; its length stays."""
+    content = path.read_bytes()
+    if path.suffix == ".safetensors":
+        return exchange_names(path, random, others)
+    words = sorted({word for word in content.split() if word.isalnum()})
+    if len(words) < 2:
+        return flip(path, random, others)
+    one, other = random.sample(words, 2)
+    parts = content.split(one)
+    path.write_bytes(b"\0".join(parts).replace(other, one).replace(b"\0", other))
+    return None
+
+
+def exchange_names(path: Path, random: Random, others: list[Path]) -> None:
+    """Exchange the names of two tensors of one shape, or the values of two names of a JSON."""
+    if path.suffix != ".safetensors":
+        return edit_value(path, random, others)
+    content = path.read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    names = [name for name in header if name != "__metadata__"]
+    alike = [
+        (one, other) for one in names for other in names if one < other and _alike(header[one], header[other])
+    ]
+    if not alike:
+        return flip(path, random, others)
+    one, other = random.choice(alike)
+    header[one], header[other] = header[other], header[one]
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[begin:])
+    return None
+
+
+def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one[each] == other[each] for each in ("dtype", "shape"))
+
+
+def _leaves(holder: Any) -> list[tuple[Any, Any]]:
+    """Return the places of all values inside lists and objects."""
+    found, inside = [], [holder]
+    for each in inside:
+        for key in each if isinstance(each, dict) else range(len(each)):
+            if isinstance(each[key], dict | list):
+                inside.append(each[key])
+            else:
+                found.append((each, key))
+    return found
+
+
 def stray(path: Path, random: Random, _: list[Path]) -> None:
     """Put something with an odd name beside it."""
     beside = path.with_name(f"{random.choice(STRAYS)}{random.choice(['', path.suffix])}")
@@ -181,3 +263,6 @@ def stray(path: Path, random: Random, _: list[Path]) -> None:
 
 WAYS: list[Way] = [cut, flip, flip, empty, noise, lengthen, remove, swap, folder, pipe, link, stray]
 WAYS += [json_value] * 5
+QUIET: list[Way] = [edit_value, edit_words, exchange_names]
+"""Ways after which a file still looks as one should."""
+WAYS += QUIET * 3

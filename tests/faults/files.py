@@ -4,8 +4,9 @@
     python -m tests.faults files --seed 7 --only 123         one of them again
 
 Files are found by walking freshly made runs of each kind, so that new ones are in it the day they appear. Right
-is status 0, 1 or 2 with one line at most on standard error; and a training that goes on, or begins with what was
-prepared, makes the very losses that it makes with undamaged files.
+is status 0, 1 or 2 with one line at most on standard error; what a command prints with status 0 is what it prints
+of the undamaged run; and a training that goes on, or begins with what was prepared, makes the very losses that it
+makes with undamaged files. A file may also be mixed in from another run of the same shapes.
 """
 
 import contextlib
@@ -58,7 +59,9 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["train", "translation", "--resume"],
     ],
 }
-WRONG = ("traceback", "several lines", "hangs", "other losses", "odd status")
+WRONG = ("traceback", "several lines", "hangs", "other losses", "other numbers", "odd status")
+MIXED = 0.15
+"""Share of damages that put a file of another run in place."""
 
 
 class StoppedError(Exception):
@@ -77,6 +80,8 @@ class Ground:
     losses: dict[str, dict[int, float]] = field(default_factory=dict)
     """Of each run, by step."""
     flags: dict[str, dict[str, Any]] = field(default_factory=dict)
+    printed: dict[str, str] = field(default_factory=dict)
+    """By command: what it prints of an undamaged run."""
 
     def files(self, task: str) -> list[Path]:
         """Return all files of a run and of what was prepared for it, relative to their savepath."""
@@ -108,11 +113,13 @@ def prepare(folder: Path) -> Ground:
         with often():
             regard.train(task, savepath=folder / "whole", **flags)
             ground.losses[task] = losses(folder / "whole" / task)
-            with contextlib.suppress(StoppedError), mock.patch.object(TrainingState, "save", stop):
-                regard.train(task, savepath=folder / task, **flags)
+            for savepath, seed in ((folder / task, 0), (folder / "other" / task, 1)):
+                with contextlib.suppress(StoppedError), mock.patch.object(TrainingState, "save", stop):
+                    regard.train(task, savepath=savepath, seed=seed, **flags)
         # What is imported late is imported now: another user may not be allowed to.
         shutil.copytree(folder / task, folder / "sound" / task)
         assert set(judge(ground, task, folder / "sound" / task, COMMANDS[task])) == {"status 0"}
+        assert ground.printed
     return ground
 
 
@@ -121,8 +128,8 @@ def losses(run: Path) -> dict[int, float]:
     return {line["step"]: line["loss"] for line in RunFolder(run).read_metrics()}
 
 
-def call(argv: list[str]) -> str:
-    """Return what becomes of a command: its status, or what is wrong."""
+def call(argv: list[str]) -> tuple[str, str]:
+    """Return what becomes of a command, its status or what is wrong, and what it prints."""
     out, err = io.StringIO(), io.StringIO()
 
     def hang(*_: object) -> None:
@@ -136,10 +143,10 @@ def call(argv: list[str]) -> str:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 status = command_line(argv)
     except HangError:
-        return "hangs"
+        return "hangs", ""
     except BaseException:
         sys.stderr.write(traceback.format_exc())
-        return "traceback"
+        return "traceback", ""
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -149,11 +156,11 @@ def call(argv: list[str]) -> str:
         line for line in lines if line.startswith("regard: ") or not re.search(r"Training on |: step \d", line)
     ]
     if status not in (0, 1, 2):
-        return "odd status"
+        return "odd status", ""
     if len(lines) > 1 or (status and not lines):
         sys.stderr.write("\n".join(lines) + "\n")
-        return "several lines"
-    return f"status {status}"
+        return "several lines", ""
+    return f"status {status}", out.getvalue()
 
 
 def judge(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]]) -> list[str]:
@@ -161,7 +168,11 @@ def judge(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str
     found = []
     for argv in commands:
         words = [str(savepath / each) if each == "page.html" else each for each in argv]
-        result = call([*words, "--savepath", str(savepath)])
+        result, printed = call([*words, "--savepath", str(savepath)])
+        expected = ground.printed.setdefault(str(argv), printed.replace(str(savepath), ""))
+        if result == "status 0" and printed.replace(str(savepath), "") != expected:
+            sys.stderr.write(f"{printed}\ninstead of\n{expected}\n")
+            result = "other numbers"
         if result == "status 0" and "--resume" in argv:
             result = compared(ground, task, savepath, begin=STOPPED)
         found.append(result)
@@ -232,6 +243,10 @@ def case(ground: Ground, seed: int, index: int) -> tuple[str, list[str]]:
     called = commands[0][0]
     if os.geteuid() == 0 and random.random() < 0.08:
         return f"{called} {task}: forbidden", forbidden(ground, task, savepath, commands, random)
+    if random.random() < MIXED:
+        name = random.choice([each for each in names if (ground.folder / "other" / task / each).is_file()])
+        shutil.copy(ground.folder / "other" / task / name, savepath / name)
+        return f"{called} {task}: mixed {name}", judge(ground, task, savepath, commands)
     way = random.choice(WAYS)
     path, others = savepath / name, [savepath / each for each in names if each != name]
     way(path, random, others)

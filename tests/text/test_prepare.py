@@ -1,6 +1,7 @@
 """Corpora and vocabularies that are prepared: by parts, after a kill, from a sample, anew where the text has
 changed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.files import holding
+from regard.reading import sealed
 from regard.text import making, sample, stretches, workers
 from regard.text.corpus import Corpus
 from regard.text.making import CorpusPart, write_corpus
@@ -74,7 +76,7 @@ def test_parts_make_the_same_corpus_as_one(file: Path, tmp_path: Path) -> None:
 
 def test_more_parts_than_shards_and_a_part_that_was_begun(file: Path) -> None:
     assert preparation(file).part(CorpusPart(12, 12)) == list(range(1, 12))  # it has nothing to do
-    (preparation(file).folder / "part-1-of-12.json").write_text('{"shards": null}')
+    (preparation(file).folder / "part-1-of-12.json").write_text(json.dumps(sealed({"shards": None})))
     assert 1 in preparation(file).part(CorpusPart(11, 12))
     for number in range(1, 11):
         missing = preparation(file).part(CorpusPart(number, 12))

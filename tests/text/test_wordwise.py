@@ -23,6 +23,7 @@ def expected(vocabulary: Subwords, sentences: list[str]) -> tuple[list[int], lis
     return [index for each in found for index in each], [len(each) for each in found]
 
 
+SEPARATORS = ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\0"]
 WORDS = st.sampled_from(
     [
         "der",
@@ -36,7 +37,7 @@ WORDS = st.sampled_from(
         "ΣΑΣ",
         "İ",
         "\u00a0",
-        "\u2028",
+        *SEPARATORS,
     ]
 )
 SENTENCES = st.lists(st.one_of(WORDS, st.text(max_size=5)), max_size=6).map(" ".join)
@@ -49,6 +50,23 @@ def test_tokens_are_those_of_whole_sentences(subwords: Subwords, sentences: list
     assert isinstance(cutter_of(subwords), WordByWord)
     tokens, lengths = cutter_of(subwords)(sentences)
     assert (tokens.tolist(), lengths.tolist()) == expected(subwords, sentences)
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+def test_a_separator_of_lines_is_a_character_as_any_other(subwords: Subwords, separator: str) -> None:
+    """Alone, in a word, beside blanks, and as what ends a sentence in the table of words."""
+    sentences = [
+        separator,
+        f"der{separator}Hund",
+        f"der {separator} Hund",
+        f"{separator} ",
+        f" {separator}",
+        "",
+        " ",
+    ]
+    for batch in (sentences, sentences[:1], [*sentences[::-1], "der Hund"]):
+        tokens, lengths = cutter_of(subwords)(batch)
+        assert (tokens.tolist(), lengths.tolist()) == expected(subwords, batch)
 
 
 def test_a_table_of_words_begins_anew_when_it_is_full(

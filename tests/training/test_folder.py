@@ -10,7 +10,9 @@ import torch
 
 import regard
 from regard.errors import InputError
+from regard.reading import sealed
 from regard.training import RunFolder, make_config, new_run
+from tests.earlier import to_format_6
 
 
 @pytest.fixture
@@ -36,12 +38,12 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json: it is not JSON at line 1, column 1"),
         ("config.json", b"\xff\xfe", "is damaged: config.json: it is not UTF-8 at byte 0"),
-        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/6'"),
-        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/6'"),
+        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/7'"),
+        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/7'"),
         (
             "config.json",
             b'{"format": "regard-run/5"}',
-            "damaged: config.json: config needs exactly kept_heads, kind, model, on, origin, task, tokenizer, tr",
+            "damaged: config.json: config needs exactly initial, kept_heads, kind, model, on, origin, task, text",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors: it is cut short, or no file of tensors"),
@@ -75,7 +77,8 @@ def test_a_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
 def test_a_model_of_another_shape_is_refused(run: RunFolder) -> None:
     stored = json.loads(run.config_file.read_text())
     stored["model"]["hidden"] = 16
-    run.config_file.write_text(json.dumps(stored))
+    del stored["digest"]
+    run.config_file.write_text(json.dumps(sealed(stored)))
     with pytest.raises(
         InputError, match="is damaged: model.safetensors: tensor '.*' is float32 \\(.*\\), not float32 \\("
     ) as raised:
@@ -167,10 +170,11 @@ def test_metrics_that_a_crash_cut_short_are_read_up_to_there(run: RunFolder) -> 
 
 def test_a_run_of_the_format_before_is_read(run: RunFolder) -> None:
     """It called the task's name `task`, and what is chosen of it `size`."""
+    to_format_6(run.path)
     expected = run.read_config()
     stored = json.loads(run.config_file.read_text())
     stored["format"], stored["size"], stored["task"] = "regard-run/5", stored["task"], stored.pop("on")
     run.config_file.write_text(json.dumps(stored))
     assert run.read_config() == expected
     resumed = regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
-    assert resumed.config == expected
+    assert resumed.config == expected and resumed.step == 12

@@ -10,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.training.tensors import LARGEST, TYPES, DamageError, kept, pack, read_tensors
+from regard.training.tensors import LARGEST, TYPES, DamageError, kept, pack, read_about, read_tensors
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2]), "c": torch.zeros(0, 5).half()}
-CONTENT = pack(TENSORS, 12, "c0ffee00")
+CONFIG = '{"seed":0}'
+CONTENT = pack(TENSORS, 12, CONFIG)
 
 
 def same(found: dict[str, torch.Tensor]) -> bool:
@@ -22,8 +23,9 @@ def same(found: dict[str, torch.Tensor]) -> bool:
 
 def test_what_is_packed_is_read_by_us_and_by_the_library(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(CONTENT)
-    found, step, config = read_tensors(tmp_path / "x", kept(TENSORS))
-    assert same(found) and (step, config) == (12, "c0ffee00") and pack(found, 12, "c0ffee00") == CONTENT
+    found = read_tensors(tmp_path / "x", kept(TENSORS))
+    assert same(found.tensors) and (found.step, found.config, found.intact) == (12, CONFIG, True)
+    assert pack(found.tensors, 12, CONFIG) == CONTENT and read_about(tmp_path / "x") == (CONFIG, found.digest)
     assert same(safetensors.torch.load(CONTENT))
 
 
@@ -33,14 +35,14 @@ def test_every_type_is_read_as_it_was(tmp_path: Path, dtype: torch.dtype) -> Non
     values = {f"{size}": torch.randint(0, 2, size, dtype=torch.uint8).to(dtype) for size in sizes}
     file = tmp_path / "no text \udcff"  # a name that this system takes, and is no UTF-8
     file.write_bytes(pack(values, 1))
-    found, _, _ = read_tensors(file, kept(values))
+    found = read_tensors(file, kept(values)).tensors
     assert all(torch.equal(found[name], value) and found[name].dtype == dtype for name, value in values.items())
 
 
 def test_files_from_before_there_were_sums_are_read(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(safetensors.torch.save(TENSORS, {"step": "7"}))
-    found, step, config = read_tensors(tmp_path / "x")
-    assert same(found) and (step, config) == (7, "")
+    found = read_tensors(tmp_path / "x")
+    assert same(found.tensors) and found[1:] == (7, "", None, True)
 
 
 def test_whatever_bit_flips_or_byte_is_cut_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -55,11 +57,12 @@ def test_whatever_bit_flips_or_byte_is_cut_is_found(tmp_path_factory: pytest.Tem
             content[place] ^= 1 << bit
         file.write_bytes(content)
         try:
-            found, step, config = read_tensors(file, kept(TENSORS))
+            found = read_tensors(file, kept(TENSORS))
         except DamageError as error:
             assert "\n" not in str(error)
         else:
-            assert same(found) and (step, config) == (12, "c0ffee00")
+            whole = same(found.tensors) and (found.step, found.config) == (12, CONFIG)
+            assert whole or not found.intact or found.digest is None  # which a run of today refuses
 
     check()
 
@@ -79,7 +82,6 @@ def test_whatever_bit_flips_or_byte_is_cut_is_found(tmp_path_factory: pytest.Tem
         ("__metadata__", {"step": "-1"}, "its step '-1' is no number"),
         ("__metadata__", {"step": "9" * 50}, "its step '99999999999999999999' is no number"),
         ("__metadata__", {"step": 3}, "'step' is a whole number, not a text"),
-        ("__metadata__", {"step": "13"}, "it has changed since it was written"),
     ],
 )
 def test_a_header_that_does_not_fit(tmp_path: Path, name: str, change: dict[str, Any], message: str) -> None:

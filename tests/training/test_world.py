@@ -52,8 +52,8 @@ def launch(
     return subprocess.run([*python, *program, *words], capture_output=True, text=True, timeout=120, check=False)
 
 
-def resume(folder: Path, processes: int) -> subprocess.CompletedProcess[str]:
-    return launch(processes, "train", "translation", "--resume", "--savepath", str(folder))
+def resume(folder: Path, processes: int, *more: str) -> subprocess.CompletedProcess[str]:
+    return launch(processes, "train", "translation", "--resume", "--savepath", str(folder), *more)
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
@@ -89,11 +89,17 @@ def test_sharded_makes_the_losses_of_one_process_and_goes_on_with_another_number
     for name, value in regard.load(alone / "translation").model.state_dict().items():
         torch.testing.assert_close(whole[name], value, atol=1e-3, rtol=1e-3)
     kept = [path.suffix for path in (tmp_path / "translation" / "trainer").glob("step-*/*")]
-    assert kept == [".safetensors"] * 2  # nothing that would be unpickled
+    assert sorted(kept) == [".json"] * 2 + [".safetensors"] * 2  # nothing that would be unpickled
     # Back to the checkpoint after half of the steps, and on with one process.
     config = tmp_path / "translation" / "config.json"
     config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))
     done = resume(tmp_path, 1)
+    assert done.returncode != 0 and "config.json: steps is 18 in config.json, 12 in model.safe" in done.stderr
+    [part, _] = sorted(tmp_path.glob("translation/trainer/step-*/*.safetensors"))
+    content = part.read_bytes()
+    part.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    done = resume(tmp_path, 1, "--trust-edited")
+    assert "step-12: its files have changed since they were written; it is used as it is" in done.stderr
     assert done.returncode == 0, done.stderr
     assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
 

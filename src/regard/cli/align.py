@@ -70,6 +70,8 @@ class AlignFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -86,10 +88,14 @@ def run(argv: list[str]) -> None:
         raise InputError("SOURCE and TARGET are both standard input: give one of them as a file")
     choosing = flags.links is not None or flags.silver or source is None
     _check_together(flags, choosing=choosing)
-    run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    run = load_translator(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     reverse = None
     if flags.reverse is not None:
-        reverse = load_translator(flags.reverse, savepath=flags.savepath, trust_code=flags.trust_code)
+        reverse = load_translator(
+            flags.reverse, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+        )
         if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve():
             raise InputError(
                 f"reverse {flags.reverse!r} is to be another run of task {run.name}, of the other direction"

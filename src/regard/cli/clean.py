@@ -38,6 +38,8 @@ class CleanFlags:
     """Folder that is made for what is kept."""
     trust_code: bool = False
     """Run the code of its own that a run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use a run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -65,6 +67,11 @@ def _scoring(flags: CleanFlags) -> "Scoring | None":
     from regard.runs.dual import dual_scores
 
     paths = [Path(each) for each in flags.runs]
-    loaded = [load_translator(each.name, savepath=each.parent, trust_code=flags.trust_code) for each in paths]
+    loaded = [
+        load_translator(
+            each.name, savepath=each.parent, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+        )
+        for each in paths
+    ]
     backward = loaded[1] if len(loaded) > 1 else None
     return partial(dual_scores, forward=loaded[0], backward=backward, batchsize=flags.batchsize)

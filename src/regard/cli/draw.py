@@ -35,13 +35,17 @@ class DrawFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
     """Draw as `argv` asks, and say where the picture is."""
     name, flags = parse_of_run(DrawFlags(), argv, prog=PROG, description=DESCRIPTION)
     check_ending(Path(flags.plot))
-    drawn: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    drawn: AnyRun = load(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     path = draw_model(drawn, flags.plot, input=flags.input)
     sys.stdout.write(f"Saved {path}\n")
     open_on_screen(path)

@@ -46,12 +46,16 @@ class ExamineFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
     """Examine as `argv` asks, print and save what is found."""
     name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
-    run: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    run: AnyRun = load(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     if flags.html is not None:
         check_writable(flags.html)
     found = run.examine(samples=flags.samples, seed=flags.seed)

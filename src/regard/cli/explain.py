@@ -49,12 +49,16 @@ class ExplainFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
     """Explain as `argv` asks."""
     name, flags = parse_of_run(ExplainFlags(), argv, prog=PROG, description=DESCRIPTION)
-    loaded: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    loaded: AnyRun = load(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     found = loaded.explain(
         flags.input,
         layer=flags.layer,

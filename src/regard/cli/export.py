@@ -38,12 +38,16 @@ class ExportFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
     """Export as `argv` asks, and say where the model is."""
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    run = load_translator(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     texts = None if flags.texts is None else sentences_in(flags.texts)
     folder = exchange.export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{exchange.read_certificate(folder).summary()}\n")

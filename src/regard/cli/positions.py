@@ -25,6 +25,8 @@ class PositionsFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -42,6 +44,7 @@ def run(argv: list[str]) -> None:
         length=flags.length,
         savepath=flags.savepath,
         trust_code=flags.trust_code,
+        trust_edited=flags.trust_edited,
     )
     sys.stdout.write(f"Saved {path}\n")
     open_on_screen(path)

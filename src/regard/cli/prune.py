@@ -38,12 +38,16 @@ class PruneFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
     """Prune as `argv` asks, and say what it cost."""
     name, flags = parse_of_run(PruneFlags(), argv, prog=PROG, description=DESCRIPTION)
-    whole: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    whole: AnyRun = load(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     found = prune(whole, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
     print_table(found.table(), 110)
     sys.stdout.write(f"The smaller run is in {found.run.folder}\n")

@@ -30,12 +30,16 @@ class ScoreFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
     """Score as `argv` asks."""
     name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    run = load_translator(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     with open_lines(flags.input) as file:
         for chunk in numbered_chunks(file):
             pairs = [_read(run, line, number) for number, line in chunk]

@@ -40,6 +40,8 @@ class ShowFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -47,8 +49,15 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
     check_port(flags.port)
     keep_memory()
-    shown: AnyRun = load(name, savepath=flags.savepath, trust_code=flags.trust_code)
-    beside = [load(each, savepath=flags.savepath, trust_code=flags.trust_code) for each in flags.beside]
+    shown: AnyRun = load(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
+    beside = [
+        load(each, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited)
+        for each in flags.beside
+    ]
+    for run in (shown, *beside):
+        run.about()  # which refuses an examination that was edited, before anything is served
     _check_beside(shown, beside)
     show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=beside)
     raise KeyboardInterrupt  # for only Ctrl-C comes back from there

@@ -57,6 +57,8 @@ class TestFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,8 @@ class TranslationTestFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -90,8 +94,13 @@ def run(argv: list[str]) -> None:
         flags = TranslationTestFlags() if name == "translation" else TestFlags()
         parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
-    trusted = any(each.replace("-", "_") in ("__trust_code", "__trust_code=True") for each in argv)
-    tested: Any = load(name, savepath=folders[-1] if folders else SAVEPATH, trust_code=trusted)
+    said = {each.replace("-", "_").removesuffix("=True") for each in argv}
+    tested: Any = load(
+        name,
+        savepath=folders[-1] if folders else SAVEPATH,
+        trust_code="__trust_code" in said,
+        trust_edited="__trust_edited" in said,
+    )
     argv = _without_its_own(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
     (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
 

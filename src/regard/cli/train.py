@@ -67,6 +67,8 @@ class WhereConfig:
     there."""
     trust_code: bool = False
     """With resume, or from: run the code of its own that the run names, which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use a run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -77,10 +79,10 @@ def run(argv: list[str]) -> None:
     chosen = chosen_model(argv)
     base, where = make_config(task, chosen), chosen_place(argv, task=task)
     if where.resume and not wants_help(argv):
-        base = RunFolder(where.savepath / base.name).read_config(trust_code=where.trust_code)
+        base = RunFolder(where.savepath / base.name, where.trust_edited).read_config(trust_code=where.trust_code)
     elif where.start_from is not None:
-        before = find_run(where.start_from, where.savepath).read_config(trust_code=where.trust_code)
-        base = without_text(before)
+        before = find_run(where.start_from, where.savepath, trust_edited=where.trust_edited)
+        base = without_text(before.read_config(trust_code=where.trust_code))
     config, _ = parse_config(base, argv, task=task)
     given: dict[str, Any] = {**chosen, **changed(config, base)}
     if where.prepare is not None:
@@ -94,6 +96,7 @@ def run(argv: list[str]) -> None:
             resume=where.resume,
             overwrite=where.overwrite,
             trust_code=where.trust_code,
+            trust_edited=where.trust_edited,
             **given,
         )
     except Interrupted:
@@ -102,10 +105,9 @@ def run(argv: list[str]) -> None:
         sys.exit(130)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one tells
         return
-    last = trained.metrics[-1]
-    found = _found(trained, last["loss"])
+    step = trained.metrics[-1]["step"] if trained.metrics else trained.step  # its metrics may be lost
     sys.stdout.write(
-        f"Trained {trained.task.name} for {last['step']} steps: {found}. The run is in {trained.folder}\n"
+        f"Trained {trained.task.name} for {step} steps: {_found(trained)}. The run is in {trained.folder}\n"
     )
 
 
@@ -122,24 +124,26 @@ def _prepare(task: str, where: WhereConfig, part: str, flags: dict[str, Any]) ->
         savepath=where.savepath,
         start_from=where.start_from,
         trust_code=where.trust_code,
+        trust_edited=where.trust_edited,
         **flags,
     )
     still = listed(missing, int(part.partition("/")[2])) if missing else "all parts are there"
     sys.stdout.write(f"Prepared part {part} of the text, in {where.savepath}; {still}\n")
 
 
-def _found(trained: AnyRun, loss: float) -> str:
+def _found(trained: AnyRun) -> str:
     """Say what a training came to: on unseen samples of all lengths that it is for, or on its validation text."""
     validated = [line for line in trained.metrics if "bleu" in line]
     if validated:
         best = max(validated, key=lambda line: line["bleu"])
         return f"best validation BLEU {best['bleu']:.2f} after {best['step']} steps"
+    loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if not trained.task.draws:
-        return f"loss {loss:.4f}; no validation text was given"
+        return f"{loss}; no validation text was given"
     samples = UNSEEN[trained.task.answers]
     tested: Any = trained
     share = tested.test(samples=samples).exact_match
-    return f"loss {loss:.4f}, exact match {share:.1%} of {samples:,} unseen samples"
+    return f"{loss}, exact match {share:.1%} of {samples:,} unseen samples"
 
 
 def chosen_model(argv: list[str]) -> dict[str, Any]:

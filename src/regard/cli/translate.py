@@ -73,6 +73,8 @@ class TranslateFlags:
     """Folder of runs."""
     trust_code: bool = False
     """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    trust_edited: bool = False
+    """Use the run also where its files were edited or mixed; what differs is said."""
 
 
 def run(argv: list[str]) -> None:
@@ -82,7 +84,9 @@ def run(argv: list[str]) -> None:
     name, argv = first_word(argv, what="run", prog=PROG, example="dates")
     text, argv = take_text(with_empty_value(argv, "--plot"), TranslateFlags)
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
-    run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
+    run = load_translator(
+        name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
+    )
     keep_memory()
     if flags.align and flags.tags:
         raise InputError("align counts words without tags: leave out align or tags")

@@ -50,8 +50,8 @@ class Measurements:
         return [value for value in found if value is not None]
 
     def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
-        """Return the lines of metrics of each seed's training."""
-        return [RunFolder(run).read_metrics() for run in self.folders(variant)]
+        """Return the lines of metrics of each seed's training; raises `InputError` where they are lost."""
+        return [RunFolder(run).known_metrics() for run in self.folders(variant)]
 
     def folders(self, variant: Variant) -> list[Path]:
         """Return the run's folder of each seed."""

@@ -111,8 +111,8 @@ def plain(config: RunConfig) -> dict[str, Any]:
 
 
 def _compared(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without what is learned from the text: that follows from the rest."""
-    return {name: value for name, value in stored.items() if name != "tokenizer"}
+    """Return a config without what follows from the rest, or from the text."""
+    return {name: value for name, value in stored.items() if name not in ("tokenizer", "text", "initial")}
 
 
 def measure(job: Job, *, trust_code: bool = False) -> Measured:
@@ -137,7 +137,7 @@ def measure_together(jobs: Sequence[Job]) -> list[Measured]:
 
 def _test(job: Job, run: AnyRun, seconds: float | None) -> Measured:
     """Test a run, and keep what was found."""
-    lines, figures = run.metrics, run.figures(seed=job.config.training.seed)
+    lines, figures = job.run.known_metrics(), run.figures(seed=job.config.training.seed)
     recent = [
         (lines[end - 1]["step"], sum(line["exact_match"] for line in lines[end - 10 : end]) / 10)
         for end in range(10, len(lines) + 1)

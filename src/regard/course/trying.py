@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.course.lessons import Lesson, find_lesson
+from regard.errors import InputError
 from regard.files import refuse_links, write_json
 from regard.runs import load, train
+from regard.training import RunFolder
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun
@@ -68,11 +70,10 @@ def state_of(lesson: Lesson, home: Path) -> dict[str, Any]:
 
 def _steps(folder: Path) -> dict[str, Any]:
     try:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        last = RunFolder(folder).read_metrics()[-1]
         steps = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"]["steps"]
-        last = json.loads(lines[-1])
         return {"step": last["step"], "steps": steps, "loss": last["loss"]}
-    except (OSError, ValueError, KeyError, IndexError):
+    except (InputError, OSError, ValueError, KeyError, IndexError, TypeError):
         return {"step": 0, "steps": 0, "loss": None}
 
 

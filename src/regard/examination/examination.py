@@ -36,6 +36,7 @@ from regard.files import write_file, write_json
 from regard.inspection.hypertext import Links, Part, Plot, page_of
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
+from regard.training import RunFolder
 
 _WORTH = "Bars: what is added to the loss when each head is off; the table below has the numbers"
 _PLACED = "Points: the share of each head on what the answer depends on; the table below has the numbers"
@@ -129,8 +130,15 @@ class Examination(Result):
         return f"{self.task}, {len(self.heads)} heads, {self.samples:,} {self.over}"
 
     def save(self, path: str | Path) -> Path:
-        """Write all figures as JSON, and the sentences; raises `MachineError` where that cannot be."""
-        write_json(Path(path), self.json(), indent=1, allow_nan=False)
+        """Write all figures as JSON, and the sentences; raises `MachineError` where that cannot be.
+
+        In the folder of a run the file also says of which model it is, which is checked when it is read.
+        """
+        path = Path(path)
+        if (run := RunFolder(path.parent)).exists():
+            run.write_kept(path.name, self.json())
+        else:
+            write_json(path, self.json(), indent=1, allow_nan=False)
         return Path(path)
 
 

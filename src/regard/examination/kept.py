@@ -1,18 +1,17 @@
 """What an examination has found, as it was saved beside the model: for whoever shows the run later.
 
-It is only there to be shown: where something of it cannot be read, that is left out.
+It is only there to be shown: what a newer or older version has put otherwise is left out.
 """
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.errors import InputError
 from regard.examination.estimates import Estimate
 from regard.examination.importance import worth_data
 from regard.inspection.data import WorthData
-from regard.reading import DamageError, parse_json, read_bytes
+from regard.training import RunFolder
 
-MODEL = "model.safetensors"
+FILE = "examined.json"
+MEND = "delete it, or examine the run again"
 UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 """What comes of a shape that is not the expected one."""
 
@@ -28,9 +27,12 @@ class Examined(NamedTuple):
     """What they do, as `HeadRoles.by_layer` has it."""
 
 
-def examined_in(folder: Path) -> Examined:
-    """Return what was found of a run; nothing where it was not examined, or its model is newer than that."""
-    kept = _read(folder)
+def examined_in(run: RunFolder) -> Examined:
+    """Return what was found of a run; nothing where it was not examined, or its model is newer than that.
+
+    Raises `InputError` where the file is damaged, was edited, or is another run's.
+    """
+    kept = _read(run)
     return Examined(_sentences(kept), _worth(kept), _roles(kept))
 
 
@@ -69,12 +71,9 @@ def _roles(kept: Any) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _read(folder: Path) -> Any:
-    """Return what was saved; nothing where it is not there, older than the model, or damaged."""
-    path = folder / "examined.json"
-    try:
-        if path.stat().st_mtime < (folder / MODEL).stat().st_mtime:
-            return {}
-        return parse_json(read_bytes(path))
-    except (InputError, DamageError, OSError):
+def _read(run: RunFolder) -> Any:
+    """Return what was saved; nothing where it is not there, or is older than the model."""
+    kept = run.read_kept(FILE, MEND) or {}
+    if kept and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
         return {}
+    return kept

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.exchange.certificate import Certificate, read_certificate
+    from regard.exchange.certificate import Certificate, is_as_certified, read_certificate
     from regard.exchange.choices import EngineName, Origin, Precision, Program
     from regard.exchange.ctranslate2 import for_ctranslate2, write_ctranslate2
     from regard.exchange.engine import Engines
@@ -29,6 +29,7 @@ __all__ = [
     "export",
     "for_ctranslate2",
     "import_model",
+    "is_as_certified",
     "read_certificate",
     "write_ctranslate2",
 ]

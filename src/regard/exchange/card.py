@@ -71,6 +71,8 @@ def _quality(run: Exportable) -> str:
     """Say what the training measured; a test is the user's to run."""
     task: Any = run.config.task
     measured = [each for each in RunFolder(run.folder).read_metrics() if "bleu" in each]
+    if not measured and run.step and (task.valid or task.hub):
+        return "Not known: the measurements of the training are lost."
     if not measured:
         return "Not measured: no text for validation was given."
     lowercase = task.lowercase

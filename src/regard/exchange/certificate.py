@@ -177,6 +177,16 @@ def read_certificate(folder: Path) -> Certificate:
     return read_json(folder / NAME, Certificate, "convert the run anew")
 
 
+def is_as_certified(folder: Path) -> bool:
+    """Whether the files of a converted model are those that its certificate names."""
+    try:
+        hashes = read_certificate(folder).hashes
+    except InputError:
+        return False
+    known = {name: digest for name, digest in hashes.items() if not name.startswith("run/")}
+    return known == {path.name: _hash(path) for path in files_in(folder) if path.name != NAME}
+
+
 class _Found(NamedTuple):
     """Of one batch: counts of sentences and tokens, and largest differences."""
 

@@ -152,7 +152,11 @@ class Engines:
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
         """Open the converted model, and convert it first where it is missing, damaged or of other parameters."""
         place = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
-        if place.is_dir() and not place.parent.is_symlink():
+        linked = place.parent.is_symlink()
+        if place.is_dir() and not linked and not exchange.is_as_certified(place):
+            self._tell(f"the converted model in {str(place)!r} is not as it was written: it is converted anew")
+            remove_quietly(place)
+        if place.is_dir() and not linked:
             try:
                 return exchange.CTranslate2Search(self._run, place, precision=precision, threads=threads)
             except RegardError:  # the kept model is damaged

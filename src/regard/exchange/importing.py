@@ -17,7 +17,7 @@ from regard.files import check_name, holding, write_json
 from regard.models import Seq2Seq, Transformer
 from regard.own import told
 from regard.tasks import Translation
-from regard.training import RunConfig, RunFolder, digest, make_config, new_run
+from regard.training import RunConfig, RunFolder, digest, digest_tensors, make_config, new_run
 
 ORIGINS: dict[str, Callable[[Path], Arrived]] = {
     "huggingface": read_huggingface,
@@ -69,6 +69,7 @@ def import_model(
         raise InputError(
             f"{str(folder)!r} is damaged: its parameters are not of its sizes ({told(error, 150)}); fetch it anew"
         ) from error
+    config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
     with holding(place), new_run(place, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
         building.write_model(0, model.state_dict())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
@@ -26,8 +25,7 @@ from regard.examination import (
     reading_heads,
     word_weights,
 )
-from regard.files import write_json
-from regard.reading import is_file, read_json
+from regard.reading import DamageError, damaged, shaped
 from regard.result import Result, plain
 from regard.text.cutting import cut_into
 from regard.text.links import Symmetrising, links_of_product, moses, symmetrise
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from regard.text.cutting import Cut
     from regard.text.links import KnownLinks, Link
     from regard.text.places import Unit
+    from regard.training import RunFolder
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
@@ -98,7 +97,7 @@ class Aligner:
 
     model: Seq2Seq
     task: SequenceTask
-    folder: Path
+    files: RunFolder
     step: int
     guided: bool = False
     """Whether a head has learned to align."""
@@ -123,10 +122,13 @@ class Aligner:
         return KeptHeads(best="head", ways={"head": head}, writing=head)
 
     def _chosen(self) -> KeptHeads | None:
-        path = self.folder / FILE
-        if not is_file(path):
+        content = self.files.read_kept(FILE, MEND)
+        if content is None:
             return None
-        found = read_json(path, _Kept, MEND)
+        try:
+            found = shaped(content, _Kept)
+        except DamageError as error:
+            raise damaged(self.files.path / FILE, error, MEND) from error
         known = set(reading_heads(self.model))
         ways = {way: _heads(each) for way, each in found.ways.items()}
         writing = _heads(found.writing)
@@ -142,8 +144,8 @@ class Aligner:
             return kept.ways[by or kept.best]
         if by in ("head", "set"):
             raise InputError(
-                f"run {str(self.folder)!r} has no heads chosen to align by: choose some with `regard align RUN "
-                f"SOURCE TARGET --links LINKS`, or leave out --by {by}"
+                f"run {str(self.files.path)!r} has no heads chosen to align by: choose some with `regard align "
+                f"RUN SOURCE TARGET --links LINKS`, or leave out --by {by}"
             )
         return AligningHeads(heads=tuple(reading_heads(self.model)), shifted=False)
 
@@ -172,7 +174,7 @@ class Aligner:
             "writing": plain(choice.writing),
             "report": report,
         }
-        write_json(self.folder / FILE, kept)
+        self.files.write_kept(FILE, kept)
 
     def choose(
         self,

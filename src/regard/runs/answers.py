@@ -166,7 +166,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         Raises `InputError` where the run has kept no snapshots.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
-        return play_back(self.folder, self.model, lambda model: map_of_answer(model, self.task, inputs))
+        return play_back(self.files, self.model, lambda model: map_of_answer(model, self.task, inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return some of the classes as text: they are numbers."""

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import InputError
 from regard.libraries import import_library
 from regard.tasks import find_task
-from regard.training import Origin, RunConfig, changed_config, make_config, pack, trust
+from regard.training import Origin, RunConfig, RunFolder, changed_config, make_config, trust
 
 if TYPE_CHECKING:
-    from regard.runs.kinds import AnyRun
-    from regard.training import RunFolder
+    from collections.abc import Mapping
 
+    from regard.runs.kinds import AnyRun
+    from regard.text.parallel import TextDigest
+
+PLACES = ("train", "valid", "test", "guide", "hub")
+"""Flags that say where text is, which may be elsewhere when a run goes on."""
 OTHERWISE = ("dropout",)
 """Flags of a model that decide none of its parameters."""
 SIZES = ("vary_len",)
@@ -41,8 +45,10 @@ def going_on(
     *,
     trust_code: bool,
 ) -> RunConfig:
-    """Return the config of the run that is there; raises `InputError` where a flag does not exist, or asks the
-    run to be another one."""
+    """Return the config of the run that is there, with its text where the flags say that it is now.
+
+    Raises `InputError` where a flag does not exist, or asks the run to be another one.
+    """
     stored = folder.read_config(trust_code=trust_code)
     if isinstance(task, str):
         named = {name: value for name, value in flags.items() if name not in ("model", "preset")}
@@ -55,13 +61,40 @@ def going_on(
         origin = stored.origin and stored.origin.run
         found = [str(path.absolute()) for path in (Path(start_from), folder.path.parent / start_from)]
         flags["from"], before["from"] = repr(origin if origin in found else found[0]), repr(origin)
+    # The content of text is compared by its digests, which runs of earlier formats do not have.
+    moved = {name: value for name, value in flags.items() if stored.text and name in PLACES}
     for name, value in flags.items():
-        if value != before.get(name):
+        if value != before.get(name) and name not in moved:
             raise InputError(
                 f"{name} {value} differs from the run's {before.get(name)}: a run goes on as it began; "
                 f"leave {name} out, or train a new run"
             )
-    return stored
+    return dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
+
+
+def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
+    """Raise `InputError` where the text that a run is to go on with, by its digests, is not the one that it began
+    with."""
+    for name, before in config.text.items():
+        now = text.get(name, [])
+        if now == before:
+            continue
+        places = config.flags()[name] or config.flags()["hub"]
+        named = [str(each) for each in (places if isinstance(places, tuple) else (places,))]
+        if len(now) != len(before):
+            what = f"{name} has {len(now)} files, and had {len(before)}"
+        elif sorted(map(repr, now)) == sorted(map(repr, before)):
+            what = f"the files of {name} stand in another order: {', '.join(map(repr, named))}"
+        else:
+            files = zip(named, before, now, strict=True)
+            place, old, new = next((place, old, new) for place, old, new in files if old != new)
+            lines = f"it has {new.lines:,} lines, and had {old.lines:,}"
+            if new.lines == old.lines:
+                lines = f"it has {new.lines:,} lines as before, but not the same ones"
+            what = f"{name} {place!r} has changed: {lines}"
+        raise InputError(
+            f"{what}; a run goes on with the text that it began with: restore it, or train a new run"
+        )
 
 
 def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
@@ -82,14 +115,14 @@ def begun_from(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> 
         raise InputError(f"run {before.where!r} is of task {there.on}: begin from a run of {on}")
     if (model := flags.pop("model", there.kind)) != there.kind:
         raise _another("model", model, there.kind, before)
-    config = changed_config(without_text(there), flags)
+    config = dataclasses.replace(changed_config(without_text(there), flags), text={}, initial=None)
     free = {*there.task_class.texts, *there.task_class.loose, *OTHERWISE}
     decided = {*vars(there.task), *vars(there.model), *SIZES} - free
     for name, value in config.flags().items():
         if name in decided and value != there.flags()[name]:
             raise _another(name, value, there.flags()[name], before)
     weights = {name: value.cpu() for name, value in before.model.state_dict().items()}
-    digest = hashlib.sha256(pack(weights, before.step)).hexdigest()
+    digest = hashlib.sha256(RunFolder(before.folder).pack(weights, before.step)).hexdigest()
     origin = Origin(run=str(before.folder.absolute()), step=before.step, weights=digest)
     return _ready(dataclasses.replace(config, origin=origin))
 

@@ -16,6 +16,7 @@ class LoadFlags(TypedDict, total=False):
 
     savepath: str | Path
     trust_code: bool
+    trust_edited: bool
 
 
 class WhereFlags(LoadFlags, total=False):

@@ -66,15 +66,24 @@ def load(
 ) -> TranslationRun[TranslationConfig, ModelConfig, TranslationTraining]: ...
 @overload
 def load(run: str | Path, **where: Unpack[LoadFlags]) -> AnyRun: ...
-def load(run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False) -> AnyRun:
+def load(
+    run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
+) -> AnyRun:
     """Load a run by its folder, or by its task's name under `savepath`.
 
     A translator is put on a GPU, where there is one; other models are too small for that to help. Raises
     `InputError` where the run is missing, damaged or not one of Regard's. Nothing is unpickled, and a
     run that names code of its own (a task's file, a model, a score) is refused unless you have trained with that
-    code here, or say `trust_code`.
+    code here, or say `trust_code`. A run whose files were edited, or are of several runs, is refused by their
+    digests; with `trust_edited` what differs is said on standard error, and the run is used as it is.
     """
-    folder = find_run(run, Path(savepath))
+    folder = find_run(run, Path(savepath), trust_edited=trust_edited)
+    folder.tell_again()
+    return read_run(folder, trust_code=trust_code)
+
+
+def read_run(folder: RunFolder, *, trust_code: bool = False) -> AnyRun:
+    """Load a run whose differences from what was written may have been shown already."""
     return of_one_run(folder, lambda: _load(folder, trust_code=trust_code))
 
 
@@ -101,12 +110,14 @@ def _load(folder: RunFolder, *, trust_code: bool) -> AnyRun:
     if not task.draws and torch.cuda.is_available():
         model.cuda()
     kind: type[AnyRun] = getattr(runs, RUNS[task.answers, task.draws])
-    return kind(folder.path, config, step, cast(Any, task), cast(Any, model.eval()))
+    return kind(folder.path, config, step, cast(Any, task), cast(Any, model.eval()), folder.trust_edited)
 
 
-def load_translator(run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False) -> SequenceRun:
+def load_translator(
+    run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
+) -> SequenceRun:
     """Load a run that answers with text; raises `InputError` where it does not, and as `load` does."""
-    found = load(run, savepath=savepath, trust_code=trust_code)
+    found = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
     if found.task.answers == "numbers":
         raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")
     return cast("SequenceRun", found)

@@ -27,19 +27,20 @@ def plot_positions(
     length: int = 100,
     savepath: str | Path = SAVEPATH,
     trust_code: bool = False,
+    trust_edited: bool = False,
 ) -> Path:
     """Draw the paper's sinusoidal positions, or those of `run`, into a picture at `path`.
 
     Of a run: the vectors that it has learned, the waves that it adds, those of its user's own, or the angles (as
     sine and cosine) by which rotary ones turn the pairs of a head's queries and keys. `width` and `length` are of
-    the sinusoidal ones; `length` also of a run's, but for learned ones; `trust_code` is as in `load`. Raises
-    `InputError` where these do not fit, or where the run has no positions.
+    the sinusoidal ones; `length` also of a run's, but for learned ones; `trust_code` and `trust_edited` are
+    as in `load`. Raises `InputError` where these do not fit, or where the run has no positions.
     """
     if run is None:
         check_range("width", width, 1, 65_536)
         check_range("length", length, 1, 10_000)
         return _drawn(path, Sinusoidal(width), length, "Sinusoidal positions")
-    loaded: AnyRun = load(run, savepath=savepath, trust_code=trust_code)
+    loaded: AnyRun = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
     found = loaded.model.positions_used
     if isinstance(found, Rotary):
         return _drawn(

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from torch import nn
 
 from regard.errors import InputError
 from regard.inspection import Playback
-from regard.training import RunFolder, kept
+from regard.training import kept
 
 if TYPE_CHECKING:
     from regard.inspection import AttentionMap
+    from regard.training import RunFolder
 
 SHOWN_LOSSES = 300
 """Points of the loss curve, at most."""
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def play_back(folder: Path, model: Model, attend: Callable[[Model], AttentionMap]) -> Playback:
-    """Return what `attend` finds with the model of each snapshot of the run in `folder`.
+def play_back(run: RunFolder, model: Model, attend: Callable[[Model], AttentionMap]) -> Playback:
+    """Return what `attend` finds with the model of each snapshot of a run.
 
     Raises `InputError` where the run has kept none, or one is damaged.
     """
-    run = RunFolder(folder)
     if not run.snapshots:
-        raise InputError(f"run {str(folder)!r} has no snapshots: train it with --snapshots 50")
+        raise InputError(f"run {str(run.path)!r} has no snapshots: train it with --snapshots 50")
     model = copy.deepcopy(model)
     expected = kept(model.state_dict(), half=True)
     steps, frames = [], []

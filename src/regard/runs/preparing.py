@@ -23,6 +23,7 @@ def prepare(
     start_from: str | Path | None = None,
     progress: bool = True,
     trust_code: bool = False,
+    trust_edited: bool = False,
     **flags: Any,
 ) -> list[int]:
     """Prepare a part of the text that a training is to learn from, and return which parts are missing still.
@@ -36,7 +37,7 @@ def prepare(
     chosen = _part(part)
     before = None
     if start_from is not None:
-        before = load(start_from, savepath=savepath, trust_code=trust_code)
+        before = load(start_from, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
         config = begun_from(before, task, flags)
     else:
         config = asked(task, flags)

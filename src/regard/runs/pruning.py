@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.examination import Pruned, take_out
 from regard.files import holding
-from regard.runs.loading import load, of_one_run
-from regard.training import RunFolder, new_run
+from regard.runs.loading import load, of_one_run, read_run
+from regard.training import RunFolder, digest, new_run
 
 if TYPE_CHECKING:
     from regard.runs.kinds import AnyRun
@@ -45,22 +45,23 @@ def prune(
         return _prune(run, heads, target, seed=seed, overwrite=overwrite)
 
 
-def _read(path: Path) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
+def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
     """Return a run, its vocabularies, and its metrics as far as its model goes: it may be trained meanwhile."""
-    run, folder = load(path), RunFolder(path)
+    run = read_run(folder)
     metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
     return run, folder.read_vocabularies(run.config.tokenizer), metrics
 
 
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
     # Apart from the run that was given, which stays as it is.
-    pruned, vocabularies, metrics = of_one_run(RunFolder(run.folder), lambda: _read(run.folder))
+    pruned, vocabularies, metrics = of_one_run(run.files, lambda: _read(run.files))
     taken = take_out(pruned, heads, seed=seed)
     # Heads are called by their number in the whole model, of which this run may be a part already.
     kept_before, counted = pruned.config.kept_heads, taken.before.added
     whole = {layer: kept_before.get(layer, range(len(counted[layer]))) for layer in taken.left}
     kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
-    config = dataclasses.replace(pruned.config, kept_heads=kept)
+    tokenizer = digest(vocabularies) if vocabularies else None
+    config = dataclasses.replace(pruned.config, kept_heads=kept, tokenizer=tokenizer)
     with new_run(target, config, overwrite=overwrite) as folder:
         folder.write_vocabularies(vocabularies)
         for line in metrics:

@@ -76,6 +76,8 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     """Training steps behind the model."""
     task: AnyTask
     model: TaskModel
+    trust_edited: bool = False
+    """Whether its files are read also where they were edited."""
 
     drawn_by: ClassVar[tuple[str, ...]] = ()
     """What can be said of an input that is drawn, besides the seed."""
@@ -149,12 +151,17 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     @property
     def has_snapshots(self) -> bool:
         """Whether there is something to play back."""
-        return bool(RunFolder(self.folder).snapshots)
+        return bool(self.files.snapshots)
+
+    @property
+    def files(self) -> RunFolder:
+        """Its files, as it was loaded from them."""
+        return RunFolder(self.folder, self.trust_edited)
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """Loss and exact match of the training batch, every 10 steps, as in metrics.jsonl."""
-        return RunFolder(self.folder).read_metrics()
+        return self.files.read_metrics()
 
     @property
     def parameters(self) -> int:
@@ -163,7 +170,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def about(self) -> dict[str, Any]:
         """Return what a page says of the run."""
-        kept = examination.examined_in(self.folder)
+        kept = examination.examined_in(self.files)
         return {
             "task": self.task.name,
             "summary": self.task.summary,

@@ -151,7 +151,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def _aligner(self) -> Aligner:
         from regard.runs.aligning import Aligner
 
-        return Aligner(self.model, self.task, self.folder, self.step, self.guided)
+        return Aligner(self.model, self.task, self.files, self.step, self.guided)
 
     @property
     def guided(self) -> bool:
@@ -289,7 +289,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         text = self.draw(seed=seed) if input is None else input
         [[best, *_]] = self.search([text])
         return play_back(
-            self.folder,
+            self.files,
             self.model,
             lambda model: map_of_pair(model, self.task, text, best.tokens, forced=True),
         )

@@ -13,8 +13,8 @@ from regard.errors import InputError
 from regard.files import holding
 from regard.memory import keep_memory
 from regard.progress import progress_bar, tell
-from regard.runs.asking import asked, begun_from, going_on, name_of
-from regard.runs.loading import SAVEPATH, load, stored_task
+from regard.runs.asking import asked, begun_from, check_text, going_on, name_of
+from regard.runs.loading import SAVEPATH, load, read_run, stored_task
 from regard.tasks import Beginning
 from regard.training import (
     ALONE,
@@ -22,13 +22,17 @@ from regard.training import (
     RunFolder,
     check_free,
     digest,
+    digest_tensors,
+    find_run,
     fitting_threads,
     join_world,
+    loop,
     new_run,
     start,
     train_steps,
     trained_parameters,
 )
+from regard.training.metrics import lost_steps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -185,28 +189,33 @@ def train(
     overwrite: bool = False,
     progress: bool = True,
     trust_code: bool = False,
+    trust_edited: bool = False,
     **flags: Any,
 ) -> AnyRun:
     """Train a model on a task and return the run, saved in a folder named for the task under `savepath`.
 
     `task`: a name (see `regard tasks`), "translation", the path of a Python file with a task of your own, or a
-    whole config as `regard.make_config` returns it. `trust_code`: as in `load`, for a run that is resumed.
+    whole config as `regard.make_config` returns it. `trust_code`, `trust_edited`: as in `load`, for a run that is
+    resumed or begun from.
     `flags`: those of `regard train TASK --help`, with the task's defaults; `model` names the model, where the
     task leaves a choice, and `preset` the size of a Transformer for translation. `start_from`: a run of the task,
     by its folder or its name under `savepath`; the new one begins with its parameters, has its model and its
     vocabularies, and whatever `flags` do not say as it is there, but for text and what was frozen. `resume`
-    continues the run that is there, exactly as if it had not stopped; `overwrite` replaces it. Under `torchrun`,
+    continues the run that is there, exactly as if it had not stopped, with the text that it began with, which may
+    be at other places by now; `overwrite` replaces it. Under `torchrun`,
     all its processes train together. Raises `InputError` for what cannot be asked, `MachineError` where the disk
     refuses.
     """
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
-    folder, prepared = RunFolder(Path(savepath) / name_of(task)), Path(savepath) / PREPARED
+    folder = RunFolder(Path(savepath) / name_of(task), trust_edited)
+    prepared = Path(savepath) / PREPARED
     before = None
     if resume:
         config = going_on(folder, task, flags, start_from, trust_code=trust_code)
     elif start_from is not None:
-        before = load(start_from, savepath=savepath, trust_code=trust_code)
+        there = find_run(start_from, Path(savepath), trust_edited=trust_edited)
+        before = read_run(there, trust_code=trust_code)
         config = begun_from(before, task, flags)
     else:
         config = asked(task, flags)
@@ -217,15 +226,28 @@ def train(
         if not resume:
             check_free(folder.path, overwrite=overwrite)  # before minutes of preparation
         show = progress and world.first
+        try:
+            text = config.task_class.digests(config.task, progress=show)
+        except InputError as error:
+            if not resume:
+                raise
+            raise InputError(
+                f"{error}; where the text was moved, say where it is: --resume --train ..."
+            ) from error
+        if resume:
+            check_text(config, text)
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
-        config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
+        if not resume:
+            tokenizer = digest(built.files) if built.files else None
+            config = dataclasses.replace(config, tokenizer=tokenizer, text=text)
         keep_memory()
         validate = None if built.draws else evaluation.validation(cast("Translation", built))
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
         if resume:
+            folder.read_model()  # which is replaced at the next checkpoint, so an edited one is refused now
             state.restore(folder)
         with world.one_by_one():
             batches = built.batches(config.training, _beginning(state, prepared, world, show=show))
@@ -237,7 +259,7 @@ def train(
         with threads, world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()
-    return load(folder.path)
+    return read_run(folder)
 
 
 def train_seeds(
@@ -312,9 +334,17 @@ def _open(
     """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
     if resume:
         folder.cut_metrics(state.step)
+        lost = lost_steps(folder.read_metrics(), state.step, config.training.steps, loop.METRICS_EVERY)
+        if lost:
+            tell(
+                f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
+                f"{lost[-1]}: the training goes on, without that part of its history",
+                show=True,
+            )
         folder.forget_older()
         folder.write_torchruns(torchruns)
         return
+    config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
         state.begin(building)

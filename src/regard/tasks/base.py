@@ -20,6 +20,7 @@ from regard.errors import InputError, begun, check_range
 from regard.tasks.batch import Batch
 from regard.tasks.defaults import Defaults
 from regard.tasks.source import BatchSettings, Beginning, Place, Source
+from regard.text.parallel import TextDigest
 
 PAST_END = -1
 """The index at steps past the end of a sequence."""
@@ -72,6 +73,12 @@ class AnyTask(ABC):
         """Return the task of a new training; what is learned from text first is kept in `folder`."""
         del folder, progress
         return cls(config)  # type: ignore[call-arg]
+
+    @classmethod
+    def digests(cls, config: Any, *, progress: bool = True) -> dict[str, list[TextDigest]]:
+        """Return digests of the text that a training with this config learns from, by flag; {} without text."""
+        del config, progress
+        return {}
 
     @classmethod
     def restore(cls, config: Any, files: Mapping[str, str]) -> Self:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from regard.errors import InputError, check_range
-from regard.progress import tell
+from regard.progress import reading_bar, tell
 from regard.tasks.pairs import SequenceTask
 from regard.tasks.source import BatchSettings, Beginning
 from regard.text import TokenizerKind
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from regard.text.buckets import Buckets
     from regard.text.corpus import Corpus
     from regard.text.guide import Guide
-    from regard.text.parallel import Text
+    from regard.text.parallel import Text, TextDigest
     from regard.text.prepare import Preparation
     from regard.text.vocabulary import Learned
 
@@ -23,6 +23,8 @@ Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
 """What the parts of a data set are called on the Hub."""
 LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000
+MUCH = 200_000_000
+"""Bytes of text whose reading is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +117,27 @@ class TranslationConfig:
         found = self._texts(part)
         return Together(found) if len(found) > 1 else next(iter(found), None)
 
+    def digests(self, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
+        """Return digests of the text to train and validate on, and of the links, by flag; all of it is read.
+
+        Raises `InputError` where it cannot be read.
+        """
+        from regard.text.parallel import file_digest
+
+        parts: tuple[Part, ...] = ("train", "valid")
+        texts = {part: text for part in parts if (text := self.text(part)) is not None}
+        found: dict[str, list[TextDigest]] = {}
+        before = 0
+        size = sum(each.bytes for each in texts.values())
+        with reading_bar("check the text", size, show=progress and size > MUCH) as on_bytes:
+            for part, text in texts.items():
+                text.on_bytes = lambda done, before=before: on_bytes(before + done)  # type: ignore[misc]
+                found[part] = text.digests()
+                before += text.bytes
+        if self.guide is not None:
+            found["guide"] = [file_digest(Path(self.guide))]
+        return found
+
     def training_text(self) -> "Text":
         """Return the text to train on; raises `InputError` where there is none."""
         text = self.text("train")
@@ -185,6 +208,11 @@ class Translation(SequenceTask):
         )
         text = config.training_text()
         return cls(config, *learn_vocabularies(text, cutting, folder, progress=progress))
+
+    @classmethod
+    def digests(cls, config: TranslationConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
+        """Return digests of the text that a training learns from, by flag."""
+        return config.digests(progress=progress)
 
     @classmethod
     def restore(cls, config: TranslationConfig, files: Mapping[str, str]) -> Self:

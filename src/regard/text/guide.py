@@ -2,14 +2,13 @@
 
     links.bin     source and target token of all links, pair after pair: (links, 2) uint32
     bounds.bin    where those of pair i begin: (pairs + 1,) int64
-    guide.json    how many pairs, and the checksums of both
+    guide.json    how many pairs, the checksums of both, and the name of the folder
 
 They are made of links between words, a line in Moses' format for each line of the text: of two words that are
 linked, all tokens are.
 """
 
 import gzip
-import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +23,14 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.files import new_folder, write_json
 from regard.progress import reading_bar
-from regard.reading import check_file, damaged, is_file, is_folder, read_json
+from regard.reading import check_file, damaged, is_file, is_folder, is_sealed, read_json, sealed
 from regard.text.corpus import Corpus
 from regard.text.cutting import cut_into
 from regard.text.links import parse_moses
 from regard.text.making import Vocabularies
-from regard.text.parallel import ParallelText
+from regard.text.parallel import ParallelText, file_digest
 
-FORMAT = "regard-guide/1"
+FORMAT = "regard-guide/2"
 MEND = "delete its folder to prepare it anew"
 FIRST = 1000
 """Lines that are looked at before any work."""
@@ -43,10 +42,13 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     """What guide.json holds."""
 
-    format: Literal["regard-guide/1"]
+    format: Literal["regard-guide/2"]
+    name: str
     pairs: Number
     checksums: tuple[Number, Number]
     """CRC-32 of links.bin and bounds.bin."""
+    digest: str
+    """Of all of it."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,7 @@ def prepare_guide(
 
     Raises `InputError` where the file is not of this text, or is not in Moses' format.
     """
-    check_file(path)
-    stat = path.stat()
-    name = hashlib.sha256(f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:8]
+    name = file_digest(path).sha256[:16]
     folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
     if is_folder(folder):
         return _open(folder, corpus)
@@ -114,14 +114,20 @@ def prepare_guide(
         reading_bar("prepare the guide", text.bytes, show=progress) as text.on_bytes,
         new_folder(folder) as building,
     ):
-        _write(building, path, text, vocabularies, corpus, max_len)
+        _write(building, folder.name, path, text, vocabularies, corpus, max_len)
     return _open(folder, corpus)
 
 
 def _write(
-    folder: Path, path: Path, text: ParallelText, vocabularies: Vocabularies, corpus: Corpus, max_len: int
+    folder: Path,
+    name: str,
+    path: Path,
+    text: ParallelText,
+    vocabularies: Vocabularies,
+    corpus: Corpus,
+    max_len: int,
 ) -> None:
-    """Write the links of all pairs of a corpus, in its order."""
+    """Write the links of all pairs of a corpus, in its order; `name`: what the folder is to be called."""
     source, target = vocabularies
     lines, number, bounds = _lines(path), 0, [0]
     with (folder / "links.bin").open("wb") as file:
@@ -147,7 +153,8 @@ def _write(
         raise InputError(f"the text has {len(bounds) - 1:,} pairs, its corpus {len(corpus):,}: has it changed?")
     (folder / "bounds.bin").write_bytes(np.array(bounds, dtype=np.int64).tobytes())
     sums = [_checksum(folder / each) for each in ("links.bin", "bounds.bin")]
-    write_json(folder / "guide.json", {"format": FORMAT, "pairs": len(corpus), "checksums": sums})
+    about = {"format": FORMAT, "name": name, "pairs": len(corpus), "checksums": sums}
+    write_json(folder / "guide.json", sealed(about))
 
 
 def _checksum(path: Path) -> int:
@@ -181,8 +188,9 @@ def _next(lines: Iterator[bytes], path: Path, number: int) -> str:
 def _open(folder: Path, corpus: Corpus) -> Guide:
     """Return links that were prepared; raises `InputError` where they are damaged."""
     kept = read_json(folder / "guide.json", _Kept, MEND)
-    if [_checksum(folder / each) for each in ("links.bin", "bounds.bin")] != list(
-        kept.checksums
-    ) or kept.pairs != len(corpus):
+    sums = [_checksum(folder / each) for each in ("links.bin", "bounds.bin")]
+    if not is_sealed(msgspec.to_builtins(kept)) or sums != list(kept.checksums) or kept.pairs != len(corpus):
         raise damaged(folder, "it has changed since it was written", MEND)
+    if kept.name != folder.name:
+        raise damaged(folder, f"it holds {kept.name}", MEND)
     return Guide(folder, kept.pairs)

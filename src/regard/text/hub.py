@@ -1,13 +1,19 @@
 """Parallel text from the Hugging Face Hub, by the `datasets` library (extra `hub`)."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError
 from regard.libraries import calling, check_hub_name, import_library, offline
-from regard.reading import is_folder
-from regard.text.parallel import Counts, Text
+from regard.reading import canonical, is_folder
+from regard.text.parallel import Counts, Text, TextDigest
+
+TOGETHER = 10_000
+"""Rows that are digested together."""
+_digests: dict[tuple[object, ...], TextDigest] = {}
+"""Digests that this process has computed, by the library's fingerprint of the rows."""
 
 
 class HubText(Text):
@@ -46,9 +52,19 @@ class HubText(Text):
             if number % 1000 == 0:
                 self.on_bytes(number)
 
-    def identity(self) -> list[Any]:
-        """Return what tells this text from others."""
-        return [*self.names(), self.rows._fingerprint]
+    def digests(self) -> list[TextDigest]:
+        """Return a digest of the two columns, wherever the data set is."""
+        key = (self.rows._fingerprint, self.languages)
+        if key not in _digests:
+            digest = hashlib.sha256()
+            for begin in range(0, len(self.rows), TOGETHER):
+                block = self.rows[begin : begin + TOGETHER]
+                for language in self.languages:
+                    column = [both[language] for both in block[self.column]] if self.column else block[language]
+                    digest.update(canonical(column).encode())
+                self.on_bytes(begin)
+            _digests[key] = TextDigest(lines=len(self.rows), sha256=digest.hexdigest())
+        return [_digests[key]]
 
     def names(self) -> list[str]:
         """Return data set, split and languages."""

@@ -6,6 +6,7 @@ cannot be learned from is left out and counted, or refused.
 
 import gzip
 import hashlib
+import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.errors import InputError
-from regard.reading import check_file, is_file, is_folder
+from regard.reading import check_file, digest_of, is_file, is_folder
 
 NAMES = {
     "empty": "with an empty side",
@@ -25,8 +26,20 @@ NAMES = {
     "too_long": "too long",
 }
 """How what is left out is told."""
-ENDS = 1 << 16
-"""Bytes of a file's begin and end that tell it from others."""
+READ = 1 << 20
+"""Bytes of a file that are digested at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextDigest:
+    """What tells the content of a text from other content, wherever it is and however it is compressed."""
+
+    lines: int
+    sha256: str
+
+
+_digests: dict[tuple[object, ...], TextDigest] = {}
+"""Digests that this process has computed, by path and status of the file."""
 
 
 @dataclass
@@ -80,9 +93,16 @@ class Text(ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
-    @abstractmethod
     def identity(self) -> list[Any]:
-        """Return what tells this text from others, and from itself changed."""
+        """Return what tells this text from others, and from itself changed: digests of its content."""
+        return [each.sha256 for each in self.digests()]
+
+    @abstractmethod
+    def digests(self) -> list[TextDigest]:
+        """Return a digest of each file, or of each other source of the text; all of it is read for that.
+
+        Raises `InputError` where it cannot be read.
+        """
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -132,13 +152,13 @@ class ParallelText(Text):
         paths = self.paths if side is None else [self.paths[min(side, len(self.paths) - 1)]]
         return f"line {number} of {' and '.join(repr(str(path)) for path in paths)}"
 
-    def identity(self) -> list[Any]:
-        """Return name, size, time of change, and a digest of begin and end of each file: wherever it is found,
-        as on another machine, it is the same."""
-        with reading(self.paths):
-            return [
-                (path.name, path.stat().st_size, path.stat().st_mtime_ns, _digest(path)) for path in self.paths
-            ]
+    def digests(self) -> list[TextDigest]:
+        """Return a digest of each file, as it is without compression."""
+        found, before = [], 0
+        for path in self.paths:
+            found.append(file_digest(path, lambda done, before=before: self.on_bytes(before + done)))  # type: ignore[misc]
+            before += _size(path)
+        return found
 
     def names(self) -> list[str]:
         """Return the path of each file."""
@@ -186,9 +206,9 @@ class GivenPairs(Text):
             self.counts.pairs += 1
             yield pair
 
-    def identity(self) -> list[Any]:
-        """Return the pairs themselves."""
-        return list(self.pairs)
+    def digests(self) -> list[TextDigest]:
+        """Return a digest of all pairs."""
+        return [TextDigest(lines=len(self.pairs), sha256=digest_of(list(self.pairs)))]
 
     def names(self) -> list[str]:
         """Return no name: they are nowhere else."""
@@ -216,6 +236,10 @@ class Together(Text):
         """Return those of all texts."""
         return [each.identity() for each in self.texts]
 
+    def digests(self) -> list[TextDigest]:
+        """Return those of all texts."""
+        return [digest for each in self.texts for digest in each.digests()]
+
     def names(self) -> list[str]:
         """Return those of all texts."""
         return [name for each in self.texts for name in each.names()]
@@ -241,12 +265,26 @@ def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
         yield line.rstrip(b"\r\n")
 
 
-def _digest(path: Path) -> str:
-    """Return the SHA-256 of the first and the last bytes of a file."""
-    with path.open("rb") as file:
-        begin = file.read(ENDS)
-        file.seek(max(0, path.stat().st_size - ENDS))
-        return hashlib.sha256(begin + file.read(ENDS)).hexdigest()
+def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
+    """Return lines and SHA-256 of a file, plain or .gz, as it is without compression.
+
+    `on_bytes` is called with the bytes of the file that have been read. Raises `InputError` where it cannot be
+    read.
+    """
+    _size(path)
+    with reading([path]), ExitStack() as stack:
+        raw = stack.enter_context(path.open("rb"))
+        status = os.fstat(raw.fileno())
+        key = (path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if key not in _digests:
+            file = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
+            digest, lines, end = hashlib.sha256(), 0, b"\n"
+            while part := file.read(READ):
+                digest.update(part)
+                lines, end = lines + part.count(b"\n"), part[-1:]
+                on_bytes(raw.tell())
+            _digests[key] = TextDigest(lines=lines + (end != b"\n"), sha256=digest.hexdigest())
+        return _digests[key]
 
 
 def _size(path: Path) -> int:

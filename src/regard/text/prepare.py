@@ -6,7 +6,6 @@ prepare parts of one corpus; its folder then has, of each of n parts, a file par
 """
 
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,7 @@ import msgspec
 from regard.errors import InputError
 from regard.files import holding, make_folder, refuse_links, taking_turns, write_json
 from regard.progress import preparing_bar, reading_bar, tell
-from regard.reading import damaged, files_in, is_file, read_json
+from regard.reading import damaged, files_in, is_file, is_sealed, read_json, sealed
 from regard.text import codes, sentencepieces
 from regard.text.codes import CodedWords
 from regard.text.corpus import INDEX, Corpus, open_corpus, write_index
@@ -69,7 +68,8 @@ def _learn(text: Text, cutting: Cutting, side: int | None, file: Path, *, progre
         sample.on_share = lambda share: on_bytes(int(share * text.bytes))
         learned = train_subwords(sample, kind=cutting.kind, size=cutting.size, lowercase=cutting.lowercase)
     tokenizer = learned.to_json()
-    write_json(file, {**_with_sum(tokenizer), "pairs": sample.pairs, "bytes": sample.bytes})
+    content = {"tokenizer": tokenizer, "name": file.stem, "pairs": sample.pairs, "bytes": sample.bytes}
+    write_json(file, sealed(content))
     tell(f"vocabulary of {len(learned):,} symbols, learned from {sample.told}", show=progress)
 
 
@@ -78,23 +78,23 @@ class _Prepared(msgspec.Struct, forbid_unknown_fields=True):
 
     tokenizer: str
     """JSON of the `tokenizers` library."""
-    crc32: int
-    """CRC-32 of it."""
+    name: str
+    """Of the file, which says of what text it was learned, and how."""
     pairs: int
     """Of which sample it was learned, and"""
     bytes: int
     """how large that is."""
-
-
-def _with_sum(tokenizer: str) -> dict[str, object]:
-    return {"tokenizer": tokenizer, "crc32": zlib.crc32(tokenizer.encode())}
+    digest: str
+    """Of all of it."""
 
 
 def _read_prepared(file: Path) -> str:
     """Return the JSON of a vocabulary; raises `InputError` where it is not as it was prepared."""
     stored = read_json(file, _Prepared, MEND)
-    if zlib.crc32(stored.tokenizer.encode(errors="surrogatepass")) != stored.crc32:
+    if not is_sealed(msgspec.to_builtins(stored)):
         raise damaged(file, "it has changed since it was written", MEND)
+    if stored.name != file.stem:
+        raise damaged(file, f"it is {stored.name}, under another name", MEND)
     return stored.tokenizer
 
 
@@ -158,8 +158,8 @@ class Preparation:
         refuse_links(self.folder)
         with holding(file):
             make_folder(self.folder, below=self.folder.parent.parent)
-            write_json(file, {"shards": None})
-            write_json(file, {"shards": self._make(part)})
+            write_json(file, sealed({"shards": None}))
+            write_json(file, sealed({"shards": self._make(part)}))
         return self._missing()
 
     @property
@@ -179,6 +179,8 @@ class Preparation:
         corpus = open_corpus(self.folder)
         if corpus.symbols != self._symbols:
             raise damaged(self.folder, "it was prepared with other vocabularies", "delete it to prepare it anew")
+        if corpus.key != self._maker.key:
+            raise damaged(self.folder, "it was prepared of another text", "delete it to prepare it anew")
         return None if self.strict and corpus.counts.left_out else corpus
 
     def _make(self, part: CorpusPart) -> int:
@@ -192,7 +194,10 @@ class Preparation:
         found: dict[CorpusPart, int | None] = {}
         for file in files_in(self.folder):
             if name := PART.fullmatch(file.name):
-                found[CorpusPart(int(name[1]), int(name[2]))] = read_json(file, _Begun, MEND_PART).shards
+                begun = read_json(file, _Begun, MEND_PART)
+                if not is_sealed(msgspec.to_builtins(begun)):
+                    raise damaged(file, "it has changed since it was written", MEND_PART)
+                found[CorpusPart(int(name[1]), int(name[2]))] = begun.shards
         return found
 
     def _missing(self) -> list[int]:
@@ -222,6 +227,7 @@ class _Begun(msgspec.Struct, forbid_unknown_fields=True):
 
     shards: Annotated[int, msgspec.Meta(ge=0, le=2**32)] | None
     """Of all parts; None where this one is not done."""
+    digest: str
 
 
 def listed(numbers: list[int], parts: int, most: int = 8) -> str:

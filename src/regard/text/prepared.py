@@ -19,10 +19,10 @@ import msgspec
 from regard.errors import InputError
 from regard.files import holding, is_in_use, make_folder, remove_quietly, write_json
 from regard.progress import reading_bar, tell
-from regard.reading import is_file, read_json
+from regard.reading import damaged, is_file, is_sealed, read_json, sealed
 from regard.text.corpus import INDEX
 from regard.text.parallel import Text, Together
-from regard.text.stretches import Spans, find_spans
+from regard.text.stretches import Spans, find_spans, is_plain
 
 MEND = "delete it to have it made anew"
 Place = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -36,6 +36,8 @@ class Extent(msgspec.Struct, forbid_unknown_fields=True):
     stretches: Place
     spans: list[list[tuple[Place, Place]]] | None = None
     """Where each is in each file, of plain files."""
+    digest: str = ""
+    """Of all that stands before it here."""
 
 
 def digest(*content: Any) -> str:
@@ -56,7 +58,12 @@ def extent_of(text: Text, root: Path, *, progress: bool) -> Extent:
     """
     file = root / f"text-{digest(text.identity())}.json"
     if is_file(file):
-        return read_json(file, Extent, MEND)
+        kept = read_json(file, Extent, MEND)
+        if not is_sealed(msgspec.to_builtins(kept)):
+            raise damaged(file, "it has changed since it was written", MEND)
+        # The same text may be somewhere else by now, or be compressed.
+        if kept.text == text.names() and (kept.spans is not None) == is_plain(text):
+            return kept
     spans: Spans | None = None
     if isinstance(text, Together):
         stretches = sum(extent_of(each, root, progress=progress).stretches for each in text.texts)
@@ -65,7 +72,8 @@ def extent_of(text: Text, root: Path, *, progress: bool) -> Extent:
             stretches, spans = find_spans(text)
     found = Extent(text.names(), stretches, spans)
     make_folder(root)
-    write_json(file, msgspec.to_builtins(found), indent=0)
+    content = {name: value for name, value in msgspec.to_builtins(found).items() if name != "digest"}
+    write_json(file, sealed(content), indent=0)
     if found.text:
         _remove_older(file, found.text, progress=progress)
     return found

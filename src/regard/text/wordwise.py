@@ -17,7 +17,9 @@ from regard.text.vocabulary import BLANK, EOS, Learned
 MOST = 200_000
 """Words that are kept; a table that has more begins anew."""
 END = "\n"
-"""Stands for the end of a sentence among its words: no word of a line is one."""
+"""Stands for the end of a sentence among words; a sentence that holds it is looked up as a whole."""
+WHOLE = " "
+"""Begins the key of a sentence that is looked up as a whole, so that it is never taken for a word or an end."""
 
 Tokens = tuple[np.ndarray, np.ndarray]
 """The tokens of all sentences end to end (N,) uint32, each with its end of sequence, and how many each has
@@ -63,7 +65,7 @@ class _Table(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self.lengths)
-        self.add(self._encode(word))
+        self.add(self._encode(word.removeprefix(WHOLE)))
         return number
 
     def add(self, tokens: list[int]) -> None:
@@ -87,7 +89,7 @@ def _words(sentences: Sequence[str]) -> list[str]:
     words: list[str] = []
     for sentence in sentences:
         is_plain = END not in sentence and _is_plain(f" {sentence} ")
-        words += [*(sentence.split(" ") if is_plain else [sentence]), END]
+        words += [*(sentence.split(" ") if is_plain else [WHOLE + sentence]), END]
     return words
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from regard.training.start import start
     from regard.training.state import TrainingState
     from regard.training.stopping import Interrupted
-    from regard.training.tensors import kept, pack
+    from regard.training.tensors import digest_tensors, kept, pack
     from regard.training.threads import fitting_threads
     from regard.training.trust import trust
     from regard.training.world import ALONE, World, join_world
@@ -71,6 +71,7 @@ __all__ = [
     "changed_config",
     "check_free",
     "digest",
+    "digest_tensors",
     "exact",
     "find_kind",
     "find_run",

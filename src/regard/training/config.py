@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from regard.models import ModelConfig
 from regard.tasks import AnyTask, find_task
+from regard.text.parallel import TextDigest
 from regard.training.kinds import ModelKind, find_kind
 from regard.training.settings import TrainingConfig
 
@@ -57,6 +58,10 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     """By layer: the heads that pruning has left in it, in ascending order."""
     origin: Origin | None = None
     """The run whose parameters and vocabularies it began with; None for one that was drawn from its seed."""
+    text: dict[str, list[TextDigest]] = field(default_factory=dict)
+    """By flag: the files of text that it began to learn from. Empty for earlier runs, and tasks without text."""
+    initial: str | None = None
+    """SHA-256 of its parameters before the first step; None for earlier runs."""
 
     @property
     def name(self) -> str:

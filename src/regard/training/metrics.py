@@ -1,5 +1,6 @@
 """Metrics on disk: a line of JSON for each step that was told of."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of metrics, without a last one that a crash cut short; none where there is no
     file.
 
-    Raises `InputError` where another line is damaged.
+    Raises `InputError` where another line is damaged, or does not come after the one before it.
     """
     if not is_file(path):
         return []
@@ -29,7 +30,16 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         try:
             found.append(shaped(parse_json(line), dict[str, int | float]))
             shaped(found[-1], _Line)
+            if number > 1 and found[-1]["step"] <= found[-2]["step"]:
+                raise DamageError(f"step {found[-1]['step']} does not come after step {found[-2]['step']}")
         except DamageError as error:
             mend = "restore a copy, or cut it before that line"
             raise damaged(path, f"line {number}: {error}", mend) from error
     return found
+
+
+def lost_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
+    """Return the steps up to `step` whose lines are missing, of a training over `steps` that writes a line at
+    every so many and at the last."""
+    expected = {*range(every, step + 1, every), *({step} & {steps})}
+    return sorted(expected - {line["step"] for line in lines})

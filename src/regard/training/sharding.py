@@ -68,10 +68,14 @@ class ShardedState(TrainingState):
                     into[name].copy_(whole)
         yield self.model if self.replica is None else self.replica.eval()
 
+    def initial(self) -> dict[str, Tensor]:
+        """Return the parameters before the first step, in one piece; in the first process alone."""
+        assert self.replica is not None
+        return self.replica.state_dict()
+
     def begin(self, folder: RunFolder) -> None:
         """Write the first files of a new run, from the first process alone: a model to use."""
-        assert self.replica is not None
-        folder.write_model(0, self.replica.state_dict())
+        folder.write_model(0, self.initial())
 
     def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
         """Write a checkpoint, each process its part; `use`: these are the parameters to use from now on."""
@@ -88,6 +92,9 @@ class ShardedState(TrainingState):
         world.wait()
         writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
         save(self.trainer_tensors(), storage_writer=writer)
+        world.wait()
+        folder.seal_checkpoint(building, world.rank, world.size)
+        world.wait()
         if world.first:
             remove_quietly(target)
             building.rename(target)
@@ -100,6 +107,7 @@ class ShardedState(TrainingState):
         found = _checkpoints(folder)
         if not found:
             raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
+        folder.check_checkpoint(found[-1], torch.distributed.get_rank(), torch.distributed.get_world_size())
         tensors = self.trainer_tensors()
         try:
             load(tensors, storage_reader=HuggingFaceStorageReader(str(found[-1])))

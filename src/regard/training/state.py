@@ -120,6 +120,10 @@ class TrainingState:
             (epoch, pool, batch), tensors["progress/best"].item(), int(tensors["progress/since_best"].item())
         )
 
+    def initial(self) -> dict[str, Tensor]:
+        """Return the parameters before the first step, in one piece."""
+        return self.in_use()
+
     def begin(self, folder: RunFolder) -> None:
         """Write the first files of a new run, from the first process alone: a checkpoint."""
         self.save(folder)

@@ -1,32 +1,32 @@
 """Files of named tensors (safetensors): what a run's parameters and its training's state are kept in.
 
 The header is read first and held against what is expected, so that nothing is made room for that does not belong
-there; and a checksum (CRC-32 of the step, the config's sum and all values) finds what has changed on disk since.
-Nothing is unpickled.
+there. The metadata hold the config of the run that the file belongs to, and a SHA-256 of the header (names,
+types, shapes, step and config) and all values. Nothing is unpickled.
 """
 
+import hashlib
 import json
 import math
 import os
 import stat
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.reading import DIGITS, DamageError, check_file, parse_json, shaped
+from regard.reading import DIGITS, DamageError, canonical, check_file, parse_json, shaped
 
 HEADER = 1 << 24
 """Bytes of a header, at most."""
-PART = 1 << 22
-"""Bytes that are read at once to be summed."""
 LARGEST = 1 << 52
 """Values of a tensor, at most, and of one that an axis of no steps leaves empty."""
 TYPES = {
@@ -65,10 +65,11 @@ def kept(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[str, Kept
 
 
 class _About(msgspec.Struct, forbid_unknown_fields=True):
-    """What a header says of the whole file; files from before there were sums have none."""
+    """What a header says of the whole file. Older files have a CRC-32 of the values instead, or nothing."""
 
     step: str
     config: str = ""
+    sha256: str | None = None
     crc32: str | None = None
 
 
@@ -88,13 +89,31 @@ class _Header:
     """Where the values begin."""
 
 
+class TensorFile(NamedTuple):
+    """What a file of tensors holds."""
+
+    tensors: dict[str, Tensor]
+    step: int
+    """Training steps behind them."""
+    config: str
+    """The config of their run, as JSON; in older files a checksum of it, or nothing."""
+    digest: str | None
+    """SHA-256 of header and values, as the file has it; None in older files."""
+    intact: bool
+    """Whether header and values have that digest, or the checksum of an older file; True where there is none."""
+
+
 def pack(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
-    """Return the content of a file of tensors as of `step`; `config`: the sum of the config they belong to."""
+    """Return the content of a file of tensors as of `step`; `config`: JSON of the config they belong to."""
     plain = safetensors.torch.save(dict(tensors))
     begin = 8 + int.from_bytes(plain[:8], "little")
     values = memoryview(plain)[begin:]
-    about = {"step": str(step), "config": config, "crc32": _hex(zlib.crc32(values, _first(str(step), config)))}
-    header = json.dumps({"__metadata__": about, **json.loads(plain[8:begin])}, separators=(",", ":")).encode()
+    entries = json.loads(plain[8:begin])
+    about = {"step": str(step), "config": config}
+    digest = _header_digest(about, entries)
+    digest.update(values)
+    about["sha256"] = digest.hexdigest()
+    header = json.dumps({"__metadata__": about, **entries}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     return b"".join([len(header).to_bytes(8, "little"), header, values])
 
@@ -107,26 +126,51 @@ def warn_unfinite(tensors: Mapping[str, Tensor], where: str) -> None:
             return
 
 
-def read_tensors(path: Path, expected: Expected | None = None) -> tuple[dict[str, Tensor], int, str]:
-    """Return the tensors of a file, the step they belong to, and the sum of their config.
+def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of named tensors: names, types, shapes and values, in any order."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(canonical([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
-    `expected`: which there are to be; None for any. Raises `DamageError` where the file holds anything else or
-    has changed since it was written, and `InputError` where it cannot be read at all.
+
+def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
+    """Return what a file of tensors holds, and whether it is as it was when it was written.
+
+    `expected`: which tensors there are to be; None for any. Raises `DamageError` where there are others, or the
+    file is no whole file of tensors, and `InputError` where it cannot be read at all.
     """
+    with _opened(path) as (file, size):
+        header = _read_header(file, size)
+        if expected is not None:
+            _check_expected(header.entries, expected)
+        tensors, intact = _read_values(file, header)
+        return TensorFile(tensors, int(header.about.step), header.about.config, header.about.sha256, intact)
+
+
+def read_about(path: Path) -> tuple[str, str | None]:
+    """Return the config and the digest that stand in a file of tensors, of which nothing else is read or checked.
+
+    Raises `DamageError` and `InputError` as `read_tensors` does.
+    """
+    with _opened(path) as (file, size):
+        about = _read_header(file, size).about
+        return about.config, about.sha256
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file of tensors; yields it and its size."""
     check_file(path)
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno())
-            if not stat.S_ISREG(size.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise DamageError("it is no regular file")
-            header = _read_header(file, size.st_size)
-            if expected is not None:
-                _check_expected(header.entries, expected)
-            _check_sum(file, header)
-            tensors = {name: _read_values(file, header.begin, entry) for name, entry in header.entries.items()}
+            yield file, status.st_size
     except OSError as error:
         raise DamageError(f"it cannot be read: {error.strerror or 'it is cut short'}") from error
-    return tensors, int(header.about.step), header.about.config
 
 
 def _read_header(file: BinaryIO, size: int) -> _Header:
@@ -174,30 +218,32 @@ def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
             raise DamageError(f"tensor {name!r} is {found}, not {expected[name]}")
 
 
-def _check_sum(file: BinaryIO, header: _Header) -> None:
-    if header.about.crc32 is None:
-        return
+def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bool]:
+    """Return the tensors of a file, and whether they and the header are as they were when it was written."""
+    about = header.about
+    entries = {name: msgspec.to_builtins(entry) for name, entry in header.entries.items()}
+    digest = _header_digest({"step": about.step, "config": about.config}, entries)
+    total = zlib.crc32(f"{about.step} {about.config} ".encode())
     file.seek(header.begin)
-    total = _first(header.about.step, header.about.config)
-    while part := file.read(PART):
-        total = zlib.crc32(part, total)
-    if _hex(total) != header.about.crc32:
-        raise DamageError("it has changed since it was written (its checksum differs)")
+    tensors: dict[str, Tensor] = {}
+    # The tensors lie end to end (`_check_places`), so one pass reads and digests them.
+    for name, entry in sorted(header.entries.items(), key=lambda item: item[1].data_offsets):
+        tensor = torch.empty(entry.shape, dtype=TYPES[entry.dtype])
+        values = tensor.reshape(-1).view(torch.uint8).numpy().data
+        if file.readinto(values) != len(values):  # type: ignore[attr-defined]
+            raise DamageError("it is cut short")
+        tensors[name] = tensor
+        if about.sha256 is not None:
+            digest.update(values)
+        elif about.crc32 is not None:
+            total = zlib.crc32(values, total)
+    if about.sha256 is not None:
+        intact = digest.hexdigest() == about.sha256
+    else:
+        intact = about.crc32 is None or about.crc32 == f"{total:08x}"
+    return {name: tensors[name] for name in header.entries}, intact
 
 
-def _read_values(file: BinaryIO, begin: int, entry: _Entry) -> Tensor:
-    """Return a tensor of the file that was checked: of that one, whatever has its name by now."""
-    tensor = torch.empty(entry.shape, dtype=TYPES[entry.dtype])
-    values = tensor.reshape(-1).view(torch.uint8).numpy().data
-    file.seek(begin + entry.data_offsets[0])
-    if file.readinto(values) != len(values):  # type: ignore[attr-defined]
-        raise DamageError("it is cut short")
-    return tensor
-
-
-def _first(step: str, config: str) -> int:
-    return zlib.crc32(f"{step} {config} ".encode())
-
-
-def _hex(total: int) -> str:
-    return f"{total:08x}"
+def _header_digest(about: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
+    """Return a SHA-256 that has taken in a header, in whatever order its names stand."""
+    return hashlib.sha256(canonical({"__metadata__": about, **entries}).encode())

@@ -1,0 +1,206 @@
+"""Trainings on text that go on: the text is known by its content, wherever it is by then."""
+
+import dataclasses
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import regard
+from regard.errors import InputError
+from regard.training import TrainingState
+from tests.earlier import to_format_6
+
+Command = Callable[..., tuple[int, str, str]]
+PAIRS = [(f"w{i % 7} w{i % 5} w{i % 3}", f"v{i % 7} v{i % 5} v{i % 3}") for i in range(60)]
+FLAGS: dict[str, Any] = {
+    "tokenizer": "words",
+    "hidden": 8,
+    "heads": 2,
+    "inner": 8,
+    "enc_layers": 1,
+    "dec_layers": 2,
+    "tokens": 60,
+    "steps": 6,
+    "validate_every": 3,
+    "progress": False,
+}
+
+
+class StoppedError(Exception):
+    """Ends a training in its middle."""
+
+
+def write(folder: Path) -> dict[str, Any]:
+    """Write texts and links, and return the flags that name them."""
+    folder.mkdir()
+    for name, lines in (
+        ("train.a", [source for source, _ in PAIRS]),
+        ("train.b", [target for _, target in PAIRS]),
+        ("valid.a", [source for source, _ in PAIRS[:9]]),
+        ("valid.b", [target for _, target in PAIRS[:9]]),
+        ("links", ["0-0 1-1 2-2"] * len(PAIRS)),
+    ):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return places(folder)
+
+
+def places(folder: Path) -> dict[str, Any]:
+    return {
+        "train": (folder / "train.a", folder / "train.b"),
+        "valid": (folder / "valid.a", folder / "valid.b"),
+        "guide": str(folder / "links"),
+    }
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that was stopped in its middle, beside one that was not."""
+    root, save = tmp_path_factory.mktemp("begun"), TrainingState.save
+    text = write(root / "text")
+    regard.train("translation", **text, **FLAGS, savepath=root / "whole")
+
+    def stop(state: TrainingState, *args: Any, **others: Any) -> None:
+        save(state, *args, **others)
+        if state.step == 3:
+            raise StoppedError
+
+    with mock.patch.object(TrainingState, "save", stop), pytest.raises(StoppedError):
+        regard.train("translation", **text, **FLAGS, savepath=root / "runs")
+    return root
+
+
+@pytest.fixture
+def root(begun: Path, tmp_path: Path) -> Path:
+    """A copy of the runs and their text, at another place."""
+    return Path(shutil.copytree(begun, tmp_path / "moved"))
+
+
+def resume(root: Path, **flags: Any) -> regard.AnyRun:
+    return regard.train("translation", savepath=root / "runs", resume=True, progress=False, **flags)
+
+
+def squeeze(path: Path, level: int) -> Path:
+    packed = path.with_name(f"{path.name}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), level))
+    path.unlink()
+    return packed
+
+
+def touch(root: Path) -> dict[str, Any]:
+    for path in (root / "text").iterdir():
+        os.utime(path, (1e9, 1e9))
+    return places(root / "text")
+
+
+def rename(root: Path) -> dict[str, Any]:
+    shutil.move(root / "text/train.a", root / "source")
+    return {**places(root / "text"), "train": (root / "source", root / "text/train.b")}
+
+
+def compress(root: Path) -> dict[str, Any]:
+    train = tuple(squeeze(root / "text" / name, level) for name, level in (("train.a", 1), ("train.b", 9)))
+    return {**places(root / "text"), "train": train, "guide": str(squeeze(root / "text/links", 5))}
+
+
+@pytest.mark.parametrize("move", [touch, rename, compress])
+def test_a_text_that_was_moved_or_touched_or_compressed_is_the_same(
+    begun: Path, root: Path, move: Callable[[Path], dict[str, Any]]
+) -> None:
+    flags = move(root)
+
+    def prepared() -> dict[Path, int]:
+        files = (path for path in (root / "runs/prepared").rglob("*") if path.is_file())
+        return {path: path.stat().st_mtime_ns for path in files if not path.name.startswith("text-")}
+
+    before = prepared()
+    run = resume(root, **flags)
+    assert run.task.config.train == tuple(map(str, places(begun / "text")["train"]))
+    for name in ("model.safetensors", "trainer/step-6.safetensors"):
+        mine, whole = ((each / "translation" / name).read_bytes() for each in (root / "runs", begun / "whole"))
+        assert mine == whole
+    assert prepared() == before  # found again, nothing anew
+
+
+def append(root: Path) -> None:
+    with (root / "text/train.b").open("a") as file:
+        file.write("v1\n")
+
+
+def change(name: str) -> Callable[[Path], None]:
+    """Return an edit of one line in the middle, which leaves size and time of the file as they are."""
+
+    def edit(root: Path) -> None:
+        path = root / "text" / name
+        stamp, lines = path.stat(), path.read_text().splitlines(keepends=True)
+        middle = len(lines) // 2
+        lines[middle] = lines[middle].translate(str.maketrans("01234", "12340"))
+        path.write_text("".join(lines))
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a run goes on with the text"),
+        (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but not the same ones"),
+        (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but not the same ones"),
+        (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but not the same ones"),
+    ],
+)
+def test_a_text_that_has_changed_is_refused(root: Path, edit: Callable[[Path], None], message: str) -> None:
+    edit(root)
+    before = {path: path.read_bytes() for path in (root / "runs").rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=message) as raised:
+        resume(root, **places(root / "text"))
+    assert "\n" not in str(raised.value)
+    after = {path: path.read_bytes() for path in (root / "runs").rglob("*") if path.is_file()}
+    assert {path: after[path] for path in before} == before
+
+
+def test_other_files_are_refused(root: Path) -> None:
+    text = places(root / "text")
+    one, other = text["train"]
+    with pytest.raises(InputError, match="the files of train stand in another order: '.*train.b', '.*train.a'"):
+        resume(root, **{**text, "train": (other, one)})
+    with pytest.raises(InputError, match="train has 1 files, and had 2"):
+        resume(root, **{**text, "train": (one,)})
+    with pytest.raises(InputError, match="valid has 0 files, and had 2"):
+        resume(root, **{**text, "valid": ()})
+    with pytest.raises(InputError, match="hidden 16 differs from the run's 8: a run goes on as it began"):
+        resume(root, **text, hidden=16)
+
+
+def test_where_a_text_is_missing_the_way_out_is_told(begun: Path, root: Path, command: Command) -> None:
+    config = json.loads((root / "runs/translation/config.json").read_text())
+    assert [each["lines"] for each in config["text"]["train"]] == [60, 60] and config["text"]["guide"]
+    (begun / "text").rename(begun / "away")
+    try:
+        status, _, err = command("train", "translation", "--resume", "--savepath", root / "runs")
+    finally:
+        (begun / "away").rename(begun / "text")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "train.a' does not exist" in err and "say where it is: --resume --train ..." in err
+    train = [str(path) for path in places(root / "text")["train"]]
+    valid = [str(path) for path in places(root / "text")["valid"]]
+    argv = ("--train", *train, "--valid", *valid, "--guide", root / "text/links", "--savepath", root / "runs")
+    status, out, _ = command("train", "translation", "--resume", *argv)
+    assert status == 0 and "for 6 steps" in out
+
+
+def test_a_run_of_an_earlier_format_goes_on_with_text_at_its_place_alone(begun: Path, root: Path) -> None:
+    to_format_6(root / "runs/translation")
+    with pytest.raises(InputError, match="differs from the run's .*: a run goes on as it began; leave train out"):
+        resume(root, train=places(root / "text")["train"])
+    run = resume(root)
+    assert (run.folder / "trainer/step-6.safetensors").exists() and run.config.text == {}
+    whole = regard.load(begun / "whole/translation")
+    assert dataclasses.replace(whole.config, text={}, initial=None) == run.config

@@ -1,0 +1,246 @@
+"""Runs that were edited, or mixed with another run: refused by every reader, or used where that is asked."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+import regard
+from regard.errors import InputError
+from regard.reading import sealed
+from regard.training import RunFolder
+from regard.training.tensors import pack, read_tensors
+from tests.earlier import to_format_6
+
+FLAGS: dict[str, Any] = {"hidden": 8, "steps": 6, "batchsize": 4, "snapshots": 3, "progress": False}
+Edit = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of equal shapes: of another seed, another number of heads, another task."""
+    root = tmp_path_factory.mktemp("whole")
+    for name, task, flags in (
+        ("one", "signal2", {"heads": 2}),
+        ("seed", "signal2", {"heads": 2, "seed": 1}),
+        ("heads", "signal2", {"heads": 4}),
+    ):
+        regard.train(task, **FLAGS, **flags, savepath=root / name)
+    return root
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole / "one" / "signal2", tmp_path / "signal2"))
+
+
+def config(change: dict[str, Any], part: str | None = None, *, seal: bool = False) -> Edit:
+    """Return an edit of values in config.json; None removes one."""
+
+    def edit(run: Path) -> None:
+        stored = json.loads((run / "config.json").read_text())
+        (stored if part is None else stored[part]).update(change)
+        stored = {name: value for name, value in stored.items() if value is not None or name not in change}
+        if seal:
+            stored = sealed({name: value for name, value in stored.items() if name != "digest"})
+        (run / "config.json").write_text(json.dumps(stored))
+
+    return edit
+
+
+def header(file: str, change: Callable[[dict[str, Any]], None]) -> Edit:
+    """Return an edit of the header of a file of tensors."""
+
+    def edit(run: Path) -> None:
+        content = (run / file).read_bytes()
+        begin = 8 + int.from_bytes(content[:8], "little")
+        found = json.loads(content[8:begin])
+        change(found)
+        text = json.dumps(found).encode()
+        (run / file).write_bytes(len(text).to_bytes(8, "little") + text + content[begin:])
+
+    return edit
+
+
+def exchange(found: dict[str, Any]) -> None:
+    """Exchange the names of two tensors of one shape and type."""
+    names = [name for name in found if name != "__metadata__"]
+    one, other = next(
+        (one, other)
+        for one in names
+        for other in names
+        if one < other and all(found[one][each] == found[other][each] for each in ("shape", "dtype"))
+    )
+    found[one], found[other] = found[other], found[one]
+
+
+def about(**values: str | None) -> Callable[[dict[str, Any]], None]:
+    """Return an edit of the metadata; None removes a value."""
+
+    def change(found: dict[str, Any]) -> None:
+        metadata = {**found["__metadata__"], **values}
+        found["__metadata__"] = {name: value for name, value in metadata.items() if value is not None}
+
+    return change
+
+
+def flip(file: str) -> Edit:
+    def edit(run: Path) -> None:
+        content = bytearray((run / file).read_bytes())
+        content[-1] ^= 1
+        (run / file).write_bytes(content)
+
+    return edit
+
+
+def take(file: str, other: str) -> Edit:
+    """Return an edit that puts a file of another run in place of this one's."""
+
+    def edit(run: Path) -> None:
+        shutil.copy(run / ".." / "whole" / other / "signal2" / file, run / file)
+
+    return edit
+
+
+def without_digests(run: Path) -> None:
+    """Rewrite the model without its digest, as an earlier version would."""
+    found = read_tensors(run / "model.safetensors")
+    content = safetensors.torch.save(found.tensors, {"step": str(found.step)})
+    (run / "model.safetensors").write_bytes(content)
+
+
+MODEL, TRAINER, SNAPSHOT = "model.safetensors", "trainer/step-6.safetensors", "snapshots/step-6.safetensors"
+EDITS: dict[str, tuple[Edit, str]] = {
+    "heads": (config({"heads": 4}, "model"), "config.json: heads is 4 in config.json, 2 in model.safetensors"),
+    "a value of the training": (config({"seed": 9}, "training"), "config.json: seed is 9 in config.json, 0 in "),
+    "config with a new digest": (
+        config({"heads": 4}, "model", seal=True),
+        "model.safetensors: heads is 4 in config.json, 2 in model.safetensors",
+    ),
+    "config without digest": (config({"digest": None}), "config.json: its digest is missing"),
+    "an earlier format": (config({"format": "regard-run/6"}), "config.json: format is regard-run/6 in config.j"),
+    "an earlier format, no digest": (
+        config({"format": "regard-run/6", "digest": None}),
+        "model.safetensors: format is regard-run/6 in config.json, regard-run/7 in model.safetensors",
+    ),
+    "names": (header(MODEL, exchange), "model.safetensors: it has changed since it was written"),
+    "step": (header(MODEL, about(step="7")), "model.safetensors: it has changed since it was written"),
+    "config inside": (header(MODEL, about(config="{}")), "model.safetensors: it has changed since it was wr"),
+    "no digest": (header(MODEL, about(sha256=None)), "model.safetensors: its digest is missing"),
+    "an old file": (without_digests, "model.safetensors: its digest is missing"),
+    "a value": (flip(MODEL), "model.safetensors: it has changed since it was written"),
+    "model of another seed": (take(MODEL, "seed"), "model.safetensors: seed is 0 in config.json, 1 in model"),
+    "model with other heads": (take(MODEL, "heads"), "model.safetensors: heads is 2 in config.json, 4 in mod"),
+    "config of another run": (take("config.json", "heads"), "model.safetensors: heads is 4 in config.json, 2 in"),
+}
+
+
+def give(run: Path, whole: Path, edit: Edit) -> None:
+    if not (run / ".." / "whole").exists():
+        (run / ".." / "whole").symlink_to(whole)
+    edit(run)
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_run_is_refused_or_used_as_it_is(
+    run: Path, whole: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    edit, message = EDITS[name]
+    give(run, whole, edit)
+    with pytest.raises(InputError) as raised:
+        regard.load(run)
+    said = str(raised.value)
+    assert message in said and "\n" not in said and "restore a copy of it" in said and "--trust-edited" in said
+    with pytest.raises(InputError, match="was edited or mixed with another run"):
+        regard.train("signal2", savepath=run.parent, resume=True, progress=False)
+    capsys.readouterr()
+    assert regard.load(run, trust_edited=True).step in (6, 7)
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line and line.endswith("it is used as it is (--trust-edited)")
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (take(TRAINER, "seed"), "step-6.safetensors: seed is 0 in config.json, 1 in step-6.safetensors"),
+        (header(TRAINER, exchange), "step-6.safetensors: it has changed since it was written"),
+        (header(TRAINER, about(sha256=None)), "step-6.safetensors: its digest is missing"),
+    ],
+)
+def test_an_edited_state_of_a_training_is_refused(run: Path, whole: Path, edit: Edit, message: str) -> None:
+    give(run, whole, edit)
+    with pytest.raises(InputError, match=message):
+        regard.train("signal2", savepath=run.parent, resume=True, progress=False)
+    resumed = regard.train("signal2", savepath=run.parent, resume=True, progress=False, trust_edited=True)
+    assert resumed.step == 6
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (take(SNAPSHOT, "seed"), "step-6.safetensors: seed is 0 in config.json, 1 in step-6.safetensors"),
+        (header(SNAPSHOT, exchange), "step-6.safetensors: it has changed since it was written"),
+        (lambda run: shutil.copy(run / "snapshots/step-1.safetensors", run / SNAPSHOT), "it is of step 1"),
+    ],
+)
+def test_an_edited_snapshot_is_refused(run: Path, whole: Path, edit: Edit, message: str) -> None:
+    give(run, whole, edit)
+    with pytest.raises(InputError, match=message):
+        regard.load(run).playback()
+    if "step 1" not in message:
+        assert regard.load(run, trust_edited=True).playback().steps == [0, 1, 6]
+
+
+def test_blanks_and_the_order_of_names_mean_nothing(run: Path) -> None:
+    stored = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(dict(reversed(stored.items())), indent=7) + "\n\n")
+
+    def turn(found: dict[str, Any]) -> None:
+        items = list(found.items())
+        found.clear()
+        found.update(reversed(items))
+
+    expected = regard.load(run).model.state_dict()
+    header(MODEL, turn)(run)
+    found = regard.load(run).model.state_dict()
+    assert list(found) == list(expected) and all(torch.equal(found[name], expected[name]) for name in found)
+
+
+def test_a_run_of_format_6_is_read_and_goes_on(whole: Path, run: Path, tmp_path: Path) -> None:
+    to_format_6(run)
+    model, step = RunFolder(run).read_model()
+    assert step == 6 and regard.load(run).playback().steps == [0, 1, 6]
+    assert all(
+        torch.equal(model[name], value)
+        for name, value in RunFolder(whole / "one/signal2").read_model()[0].items()
+    )
+    assert regard.train("signal2", savepath=run.parent, resume=True, progress=False).step == 6
+    config({"heads": 4}, "model")(run)  # which the state of the training tells by its checksum
+    with pytest.raises(InputError, match=r"step-6\.safetensors: it was trained with another config\.json"):
+        regard.train("signal2", savepath=run.parent, resume=True, progress=False)
+
+
+def test_what_a_run_of_format_6_writes_from_now_on_is_checked(run: Path) -> None:
+    to_format_6(run)
+    model, step = RunFolder(run).read_model()
+    RunFolder(run).write_model(step, model)
+    assert regard.load(run).step == 6
+    config({"heads": 4}, "model")(run)
+    with pytest.raises(InputError, match="heads is 4 in config.json, 2 in model.safetensors"):
+        regard.load(run)
+
+
+def test_a_file_cannot_be_replaced_by_one_with_a_digest_of_its_own(run: Path) -> None:
+    """As of a model that was imported or trained elsewhere, whose file says nothing of a run."""
+    found = read_tensors(run / MODEL)
+    (run / MODEL).write_bytes(pack(found.tensors, found.step, "{}"))
+    with pytest.raises(InputError, match="model.safetensors: format is regard-run/7 in config.json, missing in"):
+        regard.load(run)
+    (run / MODEL).write_bytes(pack(found.tensors, found.step))
+    with pytest.raises(InputError, match="model.safetensors: it names no config"):
+        regard.load(run)
