@@ -231,8 +231,8 @@ def _write(
     for texts in lines:
         each = None if texts is None else next(found)
         if flags.plot is not None:
-            if each is None:
-                raise InputError("the first pair is too long to be drawn: give another")
+            if each is None or not each.source or not each.target:
+                raise InputError("the first pair is blank, or too long to be drawn: give another")
             _draw(run, each, flags.plot)
             return
         translated = texts is not None and len(texts) == 1
@@ -243,7 +243,7 @@ def _write(
 def _told(found: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> str:
     """Return the links of a pair, behind its target where nobody has that yet."""
     if flags.format == "moses":
-        before = f"{' '.join(found.target)}{SEPARATOR}" if found is not None and translated else ""
+        before = f"{' '.join(found.target)}{SEPARATOR}" if found and found.target and translated else ""
         return "" if found is None else f"{before}{found.moses}"
     told: dict[str, Any] = {} if found is None else found.json()
     return json.dumps(told, ensure_ascii=False)

@@ -9,6 +9,7 @@ from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import parse_of_run
 from regard.cli.words import say
 from regard.runs import SAVEPATH, SequenceRun, load_translator
+from regard.text.vocabulary import is_blank
 
 PROG = "regard score"
 DESCRIPTION = (
@@ -55,4 +56,9 @@ def _read(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
     if (reason := run.too_long(source)) is not None:
         say(f"line {number} {reason}")
         return None
+    if is_blank(source):
+        say(f"line {number} has a blank source, whose answer is empty: it has no score")
+        return None
+    if is_blank(target):
+        say(f"line {number} has a blank target: its score is that of an empty answer")
     return source, target

@@ -20,11 +20,12 @@ from regard.inspection import AttentionMap, check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
 from regard.text.markup import Marked
+from regard.text.vocabulary import is_blank
 
 PROG = "regard translate"
 DESCRIPTION = (
     "Answer texts with a trained run, one line each, in order: TEXT, or else the lines of --input, or else of "
-    "standard input. RUN: a task's name, or a run's folder. An empty line is answered by an empty line; "
+    "standard input. RUN: a task's name, or a run's folder. A blank line is answered by an empty line; "
     "characters that training never saw are read as one unknown symbol; bytes that are not UTF-8 as such a "
     "character; and a line that is too long is answered by an empty line. Each of the last three is told on "
     "standard error, with the number of the line."
@@ -47,7 +48,8 @@ class TranslateFlags:
     temperature: float = 0.0
     """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
     seed: int = 0
-    """Random seed of what is drawn (0 or more)."""
+    """Random seed of what is drawn (0 or more). The same text and seed give the same answer, whatever other texts
+    there are: for several answers to a text, give several seeds."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
@@ -96,9 +98,11 @@ def run(argv: list[str]) -> None:
             flags = dataclasses.replace(flags, engine=_drawing_engine(run, flags))
         marked = read_markup(text, "the text") if flags.tags else Marked(text)
         text = marked.text
-        answers = run.search([text], **_search(flags))
+        if plot is not None and is_blank(text):
+            raise InputError("the text is blank: its answer is empty, and there is nothing to draw")
+        answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **_search(flags))]
         _write(_with_more(run, [marked], answers, flags), flags)
-        if plot is not None:
+        if plot is not None and answers[0]:
             drawn = run.attend(text, answer=answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
         if flags.align or flags.tags:
@@ -167,9 +171,9 @@ def _with_more(
 
 
 def _checked(run: SequenceRun, text: str, number: int) -> str | None:
-    """Return the text of a line, or None where it is empty or too long; tells what could not be read as it
+    """Return the text of a line, or None where it is blank or too long; tells what could not be read as it
     stands."""
-    if not text:
+    if is_blank(text):
         return None
     if (reason := run.too_long(text)) is not None:
         say(f"line {number} {reason}: its answer is empty")

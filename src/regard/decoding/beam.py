@@ -68,10 +68,10 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. `width`: prefixes kept for each source. `alpha`: exponent of the
-    length penalty; 0 compares log-probabilities as they are, above it longer hypotheses are preferred. Where
-    fewer than `n_best` finish in time, unfinished ones follow. `told` hears of every step. Raises `InputError`
-    where numbers do not fit.
+    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. `width`: prefixes
+    kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities as they are, above
+    it longer hypotheses are preferred. Where fewer than `n_best` finish in time, unfinished ones follow. `told`
+    hears of every step. Raises `InputError` where numbers do not fit.
     """
     check_beam(width, n_best, alpha)
     device, limits = source.device, limits_of(max_len, len(source))

@@ -24,8 +24,8 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source (B, Ts), of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. Sources that have found their end take no more steps. `scored`
-    False: log-probabilities are not wanted, and NaN.
+    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. Sources that have
+    found their end take no more steps. `scored` False: log-probabilities are not wanted, and NaN.
     """
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
@@ -49,8 +49,9 @@ def sample(
     """Return one hypothesis drawn from the model for each source; the rest is as in `greedy_search`.
 
     `seeds`: one for each source. Each source has random numbers of its own, so that its answer does not depend on
-    the other sources. `temperature`: logits are divided by it; below 1 likely tokens become likelier, above 1 all become more
-    alike. `log_probability` is that of the model itself. Raises `InputError` where it is out of range.
+    the other sources. `temperature`: logits are divided by it; below 1 likely tokens become likelier, above 1 all
+    become more alike. `log_probability` is that of the model itself. Raises `InputError` where it is out of
+    range.
     """
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
@@ -113,6 +114,8 @@ def _walk(
         if not active:
             break
     return [
-        Hypothesis(tokens=sequence[:-1] if ended else sequence, log_probability=total, score=total, finished=ended)
+        Hypothesis(
+            tokens=sequence[:-1] if ended else sequence, log_probability=total, score=total, finished=ended
+        )
         for sequence, total, ended in zip(written, totals, finished, strict=True)
     ]

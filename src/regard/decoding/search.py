@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from regard.decoding.beam import beam_search
@@ -75,9 +74,9 @@ def translate(
     """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
     Texts of like length go through the model together, `batchsize` at once, and on a CPU such batches side by
-    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. Each answer is that
-    of its text alone, but for rounding. `scored` False: log-probabilities are not wanted, and NaN where that saves time. Raises `InputError` where the search does not
-    fit.
+    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. Each answer is
+    that of its text alone, but for rounding. `scored` False: log-probabilities are not wanted, and NaN where that
+    saves time. Raises `InputError` where the search does not fit.
     """
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")

@@ -8,7 +8,8 @@ otherwise:
   its share on to the others. So they end a hypothesis there, as the end of sequence does.
 - Its length penalty is another, so what it finds is ranked here.
 - Of more hypotheses than beams it drops the least likely, and at the longest length it ends all.
-- It knows one longest length for a whole batch; ours is that of each source. What goes beyond that is not counted.
+- It knows one longest length for a whole batch; ours is that of each source. What goes beyond that is not
+  counted.
 
 Where that leaves a doubt whether our search would answer the same, our search answers: in a trained model that is
 one sentence in a thousand, more only where nearly as many answers as beams are wanted with a length penalty.

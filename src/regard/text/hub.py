@@ -6,6 +6,7 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.text.parallel import Counts, Text
+from regard.text.vocabulary import is_blank
 
 
 class HubText(Text):
@@ -36,7 +37,8 @@ class HubText(Text):
         for number, row in enumerate(self.rows, start=1):
             both = row if self.column is None else row[self.column]
             source, target = ((both[language] or "").strip() for language in self.languages)
-            if source and target:
+            self.number = number
+            if not is_blank(source) and not is_blank(target):
                 self.counts.pairs += 1
                 yield source, target
             else:

@@ -17,6 +17,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.text.parallel import Counts, ParallelText, Text, reading
+from regard.text.vocabulary import is_blank
 
 LINES = 100_000
 """Lines of a stretch."""
@@ -101,7 +102,7 @@ class LineStretch:
                 return None
             sides = [[each[side] for each in cells] for side in range(2)]
         sources, targets = (list(map(str.strip, side)) for side in sides)
-        if len(sources) != len(targets) or not all(sources) or not all(targets):
+        if len(sources) != len(targets) or any(map(is_blank, sources)) or any(map(is_blank, targets)):
             return None
         return Sentences(sources, targets, Counts(pairs=len(sources)))
 
