@@ -25,6 +25,8 @@ class ScoreFlags:
 
     input: Path | None = None
     """File of pairs, one a line, source and target separated by a tab, in UTF-8. None: standard input."""
+    lenient: bool = False
+    """Read files that are not UTF-8, or have zero bytes, instead of stopping: such characters are unknown."""
     batchsize: int = 64
     """Pairs that go through the model at once."""
     savepath: Path = Path(SAVEPATH)
@@ -37,7 +39,7 @@ def run(argv: list[str]) -> None:
     """Score as `argv` asks."""
     name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = load_translator(name, savepath=flags.savepath, trust_code=flags.trust_code)
-    with open_lines(flags.input) as file:
+    with open_lines(flags.input, lenient=flags.lenient) as file:
         for chunk in numbered_chunks(file):
             pairs = [_read(run, line, number) for number, line in chunk]
             scores = iter(run.score([pair for pair in pairs if pair is not None], batchsize=flags.batchsize))

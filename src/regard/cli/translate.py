@@ -38,6 +38,8 @@ class TranslateFlags:
 
     input: Path | None = None
     """File of texts, one a line, in UTF-8. None: standard input."""
+    lenient: bool = False
+    """Read files that are not UTF-8, or have zero bytes, instead of stopping: such characters are unknown."""
     beam: int | None = None
     """Prefixes kept side by side; 1 is greedy search. None: 5 for runs on parallel text, else 1."""
     length_penalty: float | None = None
@@ -113,7 +115,7 @@ def run(argv: list[str]) -> None:
         return
     if flags.plot is not None:
         raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")
-    with open_lines(flags.input) as file:
+    with open_lines(flags.input, lenient=flags.lenient) as file:
         _translate_lines(run, file, flags)
 
 

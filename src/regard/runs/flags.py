@@ -76,6 +76,7 @@ class TextFlags(LetterFlags, total=False):
     joint: bool
     lowercase: bool
     strict: bool
+    lenient: bool
 
 
 class QueryFlags(SampledFlags, total=False):
@@ -245,6 +246,7 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     joint: bool
     lowercase: bool
     strict: bool
+    lenient: bool
     model: str
     preset: str | None
     hidden: int

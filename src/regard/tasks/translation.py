@@ -61,12 +61,17 @@ class TranslationConfig:
     """Longest sentence in training (tokens); longer ones are left out."""
     strict: bool = False
     """Stop at the first line that would be left out."""
+    lenient: bool = False
+    """Go on where files have not as many lines, or are not UTF-8 in more than one line of a hundred, and leave
+    such lines out, instead of stopping."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range; paths become absolute, as runs are used from
         anywhere."""
         check_range("vocab_size", self.vocab_size, 5, 10**7)
         check_range("max_len", self.max_len, 1, 100_000)
+        if self.strict and self.lenient:
+            raise InputError("strict stops at a broken line, lenient leaves it out: choose one")
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             if len(paths) > 2 and not (name == "train" and self.weights):
                 several = "; for several texts, --weights" if name == "train" else ""
@@ -129,8 +134,14 @@ class TranslationConfig:
         self.training_text()
         return self._texts("train")
 
-    def check_guide(self) -> None:
-        """Raise `InputError` where links are to guide a head, and their file is not one of its text."""
+    def check_files(self) -> None:
+        """Raise `InputError` where links are to guide a head, and their file is not one of its text, or where
+        validation or test text is broken. Test text may be missing: it is read later."""
+        for part in (self.valid, self.test if all(Path(each).exists() for each in self.test) else ()):
+            if part and not self.lenient:
+                from regard.text.parallel import ParallelText
+
+                ParallelText(part).check()
         if self.guide is not None and self.train:
             from regard.text.guide import check_guide
 
@@ -145,7 +156,7 @@ class TranslationConfig:
         from regard.text.parallel import ParallelText
 
         files = {"train": self.corpora, "valid": [self.valid], "test": [self.test]}[part]
-        return [ParallelText(paths, strict=strict) for paths in files if paths]
+        return [ParallelText(paths, strict=strict, lenient=self.lenient) for paths in files if paths]
 
 
 class Translation(SequenceTask):
@@ -156,7 +167,7 @@ class Translation(SequenceTask):
     config_class = TranslationConfig
     draws = False
     texts = ("train", "weights", "valid", "test", "hub", "languages", "guide")
-    loose = ("max_len", "strict")
+    loose = ("max_len", "strict", "lenient")
     defaults = {
         "model": "transformer",
         "embedding": 128,
@@ -179,7 +190,7 @@ class Translation(SequenceTask):
         """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
         from regard.text.prepare import Cutting, learn_vocabularies
 
-        config.check_guide()  # before minutes of work
+        config.check_files()  # before minutes of work
         cutting = Cutting(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
@@ -218,7 +229,7 @@ class Translation(SequenceTask):
         from regard.text.merges import DroppedMerges
         from regard.text.mixture import Mixture
 
-        self.config.check_guide()
+        self.config.check_files()
         if settings.merge_dropout and self.config.guide is not None:
             raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
         corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
@@ -246,7 +257,7 @@ class Translation(SequenceTask):
 
         return prepare_guide(
             Path(self.config.guide),
-            ParallelText(self.config.train),
+            ParallelText(self.config.train, lenient=self.config.lenient),
             (self.source_vocabulary, self.target_vocabulary),
             corpus,
             max_len=self.config.max_len,

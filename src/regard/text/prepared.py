@@ -36,6 +36,8 @@ class Extent(msgspec.Struct, forbid_unknown_fields=True):
     stretches: Place
     spans: list[list[tuple[Place, Place]]] | None = None
     """Where each is in each file, of plain files."""
+    checked: bool = False
+    """Whether its files were found whole: see `parallel.check_files`."""
 
 
 def digest(*content: Any) -> str:
@@ -52,18 +54,19 @@ def extent_of(text: Text, root: Path, *, progress: bool) -> Extent:
     """Return of what a text consists, found out or read from `root`, from which what was prepared of an older
     text at the same place is removed then.
 
-    Raises `InputError` where the text cannot be read.
+    Raises `InputError` where the text cannot be read, or is broken and not lenient: before anything is written.
     """
     file = root / f"text-{digest(text.identity())}.json"
-    if is_file(file):
-        return read_json(file, Extent, MEND)
+    if is_file(file) and ((found := read_json(file, Extent, MEND)).checked or text.lenient):
+        return found
+    text.check()
     spans: Spans | None = None
     if isinstance(text, Together):
         stretches = sum(extent_of(each, root, progress=progress).stretches for each in text.texts)
     else:
         with reading_bar("look through the text", text.bytes, show=progress) as text.on_bytes:
             stretches, spans = find_spans(text)
-    found = Extent(text.names(), stretches, spans)
+    found = Extent(text.names(), stretches, spans, checked=not (text.lenient or text.strict))
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:

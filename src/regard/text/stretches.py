@@ -93,7 +93,7 @@ class LineStretch:
             texts = [content.decode() for content in contents]
         except UnicodeDecodeError:
             return None
-        if self.first == 1 and any("\ufeff" in text for text in texts):
+        if any("\0" in text or (self.first == 1 and "\ufeff" in text) for text in texts):
             return None
         sides = [text.removesuffix("\n").split("\n") if text else [] for text in texts]
         if len(sides) == 1:
