@@ -20,6 +20,7 @@ from regard.inspection import AttentionMap, check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
 from regard.text.markup import Marked
+from regard.text.unknown import MANY, UnknownCount
 from regard.text.vocabulary import is_blank
 
 PROG = "regard translate"
@@ -144,16 +145,19 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
 
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer every line of `file` as it comes, in order."""
+    unknown = UnknownCount()
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
             marked.append(_read(line, number, flags))
-            texts.append(_checked(run, marked[-1].text, number))
+            texts.append(_checked(run, marked[-1].text, number, unknown))
         found = iter(run.search([text for text in texts if text is not None], **_search(flags)))
         answers = [next(found) if text is not None else None for text in texts]
         _write(_with_more(run, marked, answers, flags), flags)
     if flags.align or flags.tags:
         tell_heads(run)
+    if warning := unknown.warning("the input"):
+        say(f"warning: {warning}")
 
 
 def _read(line: bytes, number: int, flags: TranslateFlags) -> Marked:
@@ -172,9 +176,9 @@ def _with_more(
     return answers
 
 
-def _checked(run: SequenceRun, text: str, number: int) -> str | None:
+def _checked(run: SequenceRun, text: str, number: int, unknown: UnknownCount) -> str | None:
     """Return the text of a line, or None where it is blank or too long; tells what could not be read as it
-    stands."""
+    stands, and counts what is unknown."""
     if is_blank(text):
         return None
     if (reason := run.too_long(text)) is not None:
@@ -182,6 +186,7 @@ def _checked(run: SequenceRun, text: str, number: int) -> str | None:
         return None
     if note := run.unseen_length(text):
         say(f"line {number} is longer than in training, which {note}")
+    unknown.add(run.task.source_vocabulary.encode(text))
     _tell_unknown(run, text, f"line {number}")
     return text
 
@@ -189,7 +194,10 @@ def _checked(run: SequenceRun, text: str, number: int) -> str | None:
 def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
     vocabulary = run.task.source_vocabulary
     if unknown := vocabulary.unknown(text):
-        say(f"{which} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
+        count = UnknownCount()
+        count.add(vocabulary.encode(text))
+        share = f" ({count.share:.0%} of it)" if count.share > MANY else ""
+        say(f"{which} has {vocabulary.unit} that training never saw{share}: {' '.join(map(repr, unknown))}")
 
 
 def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:

@@ -112,7 +112,7 @@ def plain(config: RunConfig) -> dict[str, Any]:
 
 def _compared(stored: dict[str, Any]) -> dict[str, Any]:
     """Return a config without what is learned from the text: that follows from the rest."""
-    return {name: value for name, value in stored.items() if name != "tokenizer"}
+    return {name: value for name, value in stored.items() if name not in ("tokenizer", "bleu_tokenizer")}
 
 
 def measure(job: Job, *, trust_code: bool = False) -> Measured:

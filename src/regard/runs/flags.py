@@ -75,6 +75,7 @@ class TextFlags(LetterFlags, total=False):
     tokenizer: Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
     joint: bool
     lowercase: bool
+    bleu_tokenize: str | None
     strict: bool
     lenient: bool
 
@@ -245,6 +246,7 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     tokenizer: str
     joint: bool
     lowercase: bool
+    bleu_tokenize: str | None
     strict: bool
     lenient: bool
     model: str

@@ -10,6 +10,7 @@ from regard.progress import tell
 from regard.tasks.pairs import SequenceTask
 from regard.tasks.source import BatchSettings, Beginning
 from regard.text import TokenizerKind
+from regard.text.bleu_tokenizer import check_bleu_tokenizer
 
 if TYPE_CHECKING:
     from regard.text.buckets import Buckets
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from regard.text.guide import Guide
     from regard.text.parallel import Text
     from regard.text.prepare import Preparation
+    from regard.text.unknown import UnknownShares
     from regard.text.vocabulary import Learned
 
 Part = Literal["train", "valid", "test"]
@@ -59,6 +61,9 @@ class TranslationConfig:
     """Put all text into lower case."""
     max_len: int = 256
     """Longest sentence in training (tokens); longer ones are left out."""
+    bleu_tokenize: str | None = None
+    """sacrebleu's tokenizer that BLEU is worked out with: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None:
+    what fits the script of the references, which is char or zh for text without blanks."""
     strict: bool = False
     """Stop at the first line that would be left out."""
     lenient: bool = False
@@ -70,6 +75,8 @@ class TranslationConfig:
         anywhere."""
         check_range("vocab_size", self.vocab_size, 5, 10**7)
         check_range("max_len", self.max_len, 1, 100_000)
+        if self.bleu_tokenize is not None:
+            check_bleu_tokenizer(self.bleu_tokenize, installed=False)
         if self.strict and self.lenient:
             raise InputError("strict stops at a broken line, lenient leaves it out: choose one")
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
@@ -166,7 +173,7 @@ class Translation(SequenceTask):
     summary = "a sentence in another language, learned from parallel text"
     config_class = TranslationConfig
     draws = False
-    texts = ("train", "weights", "valid", "test", "hub", "languages", "guide")
+    texts = ("train", "weights", "valid", "test", "hub", "languages", "guide", "bleu_tokenize")
     loose = ("max_len", "strict", "lenient")
     defaults = {
         "model": "transformer",
@@ -184,6 +191,8 @@ class Translation(SequenceTask):
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
+        self.unknown: list[UnknownShares] = []
+        """Unknown tokens of the texts of a training, once it has begun."""
 
     @classmethod
     def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
@@ -235,6 +244,11 @@ class Translation(SequenceTask):
         corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         tell(f"Training on {corpus.told}", show=beginning.progress)
+        self.unknown = self._unknown(corpora)
+        if told := "; ".join(map(str, self.unknown)):
+            tell(f"Unknown tokens: {told}", show=beginning.progress)
+        for warning in (warning for each in self.unknown for warning in each.warnings):
+            tell(f"regard: warning: {warning}", show=not beginning.sharing[0])
         guide = self._guide(corpora[0], progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
@@ -247,6 +261,21 @@ class Translation(SequenceTask):
         return Buckets(
             corpus, settings.tokens, settings.seed, place, recut, most, guide, sharing=beginning.sharing
         )
+
+    def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
+        """Return the unknown tokens of each text to train on, and of the text to validate on."""
+        from regard.text.unknown import unknown_in_pairs
+
+        names = ["training"]
+        if len(corpora) > 1:
+            names = [
+                f"training {'and '.join(Path(each).name for each in files)}" for files in self.config.corpora
+            ]
+        found = [corpus.unknown(name) for corpus, name in zip(corpora, names, strict=True)]
+        if (valid := self.config.text("valid")) is not None:
+            vocabularies = (self.source_vocabulary, self.target_vocabulary)
+            found.append(unknown_in_pairs("validation", list(valid), vocabularies))
+        return found
 
     def _guide(self, corpus: "Corpus", *, progress: bool) -> "Guide | None":
         """Return the links of the corpus; None where no head is guided."""

@@ -251,6 +251,11 @@ def prepare_corpus(
 def read_pairs(text: Text, what: str) -> list[tuple[str, str]]:
     """Return all pairs of a text, which is to be `what`; raises `InputError` where there is none."""
     pairs = list(text)
+    check_pairs(pairs, text, what)
+    return pairs
+
+
+def check_pairs(pairs: list[tuple[str, str]], text: Text, what: str) -> None:
+    """Raise `InputError` where a text that was read, which is to be `what`, has no pair."""
     if not pairs:
         raise InputError(f"{what} text has no pair: {text.counts}")
-    return pairs
