@@ -35,7 +35,7 @@ def is_blank(text: str) -> bool:
 
         is_blank(" \\t\\u200b")    # True
     """
-    return not text[:1].isalnum() and all(
+    return (text[:1] in FILLERS or not text[:1].isalnum()) and all(
         unicodedata.category(each) in ("Zs", "Zl", "Zp", "Cc", "Cf")
         or each in FILLERS
         or "\ufe00" <= each <= "\ufe0f"
