@@ -5,6 +5,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,8 @@ def test_the_explorer(german: regard.TranslationRun) -> None:
     app = pytest.importorskip("regard.serving.app")
     from tests.serving.test_app import Client
 
+    if find_spec("ctranslate2") is not None:
+        german.translate([SOURCE], engine="ctranslate2")  # what is open there is not copied with the run
     client = Client(app.make_app(app.Explorer(german)))
     found = client.post("/api/attend", {"input": " \u200b"})
     assert found.status_code == 200, found.text
