@@ -10,13 +10,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.faults import commands, files, kills, requests, together
+from tests.faults import commands, files, kills, requests, texts, together
 from tests.faults.report import read_json, write_json, write_table
 
 CAMPAIGNS = {
     "commands": commands.main,
     "files": files.main,
     "requests": requests.main,
+    "texts": texts.main,
     "kills": kills.main,
     "signals": kills.main_signals,
     "together": together.main,
