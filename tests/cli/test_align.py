@@ -170,7 +170,7 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
     [
         (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
         (["none.de", "a.en"], "cannot read"),
-        (["a.de", "short.en"], "TARGET ends before line 2, SOURCE goes on: give as many lines of both"),
+        (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no partner"),
         (["a.de", "a.en", "--links", "a.en"], "which is no link"),
         (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
         (["--links", "a.links"], "--links are of no known text: give SOURCE and TARGET"),

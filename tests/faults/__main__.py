@@ -10,13 +10,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.faults import commands, files, foreign, kills, links, requests, together
+from tests.faults import commands, files, foreign, kills, links, requests, texts, together
 from tests.faults.report import read_json, write_json, write_table
 
 CAMPAIGNS = {
     "commands": commands.main,
     "files": files.main,
     "requests": requests.main,
+    "texts": texts.main,
     "kills": kills.main,
     "links": links.main,
     "signals": kills.main_signals,

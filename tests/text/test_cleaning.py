@@ -38,7 +38,7 @@ def dropped(folder: Path) -> list[list[str]]:
 )
 def test_what_is_dropped_and_why(tmp_path: Path, pair: tuple[str, str], reason: str) -> None:
     file = write(tmp_path / "pairs.tsv", [GOOD[0], pair, GOOD[1], GOOD[0]], b"no partner\n\xff\tx\n")
-    found = clean([file], tmp_path / "clean", Rules(), progress=False)
+    found = clean([file], tmp_path / "clean", Rules(), lenient=True, progress=False)
     assert (tmp_path / "clean" / "pairs.tsv").read_text() == "".join(f"{one}\t{other}\n" for one, other in GOOD)
     reasons = [(int(line), why) for line, why, *_ in dropped(tmp_path / "clean")]
     assert reasons == [(2, reason), (4, "there before"), (5, "without a partner"), (6, "not UTF-8")]
@@ -58,7 +58,7 @@ def test_two_files_keep_their_lines_as_they_were(tmp_path: Path, ending: str) ->
     files = [tmp_path / f"a.{side}{ending}" for side in ("de", "en")]
     for file, content in zip(files, sides, strict=True):
         file.write_bytes(gzip.compress(content) if ending else content)
-    clean(files, tmp_path / "clean", Rules(), progress=False)
+    clean(files, tmp_path / "clean", Rules(), lenient=True, progress=False)
     assert (tmp_path / "clean" / "a.de").read_bytes() == b"  Ein Hund.\n"
     assert (tmp_path / "clean" / "a.en").read_bytes() == b"A dog.\n"
 

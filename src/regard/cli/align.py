@@ -1,6 +1,7 @@
 """`regard align RUN SOURCE TARGET`: which words of a target come from which words of its source."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from regard.inspection import check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, LinkedPair, SequenceRun, load_translator
 from regard.text.links import KnownLinks, Link, Symmetrising, read_links
+from regard.text.parallel import check_files
 from regard.text.places import Unit
 from regard.text.silver import check_eflomal
 
@@ -64,6 +66,8 @@ class AlignFlags:
     product."""
     format: Literal["moses", "json"] = "moses"
     """moses: 0-0 1-2, source and target word from 0. json: an object a line, with words, links and weights."""
+    lenient: bool = False
+    """Read files that are not UTF-8, and stop at the end of the shorter one of two, instead of refusing them."""
     plot: Path | None = None
     """Draw the first pair into this file (.png, .svg, .pdf or .html), and on the terminal, instead."""
     savepath: Path = Path(SAVEPATH)
@@ -105,7 +109,7 @@ def run(argv: list[str]) -> None:
         _choose(run, reverse, source, target, flags)
         return
     with ExitStack() as stack:
-        files = [_open(stack, each) for each in (source, target) if each is not None]
+        files = _open(stack, source, target, lenient=flags.lenient)
         _align_lines(run, reverse, files, flags)
 
 
@@ -119,8 +123,13 @@ def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
         raise InputError("--symmetrise is for two directions: give a run of the other one by --reverse")
 
 
-def _open(stack: ExitStack, name: str) -> BinaryIO:
-    return stack.enter_context(open_lines(None if name == "-" else Path(name)))
+def _open(stack: ExitStack, source: str | None, target: str | None, *, lenient: bool) -> list[BinaryIO]:
+    """Open one file, or two, which are to have as many lines."""
+    names = [each for each in (source, target) if each is not None]
+    if not lenient and len(names) == 2 and all(map(os.path.exists, names)):
+        check_files(names)
+    paths = [None if each == "-" else Path(each) for each in names]
+    return [stack.enter_context(open_lines(each, lenient=lenient)) for each in paths]
 
 
 def _choose(
@@ -137,7 +146,7 @@ def _choose(
         if not known and not flags.silver:
             raise InputError(f"{run.name} knows no links: give SOURCE, TARGET and --links LINKS, or --silver")
     else:
-        pairs, known, against = _given(source, target), [], ""
+        pairs, known, against = _given(source, target, flags), [], ""
     if flags.links is not None:
         known, against = read_links(flags.links, len(pairs)), f"the links of {str(flags.links)!r}"
     pairs, known = pairs[: flags.samples], known[: flags.samples]
@@ -159,11 +168,11 @@ def _choose(
             sys.stdout.write(REPLACED.format(before.ways[before.best]))
 
 
-def _given(source: str, target: str | None) -> list[tuple[str, str]]:
+def _given(source: str, target: str | None, flags: AlignFlags) -> list[tuple[str, str]]:
     with ExitStack() as stack:
-        files = [_open(stack, each) for each in (source, target) if each is not None]
+        files = _open(stack, source, target, lenient=flags.lenient)
         pairs = []
-        for number, lines in _lines(files):
+        for number, lines in _lines(files, lenient=flags.lenient):
             texts = _texts(lines, number)
             if len(texts) == 1:
                 raise InputError(f"line {number} has no tab: it is to separate source and target")
@@ -171,9 +180,9 @@ def _given(source: str, target: str | None) -> list[tuple[str, str]]:
     return pairs
 
 
-def _lines(files: Sequence[BinaryIO]) -> Iterator[tuple[int, list[bytes]]]:
+def _lines(files: Sequence[BinaryIO], *, lenient: bool) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the lines of one file, or of two side by side, with their number; raises `InputError` where one of
-    two ends before the other."""
+    two ends before the other, or where `lenient` says so and stops."""
     if len(files) == 1:
         for chunk in numbered_chunks(files[0]):
             yield from ((number, [line]) for number, line in chunk)
@@ -186,7 +195,11 @@ def _lines(files: Sequence[BinaryIO]) -> Iterator[tuple[int, list[bytes]]]:
             return
         if not all(lines):
             ended, going = ("SOURCE", "TARGET") if not lines[0] else ("TARGET", "SOURCE")
-            raise InputError(f"{ended} ends before line {number}, {going} goes on: give as many lines of both")
+            told = f"{ended} ends before line {number}, {going} goes on"
+            if lenient:
+                say(f"{told}: what is left of it has no partner")
+                return
+            raise InputError(f"{told}: give as many lines of both, or stop there with --lenient")
         yield number, lines
 
 
@@ -204,7 +217,7 @@ def _align_lines(
     """Write the links of every line, in order, some lines at a time."""
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
-    for number, lines in _lines(files):
+    for number, lines in _lines(files, lenient=flags.lenient):
         waiting.append(_checked(run, _texts(lines, number), number))
         if len(waiting) == size or flags.plot is not None:
             _write(run, reverse, waiting, flags)
@@ -236,8 +249,8 @@ def _write(
     for texts in lines:
         each = None if texts is None else next(found)
         if flags.plot is not None:
-            if each is None:
-                raise InputError("the first pair is too long to be drawn: give another")
+            if each is None or not each.source or not each.target:
+                raise InputError("the first pair is blank, or too long to be drawn: give another")
             _draw(run, each, flags.plot)
             return
         translated = texts is not None and len(texts) == 1
@@ -248,7 +261,7 @@ def _write(
 def _told(found: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> str:
     """Return the links of a pair, behind its target where nobody has that yet."""
     if flags.format == "moses":
-        before = f"{' '.join(found.target)}{SEPARATOR}" if found is not None and translated else ""
+        before = f"{' '.join(found.target)}{SEPARATOR}" if found and found.target and translated else ""
         return "" if found is None else f"{before}{found.moses}"
     told: dict[str, Any] = {} if found is None else found.json()
     return json.dumps(told, ensure_ascii=False)

@@ -8,6 +8,7 @@ from regard.decoding import Candidate
 from regard.errors import InputError
 from regard.runs import SequenceRun
 from regard.text.markup import UNIT, Marked, carry, read_marked
+from regard.text.vocabulary import is_blank
 
 Answers = list[Candidate] | None
 """To one text, best first; None where it has none."""
@@ -46,7 +47,7 @@ def with_markup(run: SequenceRun, marked: Sequence[Marked], answers: Sequence[An
     found = iter(run.align(_pairs([each.text for each in marked], answers), unit=UNIT))
     carried: list[Answers] = []
     for text, some in zip(marked, answers, strict=True):
-        if some is None and text.elements and not text.text.strip():
+        if some is None and text.elements and is_blank(text.text):
             bare = carry(text, text.text, [])
             some = [Candidate(text=bare, tokens=[], log_probability=0.0, score=0.0, finished=True)]
         elif some is not None:

@@ -34,6 +34,8 @@ class CleanFlags:
     """Score below which a pair is dropped."""
     batchsize: int = 64
     """Pairs that go through a run at once."""
+    lenient: bool = False
+    """Drop the broken lines of files that have not as many lines, or are not UTF-8, instead of stopping."""
     savepath: Path = Path("cleaned")
     """Folder that is made for what is kept."""
     trust_code: bool = False
@@ -53,7 +55,14 @@ def run(argv: list[str]) -> None:
 
     check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
-    found = clean(files, flags.savepath, flags.rules, scoring=_scoring(flags), min_score=flags.min_score)
+    found = clean(
+        files,
+        flags.savepath,
+        flags.rules,
+        scoring=_scoring(flags),
+        min_score=flags.min_score,
+        lenient=flags.lenient,
+    )
     sys.stdout.write(f"{found}\n")
 
 

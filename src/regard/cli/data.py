@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard.cli.parsing import first_word, parse, wants_help
 from regard.text.datasets import NAMES, fetch
+from regard.text.parallel import check_files
 
 PROG = "regard data"
 DESCRIPTION = (
@@ -26,6 +27,8 @@ class DataFlags:
     """Codes of source and target, such as: de en. None: de en for multi30k, which has fr and cs too."""
     savepath: Path = Path("data")
     """Folder of data sets; this one goes into a folder of its name there."""
+    lenient: bool = False
+    """Do not stop where the files have not as many lines, or are not UTF-8."""
     url: str | None = None
     """Where to fetch from instead: the address of a folder with the same files, or for OPUS of a server that
     answers as its interface does."""
@@ -43,6 +46,9 @@ def run(argv: list[str]) -> None:
     }
     if not any(texts.values()):  # one text, without parts
         texts = {"train": list(map(str, files))}
+    for names in texts.values():
+        if not flags.lenient:
+            check_files(names)
     words = [word for part, names in texts.items() for word in (f"--{part}", *names)]
     sys.stdout.write(f"The {len(files)} files are there. Train on them with\n")
     sys.stdout.write(f"regard train translation {shlex.join(words)}\n")

@@ -13,6 +13,7 @@ from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_h
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
+from regard.cli.words import say
 from regard.errors import InputError
 from regard.files import check_writable, write_file, write_json
 from regard.inspection import check_ending
@@ -73,8 +74,13 @@ class TranslationTestFlags:
     """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
     batchsize: int = 64
     """Sentences that go through the model at once."""
+    bleu_tokenize: str | None = None
+    """sacrebleu's tokenizer that BLEU is worked out with: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None:
+    that of the run's validation, or else what fits the script of the references."""
+    lenient: bool = False
+    """Leave out the broken lines of files that have not as many lines, or are not UTF-8, instead of stopping."""
     output: Path | None = None
-    """File that the translations are written to, one a line."""
+    """File that the translations are written to, one a line, each on the line of its source."""
     json: Path | None = None
     """File that the report is written to, as JSON."""
     savepath: Path = Path(SAVEPATH)
@@ -129,10 +135,17 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
             check_writable(path)
     keep_memory()
     report = run.test(
-        flags.data or None, beam=flags.beam, length_penalty=flags.length_penalty, batchsize=flags.batchsize
+        flags.data or None,
+        beam=flags.beam,
+        length_penalty=flags.length_penalty,
+        batchsize=flags.batchsize,
+        bleu_tokenize=flags.bleu_tokenize,
+        lenient=flags.lenient,
     )
+    for warning in report.warnings:
+        say(f"warning: {warning}")
     if flags.output is not None:
-        write_file(flags.output, "".join(f"{each}\n" for each in report.translations).encode())
+        write_file(flags.output, report.output.encode())
     _write_json(flags.json, report)
     sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} steps\n{report}\n")
 

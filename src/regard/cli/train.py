@@ -135,8 +135,9 @@ def _found(trained: AnyRun) -> str:
     """Say what a training came to: on unseen samples of all lengths that it is for, or on its validation text."""
     validated = [line for line in trained.metrics if "bleu" in line]
     if validated:
-        best = max(validated, key=lambda line: line["bleu"])
-        return f"best validation BLEU {best['bleu']:.2f} after {best['step']} steps"
+        best = max(validated, key=lambda line: (line["bleu"], line["step"]))  # of several, the one that is kept
+        tokenizer = trained.config.bleu_tokenizer
+        return f"best validation BLEU {best['bleu']:.2f} (tokenizer {tokenizer}) after {best['step']} steps"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if not trained.task.draws:
         return f"{loss}; no validation text was given"

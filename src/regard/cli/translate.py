@@ -19,11 +19,13 @@ from regard.inspection import AttentionMap, check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
 from regard.text.markup import Marked
+from regard.text.unknown import MANY, UnknownCount
+from regard.text.vocabulary import is_blank
 
 PROG = "regard translate"
 DESCRIPTION = (
     "Answer texts with a trained run, one line each, in order: TEXT, or else the lines of --input, or else of "
-    "standard input. RUN: a task's name, or a run's folder. An empty line is answered by an empty line; "
+    "standard input. RUN: a task's name, or a run's folder. A blank line is answered by an empty line; "
     "characters that training never saw are read as one unknown symbol; bytes that are not UTF-8 as such a "
     "character; and a line that is too long is answered by an empty line. Each of the last three is told on "
     "standard error, with the number of the line."
@@ -36,6 +38,8 @@ class TranslateFlags:
 
     input: Path | None = None
     """File of texts, one a line, in UTF-8. None: standard input."""
+    lenient: bool = False
+    """Read files that are not UTF-8, or have zero bytes, instead of stopping: such characters are unknown."""
     beam: int | None = None
     """Prefixes kept side by side; 1 is greedy search. None: 5 for runs on parallel text, else 1."""
     length_penalty: float | None = None
@@ -46,7 +50,8 @@ class TranslateFlags:
     temperature: float = 0.0
     """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
     seed: int = 0
-    """Random seed of what is drawn (0 or more)."""
+    """Random seed of what is drawn (0 or more). The same text and seed give the same answer, whatever other texts
+    there are: for several answers to a text, give several seeds."""
     scores: bool = False
     """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
@@ -99,9 +104,11 @@ def run(argv: list[str]) -> None:
             flags = dataclasses.replace(flags, engine=_drawing_engine(run, flags))
         marked = read_markup(text, "the text") if flags.tags else Marked(text)
         text = marked.text
-        answers = run.search([text], **_search(flags))
+        if plot is not None and is_blank(text):
+            raise InputError("the text is blank: its answer is empty, and there is nothing to draw")
+        answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **_search(flags))]
         _write(_with_more(run, [marked], answers, flags), flags)
-        if plot is not None:
+        if plot is not None and answers[0]:
             drawn = run.attend(text, answer=answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
         if flags.align or flags.tags:
@@ -112,7 +119,7 @@ def run(argv: list[str]) -> None:
         return
     if flags.plot is not None:
         raise InputError("--plot draws one text: give it after the run, as in `regard translate dates 'Mai 3'`")
-    with open_lines(flags.input) as file:
+    with open_lines(flags.input, lenient=flags.lenient) as file:
         _translate_lines(run, file, flags)
 
 
@@ -141,16 +148,19 @@ def _search(flags: TranslateFlags) -> dict[str, Any]:
 
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer every line of `file` as it comes, in order."""
+    unknown = UnknownCount()
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
             marked.append(_read(line, number, flags))
-            texts.append(_checked(run, marked[-1].text, number))
+            texts.append(_checked(run, marked[-1].text, number, unknown))
         found = iter(run.search([text for text in texts if text is not None], **_search(flags)))
         answers = [next(found) if text is not None else None for text in texts]
         _write(_with_more(run, marked, answers, flags), flags)
     if flags.align or flags.tags:
         tell_heads(run)
+    if warning := unknown.warning("the input"):
+        say(f"warning: {warning}")
 
 
 def _read(line: bytes, number: int, flags: TranslateFlags) -> Marked:
@@ -169,16 +179,17 @@ def _with_more(
     return answers
 
 
-def _checked(run: SequenceRun, text: str, number: int) -> str | None:
-    """Return the text of a line, or None where it is empty or too long; tells what could not be read as it
-    stands."""
-    if not text:
+def _checked(run: SequenceRun, text: str, number: int, unknown: UnknownCount) -> str | None:
+    """Return the text of a line, or None where it is blank or too long; tells what could not be read as it
+    stands, and counts what is unknown."""
+    if is_blank(text):
         return None
     if (reason := run.too_long(text)) is not None:
         say(f"line {number} {reason}: its answer is empty")
         return None
     if note := run.unseen_length(text):
         say(f"line {number} is longer than in training, which {note}")
+    unknown.add(run.task.source_vocabulary.encode(text))
     _tell_unknown(run, text, f"line {number}")
     return text
 
@@ -186,7 +197,10 @@ def _checked(run: SequenceRun, text: str, number: int) -> str | None:
 def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
     vocabulary = run.task.source_vocabulary
     if unknown := vocabulary.unknown(text):
-        say(f"{which} has {vocabulary.unit} that training never saw: {' '.join(map(repr, unknown))}")
+        count = UnknownCount()
+        count.add(vocabulary.encode(text))
+        share = f" ({count.share:.0%} of it)" if count.share > MANY else ""
+        say(f"{which} has {vocabulary.unit} that training never saw{share}: {' '.join(map(repr, unknown))}")
 
 
 def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:

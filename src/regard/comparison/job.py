@@ -112,7 +112,11 @@ def plain(config: RunConfig) -> dict[str, Any]:
 
 def _compared(stored: dict[str, Any]) -> dict[str, Any]:
     """Return a config without what follows from the rest, or from the text."""
-    return {name: value for name, value in stored.items() if name not in ("tokenizer", "text", "initial")}
+    return {
+        name: value
+        for name, value in stored.items()
+        if name not in ("tokenizer", "text", "initial", "bleu_tokenizer")
+    }
 
 
 def measure(job: Job, *, trust_code: bool = False) -> Measured:

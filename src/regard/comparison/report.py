@@ -58,7 +58,7 @@ def tables(comparison: Measurements) -> RenderableType:
     if len(names) > 1:
         parts += [_by_last(comparison), ""]
     shown = [each for each in QUANTITIES if any(comparison.values(v, each) for v in comparison.variants)]
-    title = f"{comparison.task}: mean (95 % interval) over {seeds} seeds"
+    title = f"{comparison.task}: mean (95 % interval) over {seeds} seeds{_tokenizers(comparison)}"
     table = _table(title, *names, *(QUANTITIES[each][0] for each in shown))
     for variant in comparison.variants:
         cells = {
@@ -70,6 +70,16 @@ def tables(comparison: Measurements) -> RenderableType:
             cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
         table.add_row(*map(str, variant.varied.values()), *cells.values())
     return Group(*parts, table, *_differences(comparison))
+
+
+def _tokenizers(comparison: Measurements) -> str:
+    """Say which tokenizer BLEU was worked out with, or that it was not the same for all."""
+    found = sorted(
+        {str(each.bleu_tokenizer) for some in comparison.measured.values() for each in some} - {"None"}
+    )
+    if len(found) > 1:
+        return f"; BLEU is not comparable, its tokenizers are {', '.join(found)}"
+    return f"; BLEU by tokenizer {found[0]}" if found else ""
 
 
 def main_quantity(comparison: Measurements) -> str:
@@ -212,7 +222,11 @@ def figures(comparison: Measurements) -> dict[str, Any]:
         }
         for each in differences(comparison, quantity)
     ]
-    return {"task": comparison.task, "level": LEVEL, "means": means, "differences": {quantity: found}}
+    tokenizers = {
+        variant: [each.bleu_tokenizer for each in some] for variant, some in comparison.measured.items()
+    }
+    told = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
+    return {"task": comparison.task, "level": LEVEL, "means": means, "differences": {quantity: found}, **told}
 
 
 def learning_curves(comparison: Measurements, format: str) -> bytes:

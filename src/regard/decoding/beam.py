@@ -7,13 +7,13 @@ are finished, or when no prefix can overtake the finished ones any more.
 Letters: B sources, K prefixes of each, V target vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.decoding.hypothesis import Hypothesis, check_numbers, log_probabilities
+from regard.decoding.hypothesis import Hypothesis, check_numbers, limits_of, log_probabilities
 from regard.decoding.largest import largest
 from regard.decoding.stepper import Stepper, staying, stepper_of
 from regard.errors import InputError, check_range
@@ -61,27 +61,27 @@ def beam_search(
     source_mask: Tensor,
     *,
     width: int,
-    max_len: int,
+    max_len: int | Sequence[int],
     alpha: float = 0.0,
     n_best: int = 1,
     told: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
-    `source_mask` (B, Ts): True before the end. `width`: prefixes kept for each source. `alpha`: exponent of the
-    length penalty; 0 compares log-probabilities as they are, above it longer hypotheses are preferred. Where
-    fewer than `n_best` finish in time, unfinished ones follow. `told` hears of every step. Raises `InputError`
-    where numbers do not fit.
+    `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. `width`: prefixes
+    kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities as they are, above
+    it longer hypotheses are preferred. Where fewer than `n_best` finish in time, unfinished ones follow. `told`
+    hears of every step. Raises `InputError` where numbers do not fit.
     """
     check_beam(width, n_best, alpha)
-    device = source.device
+    device, limits = source.device, limits_of(max_len, len(source))
     steps = stepper_of(model, width)
     state = steps.start(steps.encode(source, source_mask))
     active = list(range(len(source)))
     prefixes = torch.full((len(source), 1, 1), BOS, device=device)
     totals = torch.zeros(len(source), 1, device=device)
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
-    for time in range(max_len + 1):
+    for time in range(max(limits) + 1):
         states, state = steps.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
         found = log_probabilities(steps.logits(states))
@@ -89,18 +89,20 @@ def beam_search(
             check_numbers(found)
         ends, parents, tokens, going_on = _best(found, totals, width)
         if told is not None:
-            told(Step(found, ends, parents, tokens, going_on, last=time == max_len))
+            told(Step(found, ends, parents, tokens, going_on, last=time == max(limits)))
         for row, parent, total in ends:
             finished[active[row]].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
-        if time == max_len:
-            break
+        for row, index in enumerate(active):
+            if time == limits[index]:
+                finished[index] += _unfinished(prefixes[row], totals[row], alpha, n_best - len(finished[index]))
         state, totals = state.choose(parents), going_on
         chosen = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
         prefixes = torch.cat([chosen, tokens.unsqueeze(-1)], dim=-1)
         # The penalty grows with length, and so does a negative score: the longest bounds what a prefix can reach.
-        reachable = (totals[:, 0] / length_penalty(max_len + 1, alpha)).tolist()
         going = [
-            not _done(finished[index], best, width, n_best) for index, best in zip(active, reachable, strict=True)
+            time < limits[index]
+            and not _done(finished[index], best / length_penalty(limits[index] + 1, alpha), width, n_best)
+            for index, best in zip(active, totals[:, 0].tolist(), strict=True)
         ]
         if not all(going):
             rows = staying(going)
@@ -109,12 +111,14 @@ def beam_search(
             prefixes, totals = prefixes[kept], totals[kept]
         if not active:
             break
-    for row, index in enumerate(active):
-        penalty = length_penalty(max_len, alpha)
-        for prefix, total in zip(prefixes[row], totals[row].tolist(), strict=False):
-            if len(finished[index]) < n_best and total > -torch.inf:
-                finished[index].append(_hypothesis(prefix, total, penalty, finished=False))
     return [sorted(each, key=_rank)[:n_best] for each in finished]
+
+
+def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int) -> list[Hypothesis]:
+    """Return `count` of the prefixes (K, T) of a source that has reached its limit, or as many as there are."""
+    penalty = length_penalty(prefixes.shape[1] - 1, alpha)
+    there = [each for each in zip(prefixes, totals.tolist(), strict=False) if each[1] > -torch.inf]
+    return [_hypothesis(prefix, total, penalty, finished=False) for prefix, total in there[: max(count, 0)]]
 
 
 def _best(

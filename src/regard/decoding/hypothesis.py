@@ -1,5 +1,6 @@
 """What a search finds, and what no search ever writes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,11 @@ class Hypothesis:
     """What ranks hypotheses: the log-probability over the length penalty."""
     finished: bool
     """Whether the end of sequence came before `max_len`."""
+
+
+def limits_of(max_len: int | Sequence[int], count: int) -> list[int]:
+    """Return the most tokens of each of `count` hypotheses, of one limit or of one for each."""
+    return [max_len] * count if isinstance(max_len, int) else list(max_len)
 
 
 def log_probabilities(logits: Tensor) -> Tensor:

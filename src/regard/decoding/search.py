@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from regard.decoding.beam import beam_search
@@ -14,6 +13,7 @@ from regard.decoding.threads import in_threads
 from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.result import Result
+from regard.streams import seed_of
 from regard.text import PAD, Vocabulary, collate
 
 SLACK = 50
@@ -56,7 +56,8 @@ class Search:
     temperature: float = 0.0
     """Above 0: draw each token from the model's distribution at this temperature, instead of searching."""
     seed: int = 0
-    """Of what is drawn."""
+    """Of what is drawn. Each text has random numbers of its own: the same text and seed give the same answer,
+    whatever other texts there are."""
 
 
 def translate(
@@ -70,32 +71,28 @@ def translate(
     batchsize: int = 64,
     scored: bool = True,
 ) -> list[list[Candidate]]:
-    """Return the `n_best` answers to each text, best first, of at most `max_len` tokens each, nor of many more
-    than twice as many as the text.
+    """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
     Texts of like length go through the model together, `batchsize` at once, and on a CPU such batches side by
-    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. `scored` False:
-    log-probabilities are not wanted, and NaN where that saves time. Raises `InputError` where the search does not
-    fit.
+    side, in as many threads as PyTorch may use; the order of the answers is that of the texts. Each answer is
+    that of its text alone, but for rounding. `scored` False: log-probabilities are not wanted, and NaN where that
+    saves time. Raises `InputError` where the search does not fit.
     """
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
     steps, device = stepper_of(model, search.beam), next(model.parameters()).device
-    generator = torch.Generator(device).manual_seed(search.seed)
     sources = [source_vocabulary.encode(text) for text in texts]
     batches = in_batches(sources, batchsize)
 
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[index] for index in indices]
-        most = longest_answer(batch, max_len)
-        source = collate(batch).to(device)
-        return search_batch(steps, source, search, most=most, generator=generator, scored=scored)
+        most = [longest_answer(each, max_len) for each in batch]
+        seeds = [seed_of(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
+        return search_batch(steps, collate(batch).to(device), search, most=most, seeds=seeds, scored=scored)
 
-    # What is drawn goes by one generator, from batch to batch.
-    found = map(answer, batches) if search.temperature else in_threads(model, answer, batches)
     answers: list[list[Candidate]] = [[] for _ in texts]
-    for indices, batch in zip(batches, found, strict=True):
+    for indices, batch in zip(batches, in_threads(model, answer, batches), strict=True):
         for index, hypotheses in zip(indices, batch, strict=True):
             answers[index] = candidates(hypotheses, target_vocabulary)
     return answers
@@ -108,9 +105,9 @@ def in_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[in
     return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
 
 
-def longest_answer(batch: Sequence[Sequence[int]], max_len: int) -> int:
-    """Return how many tokens an answer to a source of a batch may have, at most `max_len`."""
-    return min(max_len, 2 * (max(map(len, batch)) + 1) + SLACK)  # their end counts too
+def longest_answer(source: Sequence[int], max_len: int) -> int:
+    """Return how many tokens an answer to a source may have: twice its own and `SLACK`, at most `max_len`."""
+    return min(max_len, 2 * (len(source) + 1) + SLACK)  # its end counts too
 
 
 def search_batch(
@@ -118,16 +115,15 @@ def search_batch(
     source: Tensor,
     search: Search,
     *,
-    most: int,
-    generator: torch.Generator | None = None,
+    most: int | Sequence[int],
+    seeds: Sequence[int] = (),
     scored: bool = True,
 ) -> list[list[Hypothesis]]:
-    """Return the `n_best` hypotheses for each source (B, Ts), of at most `most` tokens; `generator` draws
-    where there is a temperature. `scored`: as in `translate`."""
+    """Return the `n_best` hypotheses for each source (B, Ts), of at most `most` tokens, one limit or one for each
+    source; `seeds` draw where there is a temperature. `scored`: as in `translate`."""
     mask = source != PAD
     if search.temperature:
-        assert generator is not None
-        drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, generator=generator)
+        drawn = sample(model, source, mask, max_len=most, temperature=search.temperature, seeds=seeds)
         return [[best] for best in drawn]
     if search.beam == 1 and search.n_best == 1:
         return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]

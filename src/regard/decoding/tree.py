@@ -9,7 +9,7 @@ from rich.tree import Tree
 from torch import Tensor
 
 from regard.decoding.beam import Step, beam_search
-from regard.decoding.search import SLACK
+from regard.decoding.search import longest_answer
 from regard.errors import check_range
 from regard.models import Seq2Seq
 from regard.result import Result
@@ -106,9 +106,10 @@ def search_tree(
     """
     check_range("beam", beam, 1, 100)
     model.eval()
-    source = collate([source_vocabulary.encode(text)]).to(next(model.parameters()).device)
+    indices = source_vocabulary.encode(text)
+    source = collate([indices]).to(next(model.parameters()).device)
     found = _Watcher(target_vocabulary)
-    most = min(max_len, 2 * source.shape[1] + SLACK)
+    most = longest_answer(indices, max_len)
     [[best]] = beam_search(
         model, source, source != PAD, width=beam, max_len=most, alpha=length_penalty, told=found.told
     )

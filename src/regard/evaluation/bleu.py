@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from regard.text.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
+
 
 @dataclass(frozen=True, kw_only=True)
 class Quality:
     """Scores of translations against one reference each."""
 
     bleu: float | None
-    """BLEU (Papineni et al. 2002), 0 to 100, on text tokenised as by mteval-v13a; None for a model that writes
+    """BLEU (Papineni et al. 2002), 0 to 100, on text as `tokenizer` cuts it; None for a model that writes
     lower case alone, of which it says nothing."""
     bleu_lowercase: float
     """The same without regard to case."""
@@ -19,11 +21,18 @@ class Quality:
     """Share (0 to 1) of translations that are the reference to the last character; case as in `chrf`."""
     signatures: dict[str, str]
     """How sacrebleu worked out each of the first three, by its name."""
+    tokenizer: str
+    """sacrebleu's tokenizer that BLEU was worked out with."""
 
     @property
     def main(self) -> float:
         """The BLEU that the model is judged by."""
         return self.bleu_lowercase if self.bleu is None else self.bleu
+
+    @property
+    def warning(self) -> str:
+        """What is odd about BLEU; empty where nothing is."""
+        return bleu_warning(self.main, self.exact_match, self.tokenizer)
 
     def lines(self) -> list[str]:
         """Write the scores, the one that the model is judged by first."""
@@ -37,34 +46,77 @@ class Quality:
         ]
 
 
-def bleu(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
-    """Return the BLEU of translations against a reference each, 0 to 100."""
+def bleu_warning(bleu: float, exact_match: float, tokenizer: str) -> str:
+    """Return what to say where BLEU is 0 though answers are right to the last character; empty elsewhere."""
+    if bleu >= 0.005 or not exact_match:
+        return ""
+    return (
+        f"BLEU is 0.00 though {exact_match:.1%} of the answers are right to the last character: tokenizer "
+        f"{tokenizer} finds no four words in a row; try --bleu_tokenize char"
+    )
+
+
+def bleu(
+    translations: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+) -> float:
+    """Return the BLEU of translations against a reference each, 0 to 100.
+
+    `tokenize`: a tokenizer of sacrebleu's; None: what fits the references (see `bleu_tokenizer_for`).
+    """
     from sacrebleu.metrics.bleu import BLEU
 
-    return float(BLEU(lowercase=lowercase).corpus_score(list(translations), [list(references)]).score)
+    metric = BLEU(lowercase=lowercase, tokenize=_checked(tokenize, references))
+    return float(metric.corpus_score(list(translations), [list(references)]).score)
 
 
-def quality(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Quality:
+def exact_share(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
+    """Return the share (0 to 1) of translations that are the reference to the last character."""
+    expected = [reference.lower() for reference in references] if lowercase else references
+    return sum(map(str.__eq__, translations, expected)) / len(references)
+
+
+def _checked(tokenize: str | None, references: Sequence[str]) -> str:
+    if tokenize is None:
+        return bleu_tokenizer_for(references)
+    check_bleu_tokenizer(tokenize)
+    return tokenize
+
+
+def quality(
+    translations: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+) -> Quality:
     """Return all scores of translations against a reference each.
 
-    `lowercase`: the translations are in lower case throughout, as their model's text was.
+    `lowercase`: the translations are in lower case throughout, as their model's text was. `tokenize`: as in
+    `bleu`.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    metrics: dict[str, BLEU | CHRF] = {"bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF(lowercase=lowercase)}
+    tokenizer = _checked(tokenize, references)
+    metrics: dict[str, BLEU | CHRF] = {
+        "bleu_lowercase": BLEU(lowercase=True, tokenize=tokenizer),
+        "chrf": CHRF(lowercase=lowercase),
+    }
     if not lowercase:
-        metrics["bleu"] = BLEU()
+        metrics["bleu"] = BLEU(tokenize=tokenizer)
     scores = {
         name: metric.corpus_score(list(translations), [list(references)]).score
         for name, metric in metrics.items()
     }
-    expected = [reference.lower() for reference in references] if lowercase else references
-    right = sum(map(str.__eq__, translations, expected))
     return Quality(
         bleu=scores.get("bleu"),
         bleu_lowercase=scores["bleu_lowercase"],
         chrf=scores["chrf"],
-        exact_match=right / len(references),
+        exact_match=exact_share(translations, references, lowercase=lowercase),
         signatures={name: str(metric.get_signature()) for name, metric in metrics.items()},
+        tokenizer=tokenizer,
     )

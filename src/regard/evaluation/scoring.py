@@ -1,5 +1,6 @@
 """How likely a model finds given targets: for filtering corpora, and for asking what it knows."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -28,8 +29,8 @@ class Scored(Result):
 
     @property
     def per_token(self) -> float:
-        """The mean over the tokens, which does not favour short targets."""
-        return self.log_probability / self.tokens
+        """The mean over the tokens, which does not favour short targets; NaN of 0 tokens."""
+        return self.log_probability / self.tokens if self.tokens else math.nan
 
     def __str__(self) -> str:
         return f"log-probability {self.log_probability:.4f} of {self.tokens} tokens"

@@ -1,37 +1,57 @@
 """Validation: what a training asks of its model now and then, to keep the best one."""
 
-from collections.abc import Callable
 from typing import cast
 
 from torch import nn
 
 from regard.decoding import Search, translate
-from regard.evaluation.bleu import bleu
+from regard.evaluation.bleu import bleu, bleu_warning, exact_share
 from regard.models import Seq2Seq
+from regard.progress import tell
 from regard.tasks import Translation
+from regard.text.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
+from regard.text.parallel import Text
 from regard.text.prepare import read_pairs
 
 
-def validation(task: Translation) -> Callable[[nn.Module], dict[str, float]] | None:
-    """Return what validates a model on the task's validation text, by greedy search; None without one.
+class Validation:
+    """What validates models on the validation text of a task, by greedy search.
 
-    Raises `InputError` where the text cannot be read.
+    `tokenize`: the tokenizer for BLEU; None: what fits the text. It is the same for all validations. `show`: say
+    what is validated on. Raises `InputError` where the text cannot be read.
     """
-    text = task.config.text("valid")
-    if text is None:
-        return None
-    pairs = read_pairs(text, "validation")
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
 
-    def validate(model: nn.Module) -> dict[str, float]:
+    def __init__(self, task: Translation, text: Text, *, tokenize: str | None = None, show: bool = False) -> None:
+        pairs = read_pairs(text, "validation")
+        self.task, self.warned = task, False
+        self.sources, self.references = [source for source, _ in pairs], [target for _, target in pairs]
+        if tokenize is not None:
+            check_bleu_tokenizer(tokenize)
+        self.tokenizer = tokenize or bleu_tokenizer_for(self.references)
+        tell(f"Validating on {text.counts}, by BLEU with tokenizer {self.tokenizer}", show=show)
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """Return the BLEU of a model, as metrics."""
+        task = self.task
         found = translate(
             cast(Seq2Seq, model),  # which training knows as a module
             task.source_vocabulary,
             task.target_vocabulary,
-            sources,
+            self.sources,
             Search(),
             max_len=task.longest_target,
         )
-        return {"bleu": bleu([best.text for best, *_ in found], references, lowercase=task.config.lowercase)}
+        answers, lowercase = [best.text for best, *_ in found], task.config.lowercase
+        score = bleu(answers, self.references, lowercase=lowercase, tokenize=self.tokenizer)
+        right = exact_share(answers, self.references, lowercase=lowercase)
+        if (warning := bleu_warning(score, right, self.tokenizer)) and not self.warned:
+            self.warned = True
+            tell(f"regard: warning: {warning}", show=True)
+        return {"bleu": score}
 
-    return validate
+
+def validation(task: Translation, *, tokenize: str | None = None, show: bool = False) -> Validation | None:
+    """Return what validates models of a task; None where it has no validation text. The rest is as in
+    `Validation`."""
+    text = task.config.text("valid")
+    return None if text is None else Validation(task, text, tokenize=tokenize, show=show)

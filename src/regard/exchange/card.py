@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from regard.evaluation import quality
 from regard.exchange.exportable import Exportable
+from regard.text.unknown import read_unknown
 from regard.training import RunFolder
 
 
@@ -41,7 +42,11 @@ def model_card(run: Exportable, card: Card, license: str | None) -> str:
             f"Trained with Regard for {run.step:,} steps{begun}, on {_about(run)}. "
             "`certificate.json` says that this folder computes what the run does.",
             "",
-            *([] if run.task.draws else ["## Data", "", *_data(task), "", "## Quality", "", _quality(run), ""]),
+            *(
+                []
+                if run.task.draws
+                else ["## Data", "", *_data(task), *_unknown(run), "", "## Quality", "", _quality(run), ""]
+            ),
             "## Use",
             "",
             card.use.rstrip(),
@@ -67,6 +72,12 @@ def _data(task: Any) -> list[str]:
     return [f"- {name}: {', '.join(Path(each).name for each in files)}" for name, files in parts.items() if files]
 
 
+def _unknown(run: Exportable) -> list[str]:
+    """Say how much of the text the vocabularies do not know, where that was counted."""
+    found = read_unknown(run.folder)
+    return [f"- unknown tokens: {'; '.join(map(str, found))}"] if found else []
+
+
 def _quality(run: Exportable) -> str:
     """Say what the training measured; a test is the user's to run."""
     task: Any = run.config.task
@@ -76,7 +87,8 @@ def _quality(run: Exportable) -> str:
     if not measured:
         return "Not measured: no text for validation was given."
     lowercase = task.lowercase
-    signatures = quality(["a"], ["a"], lowercase=lowercase).signatures
+    tokenizer = run.config.bleu_tokenizer or "13a"  # which it was before it was stored
+    signatures = quality(["a"], ["a"], lowercase=lowercase, tokenize=tokenizer).signatures
     last = next((each for each in measured if each["step"] == run.step), measured[-1])
     return (
         f"BLEU {last['bleu']:.1f} on the validation text at step {last['step']:,}, by greedy search "

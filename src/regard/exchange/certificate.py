@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import record
-from regard.decoding import Search, translate
-from regard.decoding.search import SLACK
+from regard.decoding import Search
+from regard.decoding.search import longest_answer, search_batch
 from regard.errors import InputError
 from regard.exchange.exportable import Exportable
 from regard.progress import counting_bar, tell
@@ -202,33 +202,28 @@ class _Found(NamedTuple):
 def _compare(run: Exportable, other: Opened, texts: Sequence[str]) -> _Found:
     source_ids = [run.task.source_vocabulary.encode(text) for text in texts]
     source = collate(source_ids)
-    most = min(run.task.longest_target, 2 * source.shape[1] + SLACK)
+    most = max(longest_answer(each, run.task.longest_target) for each in source_ids)
+    here = source.to(next(run.model.parameters()).device)
     same, ours = [], []
     for beam in (1, BEAM):
-        found = translate(
-            run.model,
-            run.task.source_vocabulary,
-            run.task.target_vocabulary,
-            texts,
-            Search(beam=beam),
-            max_len=most,
-        )
+        # One limit for all of a batch, as the other programs have it.
+        found = search_batch(run.model, here, Search(beam=beam), most=most)
         ours.append([best.tokens for best, *_ in found])
         theirs = other.translate(source, beam=beam, most=most)
         # Programs do not count the end alike: answers that do not end are compared as far as both go.
         cut = zip(ours[-1], theirs, strict=True)
         same.append(sum(one[: most - 1] == another[: most - 1] for one, another in cut))
     batch = PairBatch(source, collate(ours[0]))
-    here, there = _force(run, batch), other.force(batch)
+    ours_forced, there = _force(run, batch), other.force(batch)
     steps = batch.target != PAD
-    logits = there.logits if there.logits is None else _apart(here.logits, there.logits, steps[..., None])
+    logits = there.logits if there.logits is None else _apart(ours_forced.logits, there.logits, steps[..., None])
     weights = None
     if there.weights is not None:
-        assert here.weights is not None and here.weights.keys() == there.weights.keys()
+        assert ours_forced.weights is not None and ours_forced.weights.keys() == there.weights.keys()
         weights = _largest(
             [
                 _apart(each, there.weights[name], _rows(name, batch)[:, None, :, None])
-                for name, each in here.weights.items()
+                for name, each in ours_forced.weights.items()
             ]
         )
     return _Found(
@@ -236,7 +231,7 @@ def _compare(run: Exportable, other: Opened, texts: Sequence[str]) -> _Found:
         same_tokens=sum(one == another for one, another in zip(source_ids, other.read(texts), strict=True)),
         same_greedy=same[0],
         same_beam=same[1],
-        log_probabilities=_apart(here.log_probabilities, there.log_probabilities, steps),
+        log_probabilities=_apart(ours_forced.log_probabilities, there.log_probabilities, steps),
         logits=0.0 if logits is None else float(logits),
         weights=0.0 if weights is None else weights,
     )

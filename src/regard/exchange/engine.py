@@ -7,6 +7,7 @@ A model is converted once, when CTranslate2 is first asked; that of other parame
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import tempfile
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
@@ -47,6 +48,9 @@ class Engines:
         self._run = run
         self._opened: dict[str, tuple[object, CTranslate2Search]] = {}
         self._told: set[str] = set()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engines:
+        return Engines(copy.deepcopy(self._run, memo))  # what is open belongs to the run that was copied
 
     def search(
         self,

@@ -1,13 +1,15 @@
 """Our search, done by CTranslate2: the same answers in the same order, in less time.
 
 CTranslate2 keeps the same prefixes as `regard.decoding` and stops by the same rule, as soon as as many hypotheses
-have ended as there are beams, where it is given a length penalty that is not quite 0. Three things it does
+have ended as there are beams, where it is given a length penalty that is not quite 0. Four things it does
 otherwise:
 
 - Tokens that are never written (`NEVER`) keep their share of the probability here; there, what is disabled hands
   its share on to the others. So they end a hypothesis there, as the end of sequence does.
 - Its length penalty is another, so what it finds is ranked here.
 - Of more hypotheses than beams it drops the least likely, and at the longest length it ends all.
+- It knows one longest length for a whole batch; ours is that of each source. What goes beyond that is not
+  counted.
 
 Where that leaves a doubt whether our search would answer the same, our search answers: in a trained model that is
 one sentence in a thousand, more only where nearly as many answers as beams are wanted with a length penalty.
@@ -60,7 +62,7 @@ class CTranslate2Search:
         sources = self._source.encode_all(texts)
         batches = []
         for indices in in_batches(sources, batchsize):
-            most = longest_answer([sources[index] for index in indices], self._max_len)
+            limits = [longest_answer(sources[index], self._max_len) for index in indices]
             found = self._translator.translate_batch(
                 [[self._source_names[token] for token in sources[index]] for index in indices],
                 asynchronous=True,
@@ -71,32 +73,31 @@ class CTranslate2Search:
                 return_end_token=True,
                 max_input_length=0,
                 min_decoding_length=0,
-                max_decoding_length=most + 1,  # an end may follow on the last token
+                max_decoding_length=max(limits) + 1,  # an end may follow on the last token
                 return_scores=scored or search.beam > 1,
             )
-            batches.append((indices, most, found))
+            batches.append((indices, limits, found))
         answers: list[list[Candidate]] = [[] for _ in texts]
-        for indices, most, waiting in batches:
-            found = [self._best(each.result(), search) for each in waiting]
-            left = [index for index, each in zip(indices, found, strict=True) if not each]
-            ours = iter(
-                search_batch(self._model, collate([sources[index] for index in left]), search, most=most)
-                if left
-                else ()
-            )
+        for indices, limits, waiting in batches:
+            found = [self._best(each.result(), search, most) for each, most in zip(waiting, limits, strict=True)]
+            left = [place for place, each in enumerate(found) if not each]
+            source = collate([sources[indices[place]] for place in left]) if left else None
+            most = [limits[place] for place in left]
+            ours = iter(search_batch(self._model, source, search, most=most) if source is not None else ())
             for index, each in zip(indices, found, strict=True):
                 answers[index] = candidates(each or next(ours), self._target)
         return answers
 
-    def _best(self, found: Any, search: Search) -> list[Hypothesis]:
-        """Return the `n_best` hypotheses of a source; none where our search might find others."""
+    def _best(self, found: Any, search: Search, most: int) -> list[Hypothesis]:
+        """Return the `n_best` hypotheses of a source, of at most `most` tokens; none where our search might find
+        others."""
         totals = found.scores or [math.nan]
         ended = []
         for names, total in zip(found.hypotheses, totals, strict=True):
             tokens = [self._indices[name] for name in names]
             if not tokens or tokens[-1] in NEVER or total < LEAST:  # an empty source is not even looked at
                 return []
-            if tokens[-1] == EOS:
+            if tokens[-1] == EOS and len(tokens) <= most + 1:
                 penalty = length_penalty(len(tokens), search.length_penalty) if search.beam > 1 else 1.0
                 ended.append(
                     Hypothesis(tokens=tokens[:-1], log_probability=total, score=total / penalty, finished=True)

@@ -76,7 +76,9 @@ class TextFlags(LetterFlags, total=False):
     tokenizer: Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
     joint: bool
     lowercase: bool
+    bleu_tokenize: str | None
     strict: bool
+    lenient: bool
 
 
 class QueryFlags(SampledFlags, total=False):
@@ -245,7 +247,9 @@ class AnyFlags(TranslationTrainingFlags, total=False):
     tokenizer: str
     joint: bool
     lowercase: bool
+    bleu_tokenize: str | None
     strict: bool
+    lenient: bool
     model: str
     preset: str | None
     hidden: int

@@ -59,6 +59,8 @@ class Figures(Result):
     alignment_error: float | None = None
     bleu: float | None = None
     """BLEU, without regard to case for a model of lower case."""
+    bleu_tokenizer: str | None = None
+    """sacrebleu's tokenizer that it was worked out with."""
 
     def summary(self) -> str:
         """Say how many answers are right."""

@@ -16,6 +16,7 @@ from regard.progress import progress_bar, tell
 from regard.runs.asking import asked, begun_from, check_text, going_on, name_of
 from regard.runs.loading import SAVEPATH, load, read_run, stored_task
 from regard.tasks import Beginning
+from regard.text.unknown import write_unknown
 from regard.training import (
     ALONE,
     OneLearner,
@@ -242,7 +243,12 @@ def train(
             tokenizer = digest(built.files) if built.files else None
             config = dataclasses.replace(config, tokenizer=tokenizer, text=text)
         keep_memory()
-        validate = None if built.draws else evaluation.validation(cast("Translation", built))
+        validate = None
+        if not built.draws:
+            translation = cast("Translation", built)
+            tokenize = translation.config.bleu_tokenize or (config.bleu_tokenizer if resume else None)
+            validate = evaluation.validation(translation, tokenize=tokenize, show=show)
+        config = dataclasses.replace(config, bleu_tokenizer=None if validate is None else validate.tokenizer)
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
@@ -347,6 +353,8 @@ def _open(
     config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
+        if not task.draws:
+            write_unknown(building.path, cast("Translation", task).unknown)
         state.begin(building)
         building.write_torchruns(torchruns)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import evaluation
 from regard.errors import InputError
 from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
+from regard.text.bleu_tokenizer import check_bleu_tokenizer
 from regard.text.parallel import ParallelText
-from regard.text.prepare import read_pairs
+from regard.text.prepare import check_pairs, read_pairs
+from regard.text.unknown import UnknownShares, read_unknown, unknown_in_pairs
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
@@ -34,6 +37,15 @@ class TranslationReport(Result):
     """What a test on parallel text found."""
 
     translations: list[str]
+    """Of the pairs that were scored."""
+    lines: list[int]
+    """On which line of the text each of them stands, from 1."""
+    total_lines: int
+    """Of the text, with what was left out."""
+    counts: str
+    """How many pairs there are, and what was left out."""
+    unknown: UnknownShares
+    """Unknown tokens of the text."""
     quality: Quality
     seconds: float
     """Time that translating took."""
@@ -45,8 +57,20 @@ class TranslationReport(Result):
                 *self.quality.lines(),
                 f"Exact match: {self.quality.exact_match:.2%} of {sentences:,} sentences, translated in "
                 f"{self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second",
+                *([f"Text: {self.counts}"] if "left out" in self.counts else []),
             ]
         )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is to be told before the figures are believed."""
+        return [*self.unknown.warnings, *([self.quality.warning] if self.quality.warning else [])]
+
+    @property
+    def output(self) -> str:
+        """The translations, each on the line of its source; lines that were left out are empty."""
+        found = dict(zip(self.lines, self.translations, strict=True))
+        return "".join(f"{found.get(line, '')}\n" for line in range(1, self.total_lines + 1))
 
     def table(self) -> Table:
         """Return the figures as a table."""
@@ -80,23 +104,51 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         beam: int | None = None,
         length_penalty: float | None = None,
         batchsize: int = 64,
+        bleu_tokenize: str | None = None,
+        lenient: bool = False,
     ) -> TranslationReport:
         """Translate the sources of a text, and score them against its targets.
 
-        `text`: a source and a target file, or one of tab-separated pairs; None: the run's test text. The rest is
-        as in `search`. Raises `InputError` where there is no text, or it cannot be read.
+        `text`: a source and a target file, or one of tab-separated pairs; None: the run's test text.
+        `bleu_tokenize`: the tokenizer for BLEU, None for that of the run, or else what fits the targets.
+        `lenient`: leave out what is broken in files that would be refused otherwise. The rest is as in `search`.
+        Raises `InputError` where there is no text, or it cannot be read.
         """
-        found_text = self.task.config.text("test") if text is None else ParallelText(text)
+        task = self.task
+        config = dataclasses.replace(task.config, lenient=True, strict=False) if lenient else task.config
+        found_text = config.text("test") if text is None else ParallelText(text, lenient=lenient)
         if found_text is None:
             raise InputError(f"run {str(self.folder)!r} has no test text: give one with --data")
-        pairs = read_pairs(found_text, "test")
+        tokenize = bleu_tokenize or self.config.bleu_tokenizer or config.bleu_tokenize
+        if tokenize is not None:
+            check_bleu_tokenizer(tokenize)
+        pairs, lines = [], []
+        for pair in found_text:
+            pairs.append(pair)
+            lines.append(found_text.number)
+        check_pairs(pairs, found_text, "test")
         begin = time.perf_counter()
         found = self.translate(
             [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
         )
         seconds = time.perf_counter() - begin
-        scores = evaluation.quality(found, [target for _, target in pairs], lowercase=self.task.config.lowercase)
-        return TranslationReport(translations=found, quality=scores, seconds=seconds)
+        scores = evaluation.quality(
+            found, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize
+        )
+        return TranslationReport(
+            translations=found,
+            lines=lines,
+            total_lines=found_text.number,
+            counts=str(found_text.counts),
+            unknown=unknown_in_pairs("test", pairs, (task.source_vocabulary, task.target_vocabulary)),
+            quality=scores,
+            seconds=seconds,
+        )
+
+    def about(self) -> dict[str, Any]:
+        """Return what a page says of the run."""
+        shares = [str(each) for each in read_unknown(self.folder)]
+        return {**super().about(), "bleu_tokenizer": self.config.bleu_tokenizer, "unknown": shares}
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[tuple[str, str]]:
         """Return the first pairs of the validation text, or else of the test text; `seed` is of no use here.
@@ -143,4 +195,5 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         del seed
         config = self.task.config
         report = self.test(config.test or config.valid or None)
-        return Figures(exact_match=report.quality.exact_match, bleu=report.quality.main)
+        quality = report.quality
+        return Figures(exact_match=quality.exact_match, bleu=quality.main, bleu_tokenizer=quality.tokenizer)

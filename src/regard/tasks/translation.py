@@ -10,6 +10,7 @@ from regard.progress import reading_bar, tell
 from regard.tasks.pairs import SequenceTask
 from regard.tasks.source import BatchSettings, Beginning
 from regard.text import TokenizerKind
+from regard.text.bleu_tokenizer import check_bleu_tokenizer
 
 if TYPE_CHECKING:
     from regard.text.buckets import Buckets
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from regard.text.guide import Guide
     from regard.text.parallel import Text, TextDigest
     from regard.text.prepare import Preparation
+    from regard.text.unknown import UnknownShares
     from regard.text.vocabulary import Learned
 
 Part = Literal["train", "valid", "test"]
@@ -61,14 +63,24 @@ class TranslationConfig:
     """Put all text into lower case."""
     max_len: int = 256
     """Longest sentence in training (tokens); longer ones are left out."""
+    bleu_tokenize: str | None = None
+    """sacrebleu's tokenizer that BLEU is worked out with: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None:
+    what fits the script of the references, which is char or zh for text without blanks."""
     strict: bool = False
     """Stop at the first line that would be left out."""
+    lenient: bool = False
+    """Go on where files have not as many lines, or are not UTF-8 in more than one line of a hundred, and leave
+    such lines out, instead of stopping."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` where a value is out of range; paths become absolute, as runs are used from
         anywhere."""
         check_range("vocab_size", self.vocab_size, 5, 10**7)
         check_range("max_len", self.max_len, 1, 100_000)
+        if self.bleu_tokenize is not None:
+            check_bleu_tokenizer(self.bleu_tokenize, installed=False)
+        if self.strict and self.lenient:
+            raise InputError("strict stops at a broken line, lenient leaves it out: choose one")
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             if len(paths) > 2 and not (name == "train" and self.weights):
                 several = "; for several texts, --weights" if name == "train" else ""
@@ -152,8 +164,14 @@ class TranslationConfig:
         self.training_text()
         return self._texts("train")
 
-    def check_guide(self) -> None:
-        """Raise `InputError` where links are to guide a head, and their file is not one of its text."""
+    def check_files(self) -> None:
+        """Raise `InputError` where links are to guide a head, and their file is not one of its text, or where
+        validation or test text is broken. Test text may be missing: it is read later."""
+        for part in (self.valid, self.test if all(Path(each).exists() for each in self.test) else ()):
+            if part and not self.lenient:
+                from regard.text.parallel import ParallelText
+
+                ParallelText(part).check()
         if self.guide is not None and self.train:
             from regard.text.guide import check_guide
 
@@ -168,7 +186,7 @@ class TranslationConfig:
         from regard.text.parallel import ParallelText
 
         files = {"train": self.corpora, "valid": [self.valid], "test": [self.test]}[part]
-        return [ParallelText(paths, strict=strict) for paths in files if paths]
+        return [ParallelText(paths, strict=strict, lenient=self.lenient) for paths in files if paths]
 
 
 class Translation(SequenceTask):
@@ -178,8 +196,8 @@ class Translation(SequenceTask):
     summary = "a sentence in another language, learned from parallel text"
     config_class = TranslationConfig
     draws = False
-    texts = ("train", "weights", "valid", "test", "hub", "languages", "guide")
-    loose = ("max_len", "strict")
+    texts = ("train", "weights", "valid", "test", "hub", "languages", "guide", "bleu_tokenize")
+    loose = ("max_len", "strict", "lenient")
     defaults = {
         "model": "transformer",
         "embedding": 128,
@@ -196,13 +214,15 @@ class Translation(SequenceTask):
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
+        self.unknown: list[UnknownShares] = []
+        """Unknown tokens of the texts of a training, once it has begun."""
 
     @classmethod
     def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
         """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
         from regard.text.prepare import Cutting, learn_vocabularies
 
-        config.check_guide()  # before minutes of work
+        config.check_files()  # before minutes of work
         cutting = Cutting(
             kind=config.tokenizer, size=config.vocab_size, joint=config.joint, lowercase=config.lowercase
         )
@@ -246,12 +266,17 @@ class Translation(SequenceTask):
         from regard.text.merges import DroppedMerges
         from regard.text.mixture import Mixture
 
-        self.config.check_guide()
+        self.config.check_files()
         if settings.merge_dropout and self.config.guide is not None:
             raise InputError("guide has links of tokens that merge_dropout cuts anew: leave out one of them")
         corpora = [each.corpus() for each in self.preparations(beginning.folder, progress=beginning.progress)]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         tell(f"Training on {corpus.told}", show=beginning.progress)
+        self.unknown = self._unknown(corpora)
+        if told := "; ".join(map(str, self.unknown)):
+            tell(f"Unknown tokens: {told}", show=beginning.progress)
+        for warning in (warning for each in self.unknown for warning in each.warnings):
+            tell(f"regard: warning: {warning}", show=not beginning.sharing[0])
         guide = self._guide(corpora[0], progress=beginning.progress)
         recut = None
         if settings.merge_dropout:
@@ -265,6 +290,21 @@ class Translation(SequenceTask):
             corpus, settings.tokens, settings.seed, place, recut, most, guide, sharing=beginning.sharing
         )
 
+    def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
+        """Return the unknown tokens of each text to train on, and of the text to validate on."""
+        from regard.text.unknown import unknown_in_pairs
+
+        names = ["training"]
+        if len(corpora) > 1:
+            names = [
+                f"training {'and '.join(Path(each).name for each in files)}" for files in self.config.corpora
+            ]
+        found = [corpus.unknown(name) for corpus, name in zip(corpora, names, strict=True)]
+        if (valid := self.config.text("valid")) is not None:
+            vocabularies = (self.source_vocabulary, self.target_vocabulary)
+            found.append(unknown_in_pairs("validation", list(valid), vocabularies))
+        return found
+
     def _guide(self, corpus: "Corpus", *, progress: bool) -> "Guide | None":
         """Return the links of the corpus; None where no head is guided."""
         if self.config.guide is None:
@@ -274,7 +314,7 @@ class Translation(SequenceTask):
 
         return prepare_guide(
             Path(self.config.guide),
-            ParallelText(self.config.train),
+            ParallelText(self.config.train, lenient=self.config.lenient),
             (self.source_vocabulary, self.target_vocabulary),
             corpus,
             max_len=self.config.max_len,

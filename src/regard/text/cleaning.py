@@ -69,8 +69,8 @@ class _Pair:
 class _Watched(ParallelText):
     """A text that keeps what cannot be read, too."""
 
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        super().__init__(paths)
+    def __init__(self, paths: Sequence[str | Path], *, lenient: bool) -> None:
+        super().__init__(paths, lenient=lenient)
         self.unread: list[_Pair] = []
 
     def leave_out(self, reason: str, where: str) -> None:
@@ -87,15 +87,17 @@ def clean(
     *,
     scoring: Scoring | None = None,
     min_score: float = 0.0,
+    lenient: bool = False,
     progress: bool = True,
 ) -> Cleaned:
     """Write into the new folder `savepath` what `rules` keep of a corpus and `scoring` gives `min_score` or more.
 
     `paths`: a source and a target file, or one of tab-separated pairs. Memory: 16 bytes, and what Python needs to
-    hold them, for each pair, and 8 for each score. Raises `InputError` where a file cannot be read or the folder
-    is there already, `MachineError` where the disk is full; nothing is left then.
+    hold them, for each pair, and 8 for each score. `lenient`: drop broken lines of files that would be refused
+    otherwise. Raises `InputError` where a file cannot be read or is broken, or the folder is there already,
+    `MachineError` where the disk is full; nothing is left then.
     """
-    text, savepath = _Watched(paths), Path(savepath)
+    text, savepath = _Watched(paths, lenient=lenient), Path(savepath)
     names = [path.name.removesuffix(".gz") for path in text.paths]
     if len({*names, DROPPED}) <= len(names):
         raise InputError(f"files {' and '.join(names)} are to be written: give files of other names")

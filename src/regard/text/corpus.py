@@ -23,11 +23,14 @@ from regard.files import keep_in_use, remove_quietly, write_json
 from regard.reading import DamageError, parse_json, read_bytes, shaped
 from regard.text.parallel import Counts
 from regard.text.shards import CHECKED, Pairs, Shard, read_head
+from regard.text.unknown import UnknownCount, UnknownShares
 
 FORMAT = "regard-corpus/3"
 INDEX = "corpus.json"
 CHUNK = 500
 """Pairs that are read together in training."""
+COUNTED = 10
+"""Shards of which unknown tokens are counted, at most."""
 POOL = 100
 """Chunks in a pool."""
 LARGEST = 1 << 16
@@ -88,6 +91,25 @@ class Corpus:
     def _ends(self) -> np.ndarray:
         """The number of the pair before which each shard ends."""
         return np.cumsum([shard.head.pairs for shard in self.shards])
+
+    def unknown(self, text: str) -> UnknownShares:
+        """Return the unknown tokens of the corpus, which is called `text`; of a long one, of `COUNTED` shards
+        from everywhere. Raises `InputError` where a shard is damaged."""
+        with _damage_told(self.folder):
+            counted = self.shards[:: -(-len(self.shards) // COUNTED)]
+            unknown = [shard.unknown() for shard in counted]
+        heads = [shard.head for shard in counted]
+        pairs = sum(head.pairs for head in heads)
+        return UnknownShares(
+            text=text,
+            pairs=pairs,
+            source=UnknownCount(
+                sum(head.sources for head in heads) - pairs, sum(source for source, _ in unknown)
+            ),
+            target=UnknownCount(
+                sum(head.targets for head in heads) - pairs, sum(target for _, target in unknown)
+            ),
+        )
 
     def spans(self, seed: int, epoch: int, pool: int) -> list[Span]:
         """Return the chunks of a pool, in the random order of their epoch."""

@@ -28,7 +28,7 @@ from regard.text.corpus import Corpus
 from regard.text.cutting import cut_into
 from regard.text.links import parse_moses
 from regard.text.making import Vocabularies
-from regard.text.parallel import ParallelText, file_digest
+from regard.text.parallel import ParallelText, check_files, file_digest
 
 FORMAT = "regard-guide/2"
 MEND = "delete its folder to prepare it anew"
@@ -83,6 +83,7 @@ def check_guide(path: Path, text: Path) -> None:
     """Raise `InputError` where there is no file of links, it does not begin in Moses' format, or it has not as
     many lines as a file of the text."""
     check_file(path)
+    check_files([path], way_out="")
     count = 0
     for count, line in enumerate(_lines(path), 1):
         if count <= FIRST:

@@ -9,6 +9,7 @@ from regard.errors import InputError
 from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.reading import canonical, is_folder
 from regard.text.parallel import Counts, Text, TextDigest
+from regard.text.vocabulary import is_blank
 
 TOGETHER = 10_000
 """Rows that are digested together."""
@@ -44,7 +45,8 @@ class HubText(Text):
         for number, row in enumerate(self.rows, start=1):
             both = row if self.column is None else row[self.column]
             source, target = ((both[language] or "").strip() for language in self.languages)
-            if source and target:
+            self.number = number
+            if not is_blank(source) and not is_blank(target):
                 self.counts.pairs += 1
                 yield source, target
             else:

@@ -14,10 +14,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from regard.errors import InputError
 from regard.reading import check_file, digest_of, is_file, is_folder
+from regard.text.encoding import look_through
+from regard.text.vocabulary import is_blank
 
 NAMES = {
     "empty": "with an empty side",
@@ -26,6 +28,7 @@ NAMES = {
     "too_long": "too long",
 }
 """How what is left out is told."""
+LENIENT = "; or leave such lines out with --lenient"
 READ = 1 << 20
 """Bytes of a file that are digested at a time."""
 
@@ -48,9 +51,9 @@ class Counts:
 
     pairs: int = 0
     empty: int = 0
-    """Pairs of which a side is empty."""
+    """Pairs of which a side is blank."""
     not_utf8: int = 0
-    """Pairs of which a side is not valid UTF-8."""
+    """Pairs of which a side is not valid UTF-8, or has a zero byte."""
     without_partner: int = 0
     """Lines without a tab in one file of pairs, or past the end of the shorter one of two files."""
     too_long: int = 0
@@ -79,14 +82,18 @@ class Counts:
 class Text(ABC):
     """Pairs of sentences that can be read again and again; each time they are counted anew, in `counts`.
 
-    `strict`: raise `InputError` at the first pair that would be left out.
+    `strict`: raise `InputError` at the first pair that would be left out. `lenient`: leave out what is broken in
+    files that would be refused otherwise (see `check_files`).
     """
 
     bytes: int
     """Size of what is read."""
 
-    def __init__(self, *, strict: bool = False) -> None:
-        self.strict, self.counts = strict, Counts()
+    number = 0
+    """Line of the pair that was read last, from 1."""
+
+    def __init__(self, *, strict: bool = False, lenient: bool = False) -> None:
+        self.strict, self.lenient, self.counts = strict, lenient, Counts()
         self.on_bytes: Callable[[int], None] = lambda done: None
         """Called now and then with how much has been read."""
 
@@ -108,6 +115,10 @@ class Text(ABC):
     def names(self) -> list[str]:
         """Return what stays when the text changes: where it is."""
 
+    def check(self) -> None:
+        """Raise `InputError` where the text is broken as a whole; see `check_files`."""
+        return
+
     def leave_out(self, reason: str, where: str) -> None:
         """Count a pair that is left out, or refuse it; `reason`: a field of `Counts`."""
         if self.strict:
@@ -121,8 +132,8 @@ class ParallelText(Text):
     Raises `InputError` where a file is missing or cannot be read.
     """
 
-    def __init__(self, paths: Sequence[str | Path], *, strict: bool = False) -> None:
-        super().__init__(strict=strict)
+    def __init__(self, paths: Sequence[str | Path], *, strict: bool = False, lenient: bool = False) -> None:
+        super().__init__(strict=strict, lenient=lenient)
         if len(paths) not in (1, 2):
             raise InputError(
                 f"{len(paths)} files of parallel text ({', '.join(map(repr, map(str, paths)))}): give one of "
@@ -130,11 +141,18 @@ class ParallelText(Text):
             )
         self.paths = [Path(path) for path in paths]
         self.bytes = sum(map(_size, self.paths))
-        self.number = 0
+        self._checked = lenient or strict  # which stops at the first line itself
         self.lines: tuple[bytes | None, ...] = ()
-        """What was read last, as it is in the files, and where: from 1."""
+        """What was read last, as it is in the files."""
+
+    def check(self) -> None:
+        """Raise `InputError` where the files are broken as a whole, unless the text is lenient."""
+        if not self._checked:
+            check_files(self.paths)
+            self._checked = True
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.check()
         self.counts = Counts()
         with reading(self.paths), ExitStack() as stack:
             raws = [stack.enter_context(path.open("rb")) for path in self.paths]
@@ -181,7 +199,7 @@ class ParallelText(Text):
             self.leave_out("not_utf8", self._where(number, len(texts)))
             return None
         source, target = texts
-        if not source or not target:
+        if is_blank(source) or is_blank(target):
             self.leave_out("empty", self._where(number))
             return None
         return source, target
@@ -189,6 +207,8 @@ class ParallelText(Text):
     @staticmethod
     def _text(line: bytes, number: int) -> str:
         text = line.decode()
+        if "\0" in text:
+            raise UnicodeDecodeError("utf-8", line, line.index(0), line.index(0) + 1, "zero byte")
         return (text.removeprefix("\ufeff") if number == 1 else text).strip()
 
 
@@ -219,7 +239,7 @@ class Together(Text):
     """The pairs of several texts, one after the other."""
 
     def __init__(self, texts: Sequence[Text]) -> None:
-        super().__init__()
+        super().__init__(lenient=all(each.lenient for each in texts))
         self.texts = texts
         self.bytes = sum(each.bytes for each in texts)
 
@@ -231,6 +251,11 @@ class Together(Text):
                 self.counts.pairs += 1
                 yield pair
             before += text.bytes
+
+    def check(self) -> None:
+        """Check all texts."""
+        for text in self.texts:
+            text.check()
 
     def identity(self) -> list[Any]:
         """Return those of all texts."""
@@ -258,10 +283,37 @@ def reading(paths: Sequence[Path]) -> Iterator[None]:
         raise InputError(f"cannot read {name!r}: {reason}; restore a copy, or give another text") from error
 
 
+def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
+    """Raise `InputError` where a file is in another encoding than UTF-8, has zero bytes, or has more than one
+    line in a hundred that is not UTF-8, and where two files have not as many lines.
+
+    Pipes are not checked, for they can be read once only. `way_out`: what the error offers besides mending the
+    file.
+    """
+    counts = []
+    for path in map(Path, paths):
+        if not is_file(path):
+            return
+        with reading([path]), ExitStack() as stack:
+            found = look_through(_unpacked(path, stack.enter_context(path.open("rb")), stack))
+        if found.broken:
+            raise InputError(found.fault(path, way_out))
+        counts.append(found.lines)
+    if len(set(counts)) > 1:
+        told = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
+        raise InputError(
+            f"{told} lines: line {min(counts) + 1:,} has no partner, and lines before it may belong to others; "
+            f"give files of as many lines{way_out}"
+        )
+
+
+def _unpacked(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
+    return cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw))) if path.suffix == ".gz" else raw
+
+
 def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
     """Yield the lines of a file without their ends."""
-    file = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
-    for line in file:
+    for line in _unpacked(path, raw, stack):
         yield line.rstrip(b"\r\n")
 
 

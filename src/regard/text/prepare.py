@@ -49,6 +49,8 @@ def learn_vocabularies(text: Text, cutting: Cutting, root: Path, *, progress: bo
     Where another process learns them, it is waited for. Raises `InputError` where the text cannot be read or the
     vocabulary is too small for it.
     """
+    for each in texts_in(text):
+        extent_of(each, root, progress=progress)  # where the text is broken, before anything is made of it
     name = digest(text.identity())
     sides = [None] if cutting.joint else [0, 1]
     files = [root / f"vocabulary-{name}-{digest(vars(cutting), side, PAIRS)}.json" for side in sides]
@@ -133,6 +135,7 @@ class Preparation:
         Raises `InputError` where the text cannot be read, nothing is left of it, with `strict` where anything
         would be left out, and where other processes have made parts of it, but not all.
         """
+        extent_of(self.text, self.root, progress=self.progress)  # it may have been made of a lenient text
         if (found := self._found()) is not None:
             return found
         with taking_turns(self.folder, self._wait):
@@ -255,6 +258,11 @@ def prepare_corpus(
 def read_pairs(text: Text, what: str) -> list[tuple[str, str]]:
     """Return all pairs of a text, which is to be `what`; raises `InputError` where there is none."""
     pairs = list(text)
+    check_pairs(pairs, text, what)
+    return pairs
+
+
+def check_pairs(pairs: list[tuple[str, str]], text: Text, what: str) -> None:
+    """Raise `InputError` where a text that was read, which is to be `what`, has no pair."""
     if not pairs:
         raise InputError(f"{what} text has no pair: {text.counts}")
-    return pairs

@@ -36,6 +36,8 @@ class Extent(msgspec.Struct, forbid_unknown_fields=True):
     stretches: Place
     spans: list[list[tuple[Place, Place]]] | None = None
     """Where each is in each file, of plain files."""
+    checked: bool = False
+    """Whether its files were found whole: see `parallel.check_files`."""
     digest: str = ""
     """Of all that stands before it here."""
 
@@ -54,7 +56,7 @@ def extent_of(text: Text, root: Path, *, progress: bool) -> Extent:
     """Return of what a text consists, found out or read from `root`, from which what was prepared of an older
     text at the same place is removed then.
 
-    Raises `InputError` where the text cannot be read.
+    Raises `InputError` where the text cannot be read, or is broken and not lenient: before anything is written.
     """
     file = root / f"text-{digest(text.identity())}.json"
     if is_file(file):
@@ -62,15 +64,17 @@ def extent_of(text: Text, root: Path, *, progress: bool) -> Extent:
         if not is_sealed(msgspec.to_builtins(kept)):
             raise damaged(file, "it has changed since it was written", MEND)
         # The same text may be somewhere else by now, or be compressed.
-        if kept.text == text.names() and (kept.spans is not None) == is_plain(text):
+        whole = kept.checked or text.lenient
+        if whole and kept.text == text.names() and (kept.spans is not None) == is_plain(text):
             return kept
+    text.check()
     spans: Spans | None = None
     if isinstance(text, Together):
         stretches = sum(extent_of(each, root, progress=progress).stretches for each in text.texts)
     else:
         with reading_bar("look through the text", text.bytes, show=progress) as text.on_bytes:
             stretches, spans = find_spans(text)
-    found = Extent(text.names(), stretches, spans)
+    found = Extent(text.names(), stretches, spans, checked=not (text.lenient or text.strict))
     make_folder(root)
     content = {name: value for name, value in msgspec.to_builtins(found).items() if name != "digest"}
     write_json(file, sealed(content), indent=0)

@@ -22,6 +22,7 @@ import numpy as np
 
 from regard.files import write_file
 from regard.reading import DamageError, check_file
+from regard.text.vocabulary import UNKNOWN
 
 MAGIC = int.from_bytes(b"regard/3", "little")
 CHECKED = 500
@@ -190,6 +191,11 @@ class Shard:
         for side, most in zip(sides, symbols, strict=True):
             if int(side.max()) >= most:
                 raise DamageError(f"index {side.max()} is beyond a vocabulary of {most} symbols")
+
+    def unknown(self) -> tuple[int, int]:
+        """Return how many tokens of its sources and of its targets are unknown; it is read as it is."""
+        source, target = (int(np.count_nonzero(np.array(side) == UNKNOWN)) for side in self._map().sides)
+        return source, target
 
     def check_blocks(self) -> None:
         """Raise `DamageError` where the table of blocks is not as it was prepared."""

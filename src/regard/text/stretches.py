@@ -17,6 +17,7 @@ import numpy as np
 
 from regard.errors import InputError
 from regard.text.parallel import Counts, ParallelText, Text, reading
+from regard.text.vocabulary import is_blank
 
 LINES = 100_000
 """Lines of a stretch."""
@@ -92,7 +93,7 @@ class LineStretch:
             texts = [content.decode() for content in contents]
         except UnicodeDecodeError:
             return None
-        if self.first == 1 and any("\ufeff" in text for text in texts):
+        if any("\0" in text or (self.first == 1 and "\ufeff" in text) for text in texts):
             return None
         sides = [text.removesuffix("\n").split("\n") if text else [] for text in texts]
         if len(sides) == 1:
@@ -101,7 +102,7 @@ class LineStretch:
                 return None
             sides = [[each[side] for each in cells] for side in range(2)]
         sources, targets = (list(map(str.strip, side)) for side in sides)
-        if len(sources) != len(targets) or not all(sources) or not all(targets):
+        if len(sources) != len(targets) or any(map(is_blank, sources)) or any(map(is_blank, targets)):
             return None
         return Sentences(sources, targets, Counts(pairs=len(sources)))
 

@@ -1,6 +1,7 @@
 """Vocabularies: from text to indices and back. The first four indices have a meaning of their own."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
@@ -16,6 +17,8 @@ BLANK = "▁"
 """Stands for the blank before a word, in vocabularies that are learned."""
 HALF = re.compile("[\ud800-\udfff]")
 """Half a pair of UTF-16."""
+FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+"""Characters without a shape that Unicode counts among letters, marks or symbols."""
 TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
 """How text is cut into tokens, by a vocabulary that is learned (see `subwords`), or by one that an imported model
 came with: of SentencePiece (see `sentencepieces`), or by the codes of subword-nmt and fastBPE (see `codes`)."""
@@ -24,6 +27,20 @@ came with: of SentencePiece (see `sentencepieces`), or by the codes of subword-n
 def whole(text: str) -> str:
     """Return a text in which half a pair of UTF-16, which no file of UTF-8 can hold, is an unknown character."""
     return HALF.sub("\ufffd", text)
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has nothing to read: no characters, or only blanks, controls, and characters without
+    a shape, such as zero-width spaces and byte order marks.
+
+        is_blank(" \\t\\u200b")    # True
+    """
+    return (text[:1] in FILLERS or not text[:1].isalnum()) and all(
+        unicodedata.category(each) in ("Zs", "Zl", "Zp", "Cc", "Cf")
+        or each in FILLERS
+        or "\ufe00" <= each <= "\ufe0f"
+        for each in text
+    )
 
 
 class Vocabulary(Protocol):

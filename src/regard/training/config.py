@@ -54,6 +54,9 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     """How it is trained."""
     tokenizer: str | None = None
     """Digest of the vocabularies that were learned from text; None where there are none."""
+    bleu_tokenizer: str | None = None
+    """sacrebleu's tokenizer that its validation, and its tests, work out BLEU with; None where nothing is
+    validated."""
     kept_heads: dict[str, list[int]] = field(default_factory=dict)
     """By layer: the heads that pruning has left in it, in ascending order."""
     origin: Origin | None = None

@@ -21,6 +21,7 @@ LATER = {
     *("positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"),
     *("norm_epsilon", "activation", "bias", "tied", "output_bias", "freeze", "origin", "guide", "guide_weight"),
     *("text", "initial"),
+    *("lenient", "bleu_tokenize", "bleu_tokenizer"),
 }
 """Flags that older runs have not stored, and whose defaults are what they did."""
 

@@ -24,10 +24,11 @@ def train_steps(
 ) -> None:
     """Train from where the learner stands to the end, writing metrics and checkpoints to its folders.
 
-    `validate` returns metrics of a model, "bleu" among them: the model with the best one is kept for use.
-    Without it, the last one is. `on_metrics` hears of the first folder's. Ctrl-C (or SIGTERM) finishes the step,
-    saves, and then stops the process as usual; a second one stops it at once. Raises `InputError` where the loss
-    is no longer a number, and `MachineError` where the disk refuses; the last checkpoint stays.
+    `validate` returns metrics of a model, "bleu" among them: the model with the best one, and of several the
+    last, is kept for use. Without it, the last one is. `on_metrics` hears of the first folder's. Ctrl-C (or
+    SIGTERM) finishes the step, saves, and then stops the process as usual; a second one stops it at once. Raises
+    `InputError` where the loss is no longer a number, and `MachineError` where the disk refuses; the last
+    checkpoint stays.
     """
     kept, progress = frozenset(settings.snapshot_steps), learner.progress
     with stopping() as stopped, torch.random.fork_rng(devices=[]):

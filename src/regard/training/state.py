@@ -33,11 +33,12 @@ class Progress:
     """Validations since then."""
 
     def note(self, bleu: float) -> bool:
-        """Take note of a validation; returns whether it is the best so far."""
-        better = bleu > self.best
+        """Take note of a validation; returns whether its model is to be kept: none before was better. Of models
+        that are equally good, the later one has learned more."""
+        keep = bleu >= self.best
+        self.since_best = 0 if bleu > self.best else self.since_best + 1
         self.best = max(bleu, self.best)
-        self.since_best = 0 if better else self.since_best + 1
-        return better
+        return keep
 
     def given_up(self, patience: int) -> bool:
         """Whether so many validations have not found a better one; never for 0."""

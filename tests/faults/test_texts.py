@@ -1,0 +1,13 @@
+"""A small campaign against texts; see `python -m tests.faults texts`."""
+
+import pytest
+
+from tests.faults import texts
+
+
+@pytest.mark.slow
+def test_no_text_is_answered_wrongly() -> None:
+    pytest.importorskip("ctranslate2")
+    report = texts.main(60, seed=3)
+    assert not report.faults, report.told()
+    assert {trial.kind for trial in report.trials} == set(texts.KINDS)

@@ -1,0 +1,185 @@
+"""What a training is judged by: BLEU's tokenizer, which of equal models is kept, what its vocabulary knows."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import regard
+from regard.errors import InputError
+from regard.evaluation import bleu, quality
+from regard.training.state import Progress
+from tests.conftest import TINY
+from tests.german import sentences, write
+
+Command = Callable[..., tuple[int, str, str]]
+SMALL: dict[str, Any] = {**TINY, "hidden": 8, "inner": 8, "average": 0.0}
+CHINESE = dict(zip("abcdefgh", "天地人日月水火木", strict=True))
+
+
+def write_letters(folder: Path, **counts: int) -> dict[str, tuple[str, str]]:
+    """Write lines of 3 to 8 letters, and of the Chinese characters that they stand for."""
+    random, files = Random(1), {}
+    for part, count in counts.items():
+        sources = ["".join(random.choices("abcdefgh", k=random.randint(3, 8))) for _ in range(count)]
+        targets = ["".join(CHINESE[letter] for letter in source) for source in sources]
+        files[part] = (str(folder / f"{part}.a"), str(folder / f"{part}.zh"))
+        for file, lines in zip(files[part], (sources, targets), strict=True):
+            Path(file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return files
+
+
+def test_of_equal_validations_the_later_model_is_kept(tmp_path: Path) -> None:
+    run = regard.train(
+        "translation",
+        **write(tmp_path),
+        **{**SMALL, "validate_every": 2, "lr": 1e-6},
+        steps=6,
+        savepath=tmp_path,
+        progress=False,
+    )
+    validated = [line["bleu"] for line in run.metrics if "bleu" in line]
+    assert validated == [validated[0]] * 3 and run.step == 6
+
+
+def test_equal_validations_are_no_progress() -> None:
+    progress = Progress()
+    assert [progress.note(each) for each in (0.0, 0.0, 1.0, 0.5, 1.0)] == [True, True, True, False, True]
+    assert progress.since_best == 2 and progress.given_up(2)
+
+
+def test_references_in_chinese_are_right_themselves() -> None:
+    lines = ["天地人日", "月水火木", "天月地水人"]
+    assert bleu(lines, lines) == pytest.approx(100) and bleu(lines, lines, tokenize="13a") == 0
+    found = quality(["天地人火", *lines[1:]], lines)
+    assert found.tokenizer == "zh" and "|tok:zh|" in found.signatures["bleu"] and 0 < found.main < 100
+    assert found.chrf > 50 and not found.warning
+    told = quality(lines, lines, tokenize="13a").warning
+    assert "BLEU is 0.00 though 100.0% of the answers are right" in told and "--bleu_tokenize char" in told
+    with pytest.raises(InputError, match="needs a model that sacrebleu downloads"):
+        bleu(lines, lines, tokenize="spm")
+
+
+def test_the_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Command) -> None:
+    text = write_letters(tmp_path, train=60, valid=20, test=20)
+    flags = {**SMALL, "tokenizer": "characters", "validate_every": 2}
+    run = regard.train("translation", **text, **flags, steps=2, savepath=tmp_path, progress=False)
+    assert isinstance(run, regard.TranslationRun) and run.config.bleu_tokenizer == "zh"
+    assert run.figures().bleu_tokenizer == "zh" and run.about()["bleu_tokenizer"] == "zh"
+    status, out, _ = command("test", run.folder)
+    assert status == 0 and out.count("|tok:zh|") == 2
+    # Other references do not change it; a flag does.
+    latin = ("--data", text["train"][0], text["train"][0])
+    assert command("test", run.folder, *latin)[1].count("|tok:zh|") == 2
+    assert command("test", run.folder, *latin, "--bleu_tokenize", "char")[1].count("|tok:char|") == 2
+    status, _, err = command("test", run.folder, "--bleu_tokenize", "flores101")
+    assert status == 2 and err.count("\n") == 1 and "needs a model" in err
+    config = json.loads((run.folder / "config.json").read_text())
+    del config["bleu_tokenizer"], config["task"]["bleu_tokenize"], config["task"]["lenient"]
+    (run.folder / "config.json").write_text(json.dumps(config))
+    (run.folder / "unknown.json").unlink()
+    old = regard.load(run.folder)  # as it was before these were stored
+    assert old.config.bleu_tokenizer is None and old.about()["unknown"] == []
+    assert isinstance(old, regard.TranslationRun) and old.test().quality.tokenizer == "zh"
+    other = regard.train(
+        "translation", **text, **flags, steps=1, bleu_tokenize="char", savepath=tmp_path / "b", progress=False
+    )
+    assert other.config.bleu_tokenizer == "char"
+    begun = regard.train(
+        "translation",
+        train=text["train"],
+        start_from=other.folder,
+        steps=1,
+        savepath=tmp_path / "c",
+        progress=False,
+    )
+    assert begun.config.bleu_tokenizer is None and begun.config.task.bleu_tokenize is None  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_into_chinese_the_good_model_is_kept(tmp_path: Path, command: Command) -> None:
+    text = write_letters(tmp_path, train=2000, valid=100, test=100)
+    few: dict[str, Any] = {
+        "hidden": 32,
+        "heads": 4,
+        "inner": 64,
+        "enc_layers": 1,
+        "dec_layers": 1,
+        "dropout": 0.0,
+    }
+    words: list[str] = []
+    for part, files in text.items():
+        words += [f"--{part}", *files]
+    for name, value in {**few, "tokens": 1000, "lr": 0.01, "steps": 400, "validate_every": 50}.items():
+        words += [f"--{name}", str(value)]
+    status, out, err = command(
+        "train", "translation", *words, "--tokenizer", "characters", "--savepath", tmp_path
+    )
+    assert status == 0 and "(tokenizer zh) after" in out and "BLEU with tokenizer zh" in err
+    run = regard.load(tmp_path / "translation")
+    assert isinstance(run, regard.TranslationRun)
+    assert run.step > 200 and run.test().quality.exact_match > 0.8
+
+
+def test_unknown_tokens_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = write(tmp_path)
+    run = regard.train("translation", **text, **SMALL, steps=1, savepath=tmp_path)
+    err = capsys.readouterr().err
+    told = "% of the target of the training text; "
+    assert "Unknown tokens: " in err and told in err and "warning" not in err
+    russian = tmp_path / "russian.tsv"
+    russian.write_text("Жук и Щука идут.\tThe dog runs today.\n" * 9, encoding="utf-8")
+    other = regard.train(
+        "translation",
+        start_from=run.folder,
+        train=(str(russian),),
+        steps=1,
+        savepath=tmp_path / "b",
+        progress=True,
+    )
+    err = capsys.readouterr().err
+    assert "of the tokens of the source of the training text" in err and "warning" in err
+    assert "the target of the training text (" not in err
+    shares = json.loads((other.folder / "unknown.json").read_text())
+    source = other.task.source_vocabulary.encode("Жук и Щука идут.")
+    assert shares[0]["source"] == {"tokens": 9 * len(source), "unknown": 9 * source.count(3)}
+    assert source.count(3) > len(source) / 2 and shares[0]["target"]["unknown"] < 20
+    assert "of the source" in other.about()["unknown"][0]
+
+
+def test_each_text_of_a_mixture_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = write(tmp_path)
+    run = regard.train("translation", **text, **SMALL, steps=1, savepath=tmp_path)
+    for name, line in (("known.tsv", "\t".join(sentences()[0])), ("foreign.tsv", "Ж Щ Ю\t☃ ☂ ☁")):
+        (tmp_path / name).write_text(f"{line}\n" * 5, encoding="utf-8")
+    files = tuple(str(tmp_path / name) for name in ("known.tsv", "foreign.tsv"))
+    capsys.readouterr()
+    regard.train(
+        "translation", start_from=run.folder, train=files, weights=(1.0, 1.0), steps=1, savepath=tmp_path / "b"
+    )
+    err = capsys.readouterr().err
+    assert "0.00% of the source, 0.00% of the target of the training known.tsv text" in err
+    assert err.count("warning") == 2 and "the source of the training foreign.tsv text" in err
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "characters", "bpe"])
+def test_unknown_input_is_told(tmp_path: Path, command: Command, tokenizer: Any) -> None:
+    text = write(tmp_path)
+    flags = {**SMALL, "tokenizer": tokenizer}
+    run = regard.train("translation", train=text["train"], **flags, steps=1, savepath=tmp_path, progress=False)
+    source, target = sentences()[0]
+    (tmp_path / "in.txt").write_text(f"{source}\nЩи Жизнь\n", encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text(f"{source}\t{target}\nЩи Юля Жизнь\tЩи Юля Жизнь\n", encoding="utf-8")
+    status, _, err = command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")
+    assert status == 0 and "of the tokens of the input (" in err
+    (tmp_path / "in.txt").write_text(f"{source}\n", encoding="utf-8")
+    assert command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")[2] == ""
+    status, _, err = command("translate", run.folder, "Щи", "--engine", "regard")
+    assert status == 0 and err.count("\n") == 1 and "that training never saw (" in err
+    status, _, err = command("score", run.folder, "--input", tmp_path / "pairs.tsv")
+    assert status == 0 and "of the sources (" in err and "of the targets (" in err
+    status, out, err = command("test", run.folder, "--data", tmp_path / "pairs.tsv", "--beam", "1")
+    assert status == 0 and "the source of the test text (" in err and "BLEU" in out
