@@ -6,6 +6,7 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.files.folders import new_folder
+    from regard.files.inside import append_inside, write_inside
     from regard.files.locking import holding, is_in_use, keep_in_use, taking_turns
     from regard.files.state import state_folder
     from regard.files.temporary import remove_quietly, tidy
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 late(__name__)
 
 __all__ = [
+    "append_inside",
     "cannot_write",
     "check_folder",
     "check_name",
@@ -42,6 +44,7 @@ __all__ = [
     "taking_turns",
     "tidy",
     "write_file",
+    "write_inside",
     "write_json",
     "write_new",
     "writing_files",

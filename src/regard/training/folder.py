@@ -32,15 +32,15 @@ import msgspec
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, MachineError
+from regard.errors import InputError
 from regard.files import (
-    cannot_write,
+    append_inside,
     new_folder,
-    open_own,
     refuse_links,
     remove_quietly,
     tidy,
     write_file,
+    write_inside,
     write_json,
 )
 from regard.own import OwnCodeError
@@ -83,16 +83,6 @@ _told: set[tuple[Path, str]] = set()
 """Differences that were shown since a run was last loaded."""
 LARGEST_CONFIG = 1 << 20
 """Bytes of a config, at most."""
-
-
-def _write_inside(path: Path, content: bytes) -> None:
-    """Write a file into a folder of the run, which is made where it is missing."""
-    refuse_links(path.parent)
-    try:
-        path.parent.mkdir(exist_ok=True)  # not its parents: the run itself may have been moved
-    except OSError as error:
-        raise cannot_write(path.parent, error) from error
-    write_file(path, content)
 
 
 def digest(vocabularies: dict[str, str]) -> str:
@@ -272,8 +262,7 @@ class RunFolder:
 
     def write_model(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Replace the parameters to use; raises `MachineError`, leaving the last ones intact."""
-        with self._written():
-            write_file(self.model_file, self.pack(parameters, step))
+        write_inside(self.path, self.model_file, self.pack(parameters, step))
 
     def pack(self, tensors: dict[str, Tensor], step: int) -> bytes:
         """Return the content of a file of tensors of this run."""
@@ -281,8 +270,7 @@ class RunFolder:
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        with self._written():
-            _write_inside(self.trainer_file(step), self.pack(tensors, step))
+        write_inside(self.path, self.trainer_file(step), self.pack(tensors, step))
         self.forget_older()
 
     def forget_older(self) -> None:
@@ -328,8 +316,7 @@ class RunFolder:
         """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
         path = self.path / "snapshots" / f"step-{step}.safetensors"
         small = {name: value.half() if value.is_floating_point() else value for name, value in parameters.items()}
-        with self._written():
-            _write_inside(path, self.pack(small, step))
+        write_inside(self.path, path, self.pack(small, step))
 
     @property
     def snapshots(self) -> list[Path]:
@@ -351,7 +338,7 @@ class RunFolder:
     def write_vocabularies(self, files: dict[str, str]) -> None:
         """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""
         for name, content in files.items():
-            _write_inside(self.path / "tokenizer" / f"{name}.json", content.encode())
+            write_inside(self.path, self.path / "tokenizer" / f"{name}.json", content.encode())
 
     def read_vocabularies(self, expected: str | None) -> dict[str, str]:
         """Return the vocabularies by name, whose `digest` is to be `expected`; none where that is None.
@@ -420,7 +407,8 @@ class RunFolder:
     def write_torchruns(self, torchruns: frozenset[str]) -> None:
         """Keep who has started the processes that train the run; nothing where it is one alone."""
         if torchruns:
-            _write_inside(self.path / "trainer" / "torchruns", "\n".join(sorted(torchruns)).encode())
+            content = "\n".join(sorted(torchruns)).encode()
+            write_inside(self.path, self.path / "trainer" / "torchruns", content)
 
     @property
     def torchruns(self) -> frozenset[str]:
@@ -432,25 +420,7 @@ class RunFolder:
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Add one line to the metrics; raises `MachineError` where it cannot be written."""
-        with self._written():
-            try:
-                with open_own(self.metrics_file, "ab") as file:
-                    file.write(json.dumps(metrics).encode() + b"\n")
-            except OSError as error:
-                raise cannot_write(self.metrics_file, error) from error
-
-    @contextmanager
-    def _written(self) -> Iterator[None]:
-        """Raise `MachineError` where the run was moved or removed when something is written in the block."""
-        try:
-            yield
-        except InputError as error:
-            if self.exists():
-                raise
-            raise MachineError(
-                f"run {str(self.path)!r} was moved or removed while it was trained: put it back and "
-                f"add --resume, or train it again"
-            ) from error
+        append_inside(self.path, self.metrics_file, json.dumps(metrics).encode() + b"\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Read the metrics; a last line that a crash cut short is left out."""
