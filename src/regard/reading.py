@@ -191,6 +191,7 @@ def sealed(content: dict[str, Any]) -> dict[str, Any]:
 
     write_json(path, sealed({"step": 5}))
     """
+    content = {name: value for name, value in content.items() if name != "digest"}
     return {**content, "digest": digest_of(content)}
 
 

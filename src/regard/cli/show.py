@@ -56,8 +56,8 @@ def run(argv: list[str]) -> None:
         load(each, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited)
         for each in flags.beside
     ]
-    for run in (shown, *beside):
-        run.about()  # which refuses an examination that was edited, before anything is served
+    for each in (shown, *beside):
+        each.about()  # which refuses an examination that was edited, before anything is served
     _check_beside(shown, beside)
     show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=beside)
     raise KeyboardInterrupt  # for only Ctrl-C comes back from there
