@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,14 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("network")
     text = write(folder)
     marian = {"positions": "sinusoidal", "pre_norm": False, "joint": True, "tied": True}
-    given = {**text, **TINY, **marian, "steps": 4, "savepath": folder / "models", "progress": False}
+    given: dict[str, Any] = {
+        **text,
+        **TINY,
+        **marian,
+        "steps": 4,
+        "savepath": folder / "models",
+        "progress": False,
+    }
     regard.train("translation", **given)
     regard.train("counting", hidden=8, heads=2, steps=4, batchsize=4, savepath=folder / "models", progress=False)
     (folder / "text.de").write_text(f"{TEXT}\nEin Hund.\n", encoding="utf-8")

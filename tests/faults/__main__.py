@@ -8,12 +8,13 @@ python -m tests.faults commands --only 123     one try of it again, with all tha
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults import commands, files, foreign, kills, links, requests, texts, together
-from tests.faults.report import read_json, write_json, write_table
+from tests.faults.report import Report, read_json, write_json, write_table
 
-CAMPAIGNS = {
+CAMPAIGNS: dict[str, Callable[..., Report]] = {
     "commands": commands.main,
     "files": files.main,
     "requests": requests.main,

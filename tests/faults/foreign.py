@@ -163,13 +163,18 @@ def _tokenizer(folder: Path) -> None:
 def _decoder(folder: Path) -> None:
     import transformers
 
-    sizes = {"vocab_size": 16, "n_positions": 32, "n_embd": 8, "n_layer": 2, "n_head": 2}
+    sizes: dict[str, Any] = {"vocab_size": 16, "n_positions": 32, "n_embd": 8, "n_layer": 2, "n_head": 2}
     made: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=3, eos_token_id=3))
     made.save_pretrained(folder)
     _tokenizer(folder)
 
 
-SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+SIZES: dict[str, Any] = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
 
 
 def _encoder(folder: Path) -> None:
@@ -397,4 +402,4 @@ def main(name: str, count: int | None, seed: int, only: int | None = None) -> Re
     return Report(f"damaged folders, {name}", seed, trials, again)
 
 
-CAMPAIGNS = {name: partial(main, name) for name in KINDS}
+CAMPAIGNS: dict[str, Callable[..., Report]] = {name: partial(main, name) for name in KINDS}
