@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from regard import evaluation, training
 from regard.errors import InputError
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
         RecallConfig,
         SequenceConfig,
         TaskConfig,
-        Translation,
         TranslationConfig,
     )
     from regard.training import (
@@ -195,10 +194,9 @@ def train(
     `flags`: those of `regard train TASK --help`, with the task's defaults; `model` names the model, where the
     task leaves a choice, and `preset` the size of a Transformer for translation. `start_from`: a run of the task,
     by its folder or its name under `savepath`; the new one begins with its parameters, has its model and its
-    vocabularies, and whatever `flags` do not say as it is there, but for text and what was frozen. `resume`
+    vocabularies, and what `flags` do not say as it is there, but for text and what was frozen. `resume`
     continues the run that is there, exactly as if it had not stopped; `overwrite` replaces it. Under `torchrun`,
-    all its processes train together. Raises `InputError` for what cannot be asked, `MachineError` where the disk
-    refuses.
+    all its processes train. Raises `InputError` for what cannot be asked, `MachineError` where the disk refuses.
     """
     if resume and overwrite:
         raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
@@ -220,14 +218,10 @@ def train(
         show = progress and world.first
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
-        config = dataclasses.replace(config, tokenizer=digest(built.files) if built.files else None)
         keep_memory()
-        validate = None
-        if not built.draws:
-            translation = cast("Translation", built)
-            tokenize = translation.config.bleu_tokenize or (config.bleu_tokenizer if resume else None)
-            validate = evaluation.validation(translation, tokenize=tokenize, show=show)
-        config = dataclasses.replace(config, bleu_tokenizer=None if validate is None else validate.tokenizer)
+        validate = evaluation.validation(built, tokenize=config.bleu_tokenizer if resume else None, show=show)
+        learned, tokenizer = digest(built.files) if built.files else None, validate and validate.tokenizer
+        config = dataclasses.replace(config, tokenizer=learned, bleu_tokenizer=tokenizer)
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
@@ -288,10 +282,8 @@ def _task(
 
 def _tell_frozen(state: TrainingState, *, show: bool) -> None:
     """Say how much of the model is trained, where that is not all of it."""
-    every, mine = (
-        sum(each.numel() for each in found)
-        for found in (state.model.parameters(), trained_parameters(state.model).values())
-    )
+    parts = (state.model.parameters(), trained_parameters(state.model).values())
+    every, mine = (sum(each.numel() for each in part) for part in parts)
     tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
@@ -323,8 +315,7 @@ def _open(
         return
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
-        if not task.draws:
-            write_unknown(building.path, cast("Translation", task).unknown)
+        write_unknown(building.path, getattr(task, "unknown", ()))
         state.begin(building)
         building.write_torchruns(torchruns)
 
