@@ -136,7 +136,7 @@ def _found(trained: AnyRun) -> str:
     validated = [line for line in trained.metrics if "bleu" in line]
     if validated:
         best = max(validated, key=lambda line: (line["bleu"], line["step"]))  # of several, the one that is kept
-        tokenizer = trained.config.bleu_tokenizer
+        tokenizer = trained.config.bleu_tokenizer or "13a"  # which it was before it was stored
         return f"best validation BLEU {best['bleu']:.2f} (tokenizer {tokenizer}) after {best['step']} steps"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if not trained.task.draws:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from regard.decoding.beam import Step, beam_search
 from regard.decoding.search import longest_answer
-from regard.errors import check_range
+from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.result import Result
 from regard.text import EOS, PAD, Vocabulary, collate
+from regard.text.vocabulary import is_blank
 
 FOLLOWERS = 8
 """Tokens that are told of those that might come next, the likeliest."""
@@ -105,6 +106,8 @@ def search_tree(
     Raises `InputError` where numbers do not fit.
     """
     check_range("beam", beam, 1, 100)
+    if is_blank(text):
+        raise InputError("input is blank: its answer is empty, and there is no search to show; type a text")
     model.eval()
     indices = source_vocabulary.encode(text)
     source = collate([indices]).to(next(model.parameters()).device)

@@ -13,6 +13,7 @@ from regard.decoding.threads import in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 from regard.text import PAD, PairBatch, Vocabulary, collate
+from regard.text.vocabulary import is_blank, unblanked
 
 SOME = 128
 """Steps whose logits are there at once."""
@@ -46,12 +47,18 @@ def score_pairs(
 ) -> list[Scored]:
     """Return the log-probability of each target given its source, in order.
 
-    What the vocabularies do not know counts as one unknown symbol. Pairs of like length go through the model
-    together, `batchsize` at once, and on a CPU such batches side by side, in as many threads as PyTorch may use.
+    What the vocabularies do not know counts as one unknown symbol. A blank target is scored as an empty answer; a
+    blank source has no other, so its pair has no score: NaN, of 0 tokens. Pairs of like length go through the
+    model together, `batchsize` at once, and on a CPU such batches side by side, in as many threads as PyTorch may
+    use.
     """
     model.eval()
-    encoded = [(source_vocabulary.encode(source), target_vocabulary.encode(target)) for source, target in pairs]
-    order = sorted(range(len(pairs)), key=lambda index: tuple(map(len, encoded[index])))
+    encoded = [
+        (source_vocabulary.encode(source), target_vocabulary.encode(unblanked(target)))
+        for source, target in pairs
+    ]
+    asked = [index for index, (source, _) in enumerate(pairs) if not is_blank(source)]
+    order = sorted(asked, key=lambda index: tuple(map(len, encoded[index])))
     batches = [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
     logits = vocabulary_layer(model)
 
@@ -62,7 +69,8 @@ def score_pairs(
     found: dict[int, Scored] = {}
     for indices, scored in zip(batches, in_threads(model, score, batches), strict=True):
         found.update(zip(indices, scored, strict=True))
-    return [found[index] for index in range(len(pairs))]
+    none = Scored(log_probability=math.nan, tokens=0)
+    return [found.get(index, none) for index in range(len(pairs))]
 
 
 @torch.inference_mode()

@@ -8,7 +8,7 @@ from regard.decoding import Search, translate
 from regard.evaluation.bleu import bleu, bleu_warning, exact_share
 from regard.models import Seq2Seq
 from regard.progress import tell
-from regard.tasks import Translation
+from regard.tasks import AnyTask, Translation
 from regard.text.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
 from regard.text.parallel import Text
 from regard.text.prepare import read_pairs
@@ -50,8 +50,11 @@ class Validation:
         return {"bleu": score}
 
 
-def validation(task: Translation, *, tokenize: str | None = None, show: bool = False) -> Validation | None:
-    """Return what validates models of a task; None where it has no validation text. The rest is as in
-    `Validation`."""
-    text = task.config.text("valid")
-    return None if text is None else Validation(task, text, tokenize=tokenize, show=show)
+def validation(task: AnyTask, *, tokenize: str | None = None, show: bool = False) -> Validation | None:
+    """Return what validates models of a task; None where it has no validation text.
+
+    `tokenize`: the tokenizer of earlier validations, where its config names none. The rest is as in `Validation`.
+    """
+    if not isinstance(task, Translation) or (text := task.config.text("valid")) is None:
+        return None
+    return Validation(task, text, tokenize=task.config.bleu_tokenize or tokenize, show=show)

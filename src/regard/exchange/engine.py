@@ -22,18 +22,18 @@ import torch
 
 from regard import exchange
 from regard.attention import layers_of
-from regard.decoding import translate
+from regard.decoding import Candidate, translate
 from regard.errors import InputError, RegardError, unknown
 from regard.exchange.choices import EngineName, Precision
 from regard.files import check_folder, new_folder, refuse_links, remove_quietly
 from regard.libraries import import_library
 from regard.progress import tell
 from regard.result import plain
-from regard.text.vocabulary import UNKNOWN
+from regard.text.vocabulary import UNKNOWN, is_blank
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.decoding import Candidate, Search
+    from regard.decoding import Search
     from regard.exchange.exportable import Exportable
     from regard.exchange.searching import CTranslate2Search
 
@@ -62,15 +62,24 @@ class Engines:
         batchsize: int,
         scored: bool = True,
     ) -> list[list[Candidate]]:
-        """Return the `n_best` answers to each text, best first.
+        """Return the `n_best` answers to each text, best first; to a blank text one, which is empty.
 
         `scored` False: log-probabilities are not wanted, and NaN where that saves time. What `auto` takes, and
         that a model is converted, is told on standard error, once. Raises `InputError` where the engine cannot do
         what is asked, or is not installed.
         """
-        opened = self._choose(search, engine, precision)
+        opened, every = self._choose(search, engine, precision), texts
+        texts = [text for text in every if not is_blank(text)]
         if opened is not None:
-            return opened.search(texts, search, batchsize=batchsize, scored=scored)
+            found = iter(opened.search(texts, search, batchsize=batchsize, scored=scored))
+        else:
+            found = iter(self._own_search(texts, search, batchsize=batchsize, scored=scored))
+        empty = Candidate(text="", tokens=[], log_probability=0.0, score=0.0, finished=True)
+        return [[copy.deepcopy(empty)] if is_blank(text) else next(found) for text in every]
+
+    def _own_search(
+        self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool
+    ) -> list[list[Candidate]]:
         return translate(
             self._run.model,
             self._run.task.source_vocabulary,

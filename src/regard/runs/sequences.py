@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.runs.trials import trial_of_pair
 from regard.text.silver import silver_links
-from regard.text.vocabulary import is_blank
+from regard.text.vocabulary import unblanked
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
@@ -92,10 +91,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none; of both,
         None is what is usual for such a run. `temperature` above 0: tokens are drawn instead, by `seed`. What
-        training never saw is read as one unknown symbol. A blank text has one answer, which is empty. `engine`,
-        `precision`: who searches (see `Engines`); `scored` False: log-probabilities are not wanted, and NaN where
-        CTranslate2 saves time so. Raises `InputError` where a text is too long, numbers do not fit, or the engine
-        cannot search so.
+        training never saw is read as one unknown symbol; a blank text has one answer, the empty one. `engine`,
+        `precision`, `scored`: see `Engines.search`. Raises `InputError` where a text is too long, numbers do not
+        fit, or the engine cannot search so.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
@@ -110,13 +108,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         settings = decoding.Search(
             beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
         )
-        asked = [text for text in texts if not is_blank(text)]
-        found = iter(
-            self.engines.search(
-                asked, settings, engine=engine, precision=precision, batchsize=batchsize, scored=scored
-            )
+        return self.engines.search(
+            texts, settings, engine=engine, precision=precision, batchsize=batchsize, scored=scored
         )
-        return [[_empty_answer()] if is_blank(text) else next(found) for text in texts]
 
     @cached_property
     def engines(self) -> exchange.Engines:
@@ -128,8 +122,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         keeps, with what might have come next. `beam` None: what is usual for such a run."""
         text = self.draw(seed=seed) if input is None else input
         self._check([text])
-        if is_blank(text):
-            raise InputError("input is blank: its answer is empty, and there is no search to show; type a text")
         return decoding.search_tree(
             self.model,
             self.task.source_vocabulary,
@@ -147,18 +139,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
 
-        A blank target is scored as an empty answer. A blank source has no other answer, so its pair has no score:
-        NaN, of 0 tokens. Raises `InputError` where a source is too long.
+        Blank texts: see `score_pairs`. Raises `InputError` where a source is too long.
         """
         check_range("batchsize", batchsize, 1, 10**6)
         pairs = list(pairs)
         self._check([source for source, _ in pairs])
-        asked = [(source, "" if is_blank(target) else target) for source, target in pairs if not is_blank(source)]
-        found = iter(self._score(asked, batchsize))
-        none = evaluation.Scored(log_probability=math.nan, tokens=0)
-        return [none if is_blank(source) else next(found) for source, _ in pairs]
-
-    def _score(self, pairs: list[tuple[str, str]], batchsize: int = 64) -> list[evaluation.Scored]:
         return evaluation.score_pairs(
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
@@ -194,10 +179,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         single head, a set of them, or all; None: what was best, and all heads where nobody has chosen. `unit`:
         words between blanks, these with punctuation apart (parts), or pieces of the vocabulary; None: words, or
         characters of a task of characters. `reverse`: a run of the other direction, with whose links they are
-        made one as `symmetrise` says. A blank text has no words, and no links. Raises `InputError` where a text
-        is too long, or there is no attention.
+        made one as `symmetrise` says. Raises `InputError` where a text is too long, or there is no attention.
         """
-        pairs = [(_without_blank(source), _without_blank(target)) for source, target in pairs]
+        pairs = [(unblanked(source), unblanked(target)) for source, target in pairs]
         self._check_pairs(pairs)
         found = self._aligner.align(pairs, by, unit)
         if reverse is None:
@@ -328,7 +312,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
         """Return (N, 2), of each pair of source and target: the cross-entropy of its tokens, in nats, and their
         number."""
-        found = self._score([(pair[0], pair[1]) for pair in inputs])
+        found = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-each.log_probability, each.tokens) for each in found], dtype=np.float64)
 
     def trial(self, input: Any) -> inspection.Trial:
@@ -360,11 +344,3 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
         return f"has {length} {vocabulary.unit}, at most {most} are taken"
-
-
-def _empty_answer() -> decoding.Candidate:
-    return decoding.Candidate(text="", tokens=[], log_probability=0.0, score=0.0, finished=True)
-
-
-def _without_blank(text: str) -> str:
-    return "" if is_blank(text) else text

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from regard import evaluation, training
 from regard.errors import InputError
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
         RecallConfig,
         SequenceConfig,
         TaskConfig,
-        Translation,
         TranslationConfig,
     )
     from regard.training import (
@@ -239,16 +238,13 @@ def train(
             check_text(config, text)
         with world.one_by_one():
             built = _task(config, folder if resume else None, before, prepared, show=show)
-        if not resume:
-            tokenizer = digest(built.files) if built.files else None
-            config = dataclasses.replace(config, tokenizer=tokenizer, text=text)
         keep_memory()
-        validate = None
-        if not built.draws:
-            translation = cast("Translation", built)
-            tokenize = translation.config.bleu_tokenize or (config.bleu_tokenizer if resume else None)
-            validate = evaluation.validation(translation, tokenize=tokenize, show=show)
-        config = dataclasses.replace(config, bleu_tokenizer=None if validate is None else validate.tokenizer)
+        stored = config.bleu_tokenizer or "13a"  # runs that stored none were judged by 13a
+        validate = evaluation.validation(built, tokenize=stored if resume else None, show=show)
+        learned, tokenizer = digest(built.files) if built.files else None, validate and validate.tokenizer
+        config = dataclasses.replace(config, tokenizer=learned, bleu_tokenizer=tokenizer)
+        if not resume:
+            config = dataclasses.replace(config, text=text)
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         _tell_frozen(state, show=show)
@@ -310,10 +306,8 @@ def _task(
 
 def _tell_frozen(state: TrainingState, *, show: bool) -> None:
     """Say how much of the model is trained, where that is not all of it."""
-    every, mine = (
-        sum(each.numel() for each in found)
-        for found in (state.model.parameters(), trained_parameters(state.model).values())
-    )
+    parts = (state.model.parameters(), trained_parameters(state.model).values())
+    every, mine = (sum(each.numel() for each in part) for part in parts)
     tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
@@ -353,8 +347,7 @@ def _open(
     config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
     with new_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
-        if not task.draws:
-            write_unknown(building.path, cast("Translation", task).unknown)
+        write_unknown(building.path, getattr(task, "unknown", ()))
         state.begin(building)
         building.write_torchruns(torchruns)
 

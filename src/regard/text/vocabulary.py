@@ -43,6 +43,11 @@ def is_blank(text: str) -> bool:
     )
 
 
+def unblanked(text: str) -> str:
+    """Return a text, and the empty one for a blank text."""
+    return "" if is_blank(text) else text
+
+
 class Vocabulary(Protocol):
     """What reads and writes text as indices."""
 
