@@ -92,7 +92,9 @@ def map_of_pair(
         prediction=task.target_vocabulary.decode(written.tolist() if forced else tokens),
         truth=known.target if known is not None else task.target_vocabulary.decode(tokens) if forced else None,
         layers={
-            short_name(full): layer_map(short_name(full), each.weights[0].float().cpu().numpy(), labels, relevant)
+            (name := short_name(full)): layer_map(
+                name, each.weights[0].float().cpu().numpy(), labels, relevant, written=True
+            )
             for full, each in records.items()
         },
         outputs=outputs,
@@ -114,7 +116,9 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
         prediction=" ".join(found.target),
         truth=None,
         layers={
-            CROSS: dataclasses.replace(layer_map(CROSS, weights[None], labels, linked), names=(found.heads,))
+            CROSS: dataclasses.replace(
+                layer_map(CROSS, weights[None], labels, linked, written=True), names=(found.heads,)
+            )
         },
         outputs=targets,
         probabilities=[],

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from regard import decoding, evaluation, examination, exchange, inspection
+from regard.attention.intervening import interventions_in
 from regard.errors import InputError, begun, check_range
+from regard.inspection.intervened import with_original
 from regard.runs.maps import map_of_links, map_of_pair, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
@@ -133,7 +135,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def along(self, input: str, tokens: list[int]) -> inspection.AttentionMap:
         """Return what a model attends to while it answers `input` with tokens that a search has tried."""
-        return opened(self.kept_heads(), map_of_pair(self.model, self.task, input, tokens))
+        done = interventions_in(self.model)
+        found = map_of_pair(self.model, self.task, input, tokens)
+        return opened(self.kept_heads(), dataclasses.replace(found, model=self.where, interventions=done))
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
@@ -251,21 +255,27 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> inspection.AttentionMap:
         """Answer one input, and keep what each symbol of the answer attended to, in every layer.
 
-        Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. The rest
-        is as in `search`.
+        Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. With an
+        intervention in force, the map names it and has what is answered without it, in `original`, unless an
+        `answer` is given. The rest is as in `search`.
         """
         if input is None and answer is not None:
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
-        found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
         length, unknown = self.unseen_length(text), self.task.source_vocabulary.unknown(text)
         notes = [f"training {length}: errors are to be expected"] if length else []
         notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
         note = "; ".join(notes)
-        return opened(
-            self.kept_heads(),
-            dataclasses.replace(map_of_pair(self.model, self.task, text, found.tokens), note=note),
-        )
+
+        def answered() -> inspection.AttentionMap:
+            found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
+            return map_of_pair(self.model, self.task, text, found.tokens)
+
+        if answer is None:
+            found = with_original(self.model, self.where, answered)
+        else:
+            found = self.along(text, answer.tokens)
+        return opened(self.kept_heads(), dataclasses.replace(found, note=note))
 
     @property
     def longest_seen(self) -> int:

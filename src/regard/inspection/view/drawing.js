@@ -129,7 +129,7 @@ export class Drawing {
     const { colours } = surface;
     const shown = [data, map, layer, matrix, state.head, state.mode];
     const drawn = [state.off, state.mean, state.least, state.top, scene.beside?.name];
-    parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null], () =>
+    parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null, state.off], () =>
       sentences(scene),
     );
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
@@ -223,6 +223,20 @@ export class Drawing {
       return [this.tokens.element];
     });
     this.tokens?.light(scene, colours, state.query, state.head);
+  }
+
+  /**
+   * Nothing is pointed at any more: what is chosen is told again.
+   *
+   * @param {Surface} surface
+   */
+  rest({ colours }) {
+    const { scene } = this;
+    if (!scene) return;
+    const { query, key, head } = scene.state;
+    this.tokens?.light(scene, colours, query, head);
+    this.readout.tell(scene, query, key, null);
+    for (const panel of this.panels.values()) panel.mark(query, key);
   }
 
   /**
