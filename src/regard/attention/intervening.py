@@ -49,7 +49,7 @@ def in_force(model: nn.Module, said: str) -> Iterator[None]:
 
 
 def interventions_in(model: nn.Module) -> tuple[str, ...]:
-    """Return the interventions in a model, or a part of it, that this thread has in force: `cross: head 1 off`."""
+    """Return this thread's interventions in a model, or in a part of it, in words: `cross: head 1 off`."""
     if not _in_force.all or _in_force.suspended:
         return ()
     parts = set(model.modules())

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Collection
 from typing import TypeVar, get_type_hints
@@ -19,6 +20,7 @@ Flags = TypeVar("Flags")
 WIDEST = 100
 """Characters of a line of what a command does."""
 
+ANSI = re.compile(r"\x1b\[[\d;]*m")
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
@@ -29,9 +31,9 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits.
     Raises `InputError`, in one line, for what cannot be read.
     """
-    stderr = io.StringIO()
+    stderr, stdout = io.StringIO(), _Screen()
     try:
-        with contextlib.redirect_stderr(stderr):
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
             return tyro.cli(
                 type(default),
                 default=default,
@@ -43,8 +45,31 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
             )
     except SystemExit as stop:
         if not stop.code:
+            usage, newline, rest = stdout.getvalue().partition("\n")
+            sys.stdout.write(f"{_folded(usage, shutil.get_terminal_size().columns)}{newline}{rest}")
             raise
         raise InputError(_one_line(stderr.getvalue())) from None
+
+
+class _Screen(io.StringIO):
+    """Keeps what is written, and looks like the standard output to what writes it."""
+
+    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")  # type: ignore[assignment]
+
+    def isatty(self) -> bool:
+        """Whether colours are shown."""
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def _folded(usage: str, width: int) -> str:
+    """Return a line of usage in lines of at most `width` characters, broken between options where that can be."""
+    lines = [""]
+    for part in re.split(r" (?=\[)", usage):
+        if len(ANSI.sub("", f"{lines[-1]} {part}")) > width and lines[-1]:
+            lines.append(f"   {part}")
+        else:
+            lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
+    return "\n".join(lines)
 
 
 def _unfolded(helptext: str) -> str:
@@ -108,7 +133,15 @@ def parse_of_run(
     if wants_help(argv[:1]):
         parse(default, argv, prog=f"{prog} {what.upper()}", description=description)
     name, argv = first_word(argv, what=what, prog=prog, example=example)
-    return name, parse(default, argv, prog=f"{prog} {name}", description=description)
+    try:
+        return name, parse(default, argv, prog=f"{prog} {name}", description=description)
+    except InputError as error:
+        if what != "run" or not str(error).startswith("Unrecognized options"):
+            raise
+        from regard.cli.contradicting import explained  # brings PyTorch
+
+        own = {each.name for each in dataclasses.fields(default)}  # type: ignore[arg-type]
+        raise explained(error, name, argv, own) from None
 
 
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:

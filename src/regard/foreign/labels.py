@@ -97,8 +97,8 @@ _BYTE = _printable()
 class Read:
     """The tokens that each model inside reads, by the model's name, and what it writes at each step.
 
-    A decoder of an encoder-decoder reads one token at each step and writes the next one. Its rows are named by what
-    it writes: the next token of the sequence, or at the last step the label or the most likely token.
+    A decoder of an encoder-decoder reads one token at each step and writes the next one. Its rows are named by
+    what it writes: the next token of the sequence, or at the last step the label or the most likely token.
     """
 
     def __init__(self, pieces: Pieces | None) -> None:
@@ -145,7 +145,7 @@ class Read:
         self.likely = likely
 
     def result(self, sequences: Tensor, *, beams: bool) -> None:
-        """Note what was generated, (B, T). With `beams`, hypotheses have changed places: it replaces what was read."""
+        """Note what was generated, (B, T); with `beams` it replaces what was read, for hypotheses change places."""
         for name in self.going_on | self.writers:
             read = self.tokens[name]
             count = read.shape[1]
@@ -160,7 +160,7 @@ class Read:
     def of(
         self, layer: str, kind: str | None, queries: int, keys: int
     ) -> tuple[list[list[str]] | None, list[list[str]] | None, bool]:
-        """Return the labels of a layer's queries and keys, of each input, and whether queries are named by what is
+        """Return the labels of a layer's queries and keys, of each input, and whether the queries' say what is
         written there. Labels are None where lengths differ."""
         around = [name for name in self.tokens if _inside(layer, name)]
         around.sort(key=len, reverse=True)

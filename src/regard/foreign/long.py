@@ -171,8 +171,8 @@ def long_layers(
     """Return maps of a long input, by layer: of each square of steps, the largest weight.
 
     A square has the least side (16, 32, 64, ...) with which there are at most `most` along the longer side.
-    `tokens` name the first step of each. `target`, of an encoder-decoder: the tokens that it writes, and those that
-    its decoder reads.
+    `tokens` name the first step of each. `target`, of an encoder-decoder: the tokens that it writes, and those
+    that its decoder reads.
     """
     found = {}
     for name, record in records.items():

@@ -19,6 +19,7 @@ from regard.foreign.removing import KEPT, pruned_kind
 from regard.foreign.texts import Texts, parameters_of
 from regard.foreign.whole import Classifier, States
 from regard.reading import is_file, is_folder
+from regard.training.folder import holds_run
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
@@ -125,15 +126,16 @@ def _is_tokenizer(each: Any) -> bool:
 
 def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool) -> tuple[nn.Module, Any]:
     """Load a folder, or what has a name on the Hub; returns the model and its tokenizer, or None."""
+    if folder is not None:
+        _check(folder)
     try:
         import transformers
     except ImportError:
-        raise InputError(f"{name!r} is looked at with transformers: pip install 'regard[hub]'") from None
+        what = "is looked at with" if folder is not None else "is no folder here; a model of the Hub's needs"
+        raise InputError(f"{name!r} {what} transformers: pip install 'regard[hub]'") from None
     options: dict[str, Any] = {"trust_remote_code": trust_code}
     why = None
-    if folder is not None:
-        _check(folder)
-    elif (why := _unreachable(name)) is not None:
+    if folder is None and (why := _unreachable(name)) is not None:
         options["local_files_only"] = True
     talk: Any = transformers.utils.logging
     said = talk.get_verbosity()
@@ -174,6 +176,8 @@ def _unreachable(name: str) -> str | None:
 
 def _check(folder: Path) -> None:
     """Raise `InputError` for a folder that holds no model, or one whose weights are pickled."""
+    if holds_run(folder):
+        raise InputError(f"{str(folder)!r} is a run of Regard's: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
         raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")
     if any(folder.glob("*.safetensors")):

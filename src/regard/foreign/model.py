@@ -218,9 +218,9 @@ class ForeignModel:
         """Answer an input, or one of its own by `seed`, and keep what each layer attended to.
 
         `target`: what is written, given the input as its source; `generate`: tokens that are written at most.
-        Every token that was written has its row, over all that was there before it. With an intervention in force,
-        the map names it and has what is answered without it, in `original`. Raises `InputError` for an input that
-        the model cannot take.
+        Every token that was written has its row, over all that was there before it. With an intervention in
+        force, the map names it and has what is answered without it, in `original`. Raises `InputError` for an
+        input that the model cannot take.
         """
         asked = find_asked(self.inputs, self.draw(seed=seed) if input is None else input)
         asked = asked if target is None else pair_of(asked.given, target)

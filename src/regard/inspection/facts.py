@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from regard.inspection.maps import LayerMap, Map
 
 WORD = "␣"
-"""Begins the name of a word's first piece where names are shown; in the data it is `▁`, which looks like a bar."""
+"""Begins the name of a word's first piece as it is shown; in the data it is `▁`, which looks like a bar."""
 
 
 def shown_label(label: str) -> str:

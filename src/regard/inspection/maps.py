@@ -195,7 +195,8 @@ def layer_map(
 ) -> LayerMap:
     """Return the map of a layer, titled by its kind and number.
 
-    `labels`: of queries and keys by kind; `written`: whether the model writes a sequence, whose symbols name the rows.
+    `labels`: of queries and keys by kind; `written`: whether the model writes a sequence, whose symbols name the
+    rows.
     """
     kind = kind_of(name)
     queries, keys = labels[kind]

@@ -50,8 +50,8 @@ FEW = 16
 QUICK: dict[str, Any] = {"png": {"pil_kwargs": {"compress_level": 2}}}
 """Half the time of a large picture is its compression; it gets a little larger so."""
 MARGIN, GAP, TITLE, SCALE, SAID, BELOW = 0.2, 0.2, 0.4, 0.8, 0.45, 0.16
-"""Inches: around the picture, between panels, of a panel's title, of the scale of colours, of the answer, and of a
-line below the panels."""
+"""Inches: around the picture, between panels, of a panel's title, of the scale of colours, of the answer, and of
+a line below the panels."""
 
 
 def draw(attention: Map, format: str) -> bytes:

@@ -91,7 +91,9 @@ def maps_of(records: Mapping[str, Record]) -> Maps:
                 layers=layers_of_records(records, index),
                 outputs=[],
                 probabilities=[],
-                interventions=tuple(dict.fromkeys(said for each in found.values() for said in each.interventions)),
+                interventions=tuple(
+                    dict.fromkeys(said for each in found.values() for said in each.interventions)
+                ),
             )
             for index in range(inputs)
         ]
