@@ -23,7 +23,9 @@ def unlink_builtins(app: Sphinx, doctree: nodes.document) -> None:
     del app
     for reference in list(doctree.findall(addnodes.pending_xref)):
         if reference.get("refdomain") == "py" and hasattr(builtins, reference["reftarget"]):
-            reference.replace_self(reference.children)
+            conditions = [each for each in reference if isinstance(each, addnodes.pending_xref_condition)]
+            usual = [each for each in conditions if each["condition"] == "*"]
+            reference.replace_self(usual[0].children if usual else reference.children)
 
 
 class LinkNames(SphinxPostTransform):

@@ -226,20 +226,6 @@ export class Drawing {
   }
 
   /**
-   * Nothing is pointed at any more: what is chosen is told again.
-   *
-   * @param {Surface} surface
-   */
-  rest({ colours }) {
-    const { scene } = this;
-    if (!scene) return;
-    const { query, key, head } = scene.state;
-    this.tokens?.light(scene, colours, query, head);
-    this.readout.tell(scene, query, key, null);
-    for (const panel of this.panels.values()) panel.mark(query, key);
-  }
-
-  /**
    * A query, and perhaps a key, is pointed at.
    *
    * @param {number} query

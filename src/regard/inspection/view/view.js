@@ -60,7 +60,10 @@ export class View {
     this.actions = {
       choose: (change) => this.choose(change),
       point: (query, key, head) => this.drawing.point(query, key, head, this.surface()),
-      rest: () => this.drawing.rest(this.surface()),
+      rest: () => {
+        const { query, key } = this.scene?.state ?? this.state;
+        this.drawing.point(query, key, null, this.surface());
+      },
       touch: (change, undo) => this.touch(touched(this.interventions, change, undo)),
       preview: (place, to) => this.preview(place, to),
       untouch: () => this.touch([]),
