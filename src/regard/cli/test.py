@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from regard import runs
-from regard.cli.contradicting import contradiction
-from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help, with_empty_value
+from regard.cli.parsing import (
+    contradiction,
+    first_word,
+    parse,
+    take_flag,
+    take_flags,
+    wants_help,
+    with_empty_value,
+)
 from regard.cli.screen import open_on_screen
 from regard.cli.train import chosen_model, parse_config
 from regard.errors import InputError

@@ -145,7 +145,7 @@ class Read:
         self.likely = likely
 
     def result(self, sequences: Tensor, *, beams: bool) -> None:
-        """Note what was generated, (B, T); with `beams` it replaces what was read, for hypotheses change places."""
+        """Note what was generated, (B, T); with `beams` it replaces what was read: hypotheses change places."""
         for name in self.going_on | self.writers:
             read = self.tokens[name]
             count = read.shape[1]

@@ -19,8 +19,13 @@ def with_original(model: nn.Module, where: str, attend: Callable[[], AttentionMa
         found.interventions          # ("cross: head 1 off",)
         found.original.prediction
     """
-    found = dataclasses.replace(attend(), model=where, interventions=interventions_in(model))
+    found = named(model, where, attend())
     if not found.interventions:
         return found
     with interventions_suspended():
-        return dataclasses.replace(found, original=dataclasses.replace(attend(), model=where))
+        return dataclasses.replace(found, original=named(model, where, attend()))
+
+
+def named(model: nn.Module, where: str, found: AttentionMap) -> AttentionMap:
+    """Return a map with what its model is called, and the interventions in force."""
+    return dataclasses.replace(found, model=where, interventions=interventions_in(model))

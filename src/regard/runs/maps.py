@@ -25,6 +25,8 @@ REST = "rest"
 """Label of the learned step that a model trained over all lengths rests on."""
 NULL_LABEL = "␣"
 """How the null character, and any other blank, is shown on an axis."""
+MOST_UNKNOWN = 20
+"""Unknown symbols that a note names, at most."""
 Labels = dict[LayerKind, tuple[list[str], list[str]]]
 
 
@@ -123,6 +125,13 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
         outputs=targets,
         probabilities=[],
     )
+
+
+def note_of(length: str, unknown: list[str]) -> str:
+    """Say what is unusual about an input: its length, and symbols that the model does not know."""
+    notes = [f"training {length}: errors are to be expected"] if length else []
+    notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
+    return "; ".join(notes)
 
 
 def opened(kept: KeptHeads | None, attention: AttentionMap) -> AttentionMap:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from regard import decoding, evaluation, examination, exchange, inspection
-from regard.attention.intervening import interventions_in
 from regard.errors import InputError, begun, check_range
-from regard.inspection.intervened import with_original
-from regard.runs.maps import map_of_links, map_of_pair, opened
+from regard.inspection.intervened import named, with_original
+from regard.runs.maps import map_of_links, map_of_pair, note_of, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.runs.trials import trial_of_pair
@@ -32,8 +31,6 @@ SHOWN = 20
 """Characters of a text that an error shows, at most."""
 SILVER = 200_000
 """Pairs of its training text from which eflomal learns besides, at most."""
-MOST_UNKNOWN = 20
-"""Unknown symbols that a note names, at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,9 +132,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def along(self, input: str, tokens: list[int]) -> inspection.AttentionMap:
         """Return what a model attends to while it answers `input` with tokens that a search has tried."""
-        done = interventions_in(self.model)
         found = map_of_pair(self.model, self.task, input, tokens)
-        return opened(self.kept_heads(), dataclasses.replace(found, model=self.where, interventions=done))
+        return opened(self.kept_heads(), named(self.model, self.where, found))
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
@@ -262,20 +258,17 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         if input is None and answer is not None:
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
-        length, unknown = self.unseen_length(text), self.task.source_vocabulary.unknown(text)
-        notes = [f"training {length}: errors are to be expected"] if length else []
-        notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
-        note = "; ".join(notes)
+        note = note_of(self.unseen_length(text), self.task.source_vocabulary.unknown(text))
 
         def answered() -> inspection.AttentionMap:
-            found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
-            return map_of_pair(self.model, self.task, text, found.tokens)
+            found = (
+                self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
+            )
+            return opened(self.kept_heads(), map_of_pair(self.model, self.task, text, found.tokens))
 
         if answer is None:
-            found = with_original(self.model, self.where, answered)
-        else:
-            found = self.along(text, answer.tokens)
-        return opened(self.kept_heads(), dataclasses.replace(found, note=note))
+            return dataclasses.replace(with_original(self.model, self.where, answered), note=note)
+        return dataclasses.replace(named(self.model, self.where, answered()), note=note)
 
     @property
     def longest_seen(self) -> int:

@@ -141,8 +141,8 @@ class RunFolder:
             and ("model_type" in stored or "architectures" in stored)
         ):
             raise InputError(
-                f"{str(self.path)!r} is a model of Hugging Face's, no run: look inside it with `regard look {self.path}`,"
-                f" or make a run of a translator with `regard import {self.path}`"
+                f"{str(self.path)!r} is a model of Hugging Face's, no run: look inside it with"
+                f" `regard look {self.path}`, or make a run of a translator with `regard import {self.path}`"
             )
         if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, BEFORE):
             raise InputError(

@@ -55,7 +55,7 @@ export function answer(map, original, other) {
 
 /** @param {MapData} map */
 function changedLine({ interventions }) {
-  return interventions.length ? [node("div", { class: "note" }, `Changed: ${interventions.join("; ")}`)] : [];
+  return interventions.length ? [node("div", { class: "changed" }, `Changed: ${interventions.join("; ")}`)] : [];
 }
 
 /**
