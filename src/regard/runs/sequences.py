@@ -252,23 +252,20 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Answer one input, and keep what each symbol of the answer attended to, in every layer.
 
         Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. With an
-        intervention in force, the map names it and has what is answered without it, in `original`, unless an
-        `answer` is given. The rest is as in `search`.
+        intervention in force, and no `answer`, `original` is the map without it. The rest is as in `search`.
         """
         if input is None and answer is not None:
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
-        note = note_of(self.unseen_length(text), self.task.source_vocabulary.unknown(text))
 
         def answered() -> inspection.AttentionMap:
-            found = (
-                self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
-            )
+            found = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
             return opened(self.kept_heads(), map_of_pair(self.model, self.task, text, found.tokens))
 
-        if answer is None:
-            return dataclasses.replace(with_original(self.model, self.where, answered), note=note)
-        return dataclasses.replace(named(self.model, self.where, answered()), note=note)
+        model, where = self.model, self.where
+        found = with_original(model, where, answered) if answer is None else named(model, where, answered())
+        unknown = self.task.source_vocabulary.unknown(text)
+        return dataclasses.replace(found, note=note_of(self.unseen_length(text), unknown))
 
     @property
     def longest_seen(self) -> int:
