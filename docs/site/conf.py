@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 
-from links import LinkNames  # noqa: E402
+from links import LinkNames, unlink_builtins  # noqa: E402
 from reference import write_reference  # noqa: E402
 
 project = "Regard"
@@ -85,6 +85,7 @@ def setup(app: Sphinx) -> None:
     app.add_post_transform(LinkNames)
     app.connect("builder-inited", lambda _: write_reference(ROOT / "src" / "regard", ROOT / "docs" / "reference"))
     app.connect("source-read", add_contents)
+    app.connect("doctree-read", unlink_builtins)
     app.connect("build-finished", write_first_page)
 
 

@@ -1,16 +1,31 @@
 """Names in code font lead to where the reference explains them, in pages and docstrings alike."""
 
+import builtins
 import re
 from collections import defaultdict
 from collections.abc import Iterable
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.application import Sphinx
 from sphinx.domains.python import PythonDomain
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
 NAME = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def unlink_builtins(app: Sphinx, doctree: nodes.document) -> None:
+    """Turn references to Python's own types, such as `bytes`, into plain text.
+
+    Sphinx would otherwise link them to any attribute of the same name, and warn where there are several.
+    """
+    del app
+    for reference in list(doctree.findall(addnodes.pending_xref)):
+        if reference.get("refdomain") == "py" and hasattr(builtins, reference["reftarget"]):
+            conditions = [each for each in reference if isinstance(each, addnodes.pending_xref_condition)]
+            usual = [each for each in conditions if each["condition"] == "*"]
+            reference.replace_self(usual[0].children if usual else reference.children)
 
 
 class LinkNames(SphinxPostTransform):

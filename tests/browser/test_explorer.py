@@ -293,7 +293,8 @@ def test_what_is_shown_is_saved(page: Any, address: str, learned: regard.AnswerR
             page.click(f".save button:text-is('{kind}')")
         return Path(download.value.path()).read_bytes()
 
-    rows = list(csv.DictReader(saved("CSV").decode().splitlines()))
+    table = saved("CSV").decode().splitlines()
+    rows = list(csv.DictReader(line for line in table if not line.startswith("# ")))
     weights = learned.attend(INPUT).cross.weights
     assert len(rows) == weights.size
     for row in rows:

@@ -89,6 +89,8 @@ BAD = {
     "nowhere": (["--plot", "/nowhere/at/all.png"], "cannot write '/nowhere/at/all.png': No such file"),
     "its own": (["--multihead=False"], "was trained with multihead True, not False: train another one with that"),
     "its size": (["--heads", "4"], "was trained with heads 2, not 4: train another"),
+    "its size, impossible": (["--heads", "3"], "was trained with heads 2, not 3: train another"),
+    "its width, impossible": (["--hidden=7"], "was trained with hidden 8, not 7: train another"),
     "its model": (["--model", "pooling"], "was trained with model query, not pooling"),
     "flag": (["--sampels", "3"], "Unrecognized options: --sampels, 3"),
 }

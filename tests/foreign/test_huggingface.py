@@ -266,11 +266,12 @@ def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) ->
         def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
             return [str(each) for each in ids]
 
-    _, records = run(model, given, tokenizer=Numbers())
+    output, records = run(model, given, tokenizer=Numbers())
     source = [str(each) for each in given["input_ids"][1].tolist()[:6]] + ["<pad>"] * 3
-    target = [str(each) for each in range(29, 38)]
+    read = [str(each) for each in range(29, 38)]
+    target = [*read[1:], str(int(output.logits[1, -1].argmax()))]
     assert records["model.encoder.1.self_attn"].labels_of(1) == (source, source)
-    assert records["model.decoder.1.self_attn"].labels_of(1) == (target, target)
+    assert records["model.decoder.1.self_attn"].labels_of(1) == (target, read)
     assert records["model.decoder.1.encoder_attn"].labels_of(1) == (target, source)
     shown = regard.maps_of(records)[1].layers["model.decoder.1.encoder_attn"]
     assert (shown.query_labels, shown.key_labels) == (target, source)

@@ -26,6 +26,7 @@ export function layer(given = {}) {
     relevant: null,
     square: 1,
     patches: null,
+    written: false,
     names: null,
     ...given,
   });
@@ -44,6 +45,9 @@ export function map(layers, given = {}) {
     opens: null,
     picture: null,
     note: "",
+    model: "",
+    interventions: [],
+    original_prediction: null,
     ...given,
   });
 }

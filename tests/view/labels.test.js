@@ -36,6 +36,7 @@ test("every token is seen", () => {
   assert.equal(visible(""), "∅");
   assert.equal(visible("\t"), "⇥");
   assert.equal(visible("a\nb"), "a↵b");
+  assert.equal(visible("▁two"), "␣two"); // the sign of SentencePiece looks like a bar
   assert.equal(visible(" "), "␣");
   assert.equal(visible(" the "), "␣the␣");
   assert.equal(visible("two words"), "two words");

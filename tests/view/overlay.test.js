@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { litColour } from "../../src/regard/inspection/view/overlay.js";
 import { largestOnPatches } from "../../src/regard/inspection/view/patches.js";
-import { layersNeeded, modesOf, sceneOf } from "../../src/regard/inspection/view/scene.js";
+import { modesOf, sceneOf } from "../../src/regard/inspection/view/scene.js";
 import { fitted, START } from "../../src/regard/inspection/view/state.js";
 import { Weights } from "../../src/regard/inspection/view/weights.js";
 import { frozen, layer, map } from "./examples.js";
@@ -21,7 +21,6 @@ async function scene(given = {}) {
   const weights = new Weights();
   const [shown] = data.maps;
   const state = { ...START, ...given };
-  await weights.prepare(layersNeeded(data, shown, shown.layers[0], state));
   return sceneOf(data, shown, shown.layers[0], state, weights);
 }
 

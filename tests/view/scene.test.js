@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { changes, originalOf } from "../../src/regard/inspection/view/difference.js";
-import { layersNeeded, sceneOf } from "../../src/regard/inspection/view/scene.js";
+import { sceneOf } from "../../src/regard/inspection/view/scene.js";
 import { START } from "../../src/regard/inspection/view/state.js";
 import { Weights } from "../../src/regard/inspection/view/weights.js";
 import { frozen, layer, map } from "./examples.js";
@@ -14,7 +14,6 @@ async function scene(data, given = {}, index = 0) {
   const weights = new Weights();
   const shown = data.maps[0];
   const chosen = shown.layers[index];
-  await weights.prepare(layersNeeded(data, shown, chosen, state));
   return sceneOf(data, shown, chosen, state, weights);
 }
 
@@ -86,10 +85,7 @@ test("between words, if that is chosen", async () => {
 test("weights are unpacked once, and merged once", async () => {
   const weights = new Weights();
   const split = layer({ key_words: [[0, 1], [2]] });
-  assert.throws(() => weights.of(split, false), /weights of cross are not prepared/);
-  await weights.prepare([split]);
   const [before, merged] = [weights.of(split, false), weights.of(split, true)];
-  await weights.prepare([split]);
   assert.equal(weights.of(split, false), before);
   assert.equal(weights.of(split, true), merged);
 });

@@ -2,18 +2,28 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/inspection/view/matrix.js";
 import { headOf, sentence } from "../../src/regard/inspection/view/sentence.js";
+import { axesOf } from "../../src/regard/inspection/view/sides.js";
 import { START } from "../../src/regard/inspection/view/state.js";
 import { inShort, worthOf, worthSentence } from "../../src/regard/inspection/view/worth.js";
+import { layer } from "./examples.js";
 
 const KEYS = ["A", "B", "C", "B"];
 
 function said(
   row,
-  { keys = KEYS, relevant = null, query = "count B", prediction = [1], kind = "cross", heads = 2 } = {},
+  {
+    keys = KEYS,
+    relevant = null,
+    query = "count B",
+    prediction = [1],
+    kind = "cross",
+    heads = 2,
+    written = false,
+  } = {},
 ) {
   const slices = Array.from({ length: heads }, () => Float32Array.from(row));
   const matrix = new Matrix(slices, [query], keys, relevant);
-  return sentence({ map: { prediction }, layer: { kind }, matrix }, heads - 1, 0);
+  return sentence({ map: { prediction, layers: [] }, layer: { kind, written }, matrix }, heads - 1, 0);
 }
 
 test("letters of one kind", () => {
@@ -55,13 +65,51 @@ test("what the output depends on, beside what would be there anyway", () => {
 
 test("what the row is for", () => {
   const row = [0.04, 0.9, 0.03, 0.03];
-  const text = { prediction: "dog", query: "dog", keys: ["der", "Hund", ".", "B"] };
+  const text = { prediction: "dog", query: "dog", keys: ["der", "Hund", ".", "B"], written: true };
   assert.equal(said(row, text), "To write “dog”, head 1 looks at “Hund” (step 1, 90%).");
-  const pieces = { ...text, query: "▁dog", keys: ["▁der", "▁", "Hund", "."] };
-  assert.equal(said(row, pieces), "To write “dog”, head 1 looks at “▁” (step 1, 90%).");
+  const pieces = { ...text, query: "␣dog", keys: ["␣der", "␣", "Hund", "."] };
+  assert.equal(said(row, pieces), "To write “dog”, head 1 looks at “␣” (step 1, 90%).");
+  const own = { ...text, kind: "decoder", query: "dog" };
+  assert.equal(said(row, own), "To write “dog”, head 1 looks at “Hund” (step 1, 90%).");
   assert.equal(said(row, { query: "rest" }), "For rest, head 1 looks at B (step 1, 90%).");
   assert.equal(said(row, { kind: "encoder", query: "A" }), "At “A” (step 0), head 1 looks at B (step 1, 90%).");
   assert.equal(said(row, { heads: 1 }), "To count B, attention looks at B (step 1, 90%).");
+});
+
+test("only what is written is said to be written", () => {
+  const row = [0.04, 0.9, 0.03, 0.03];
+  const prompt = { prediction: " ran", query: "cat", keys: ["the", "cat", "<s>", "B"] };
+  for (const kind of ["cross", "decoder"])
+    assert.equal(said(row, { ...prompt, kind }), "At “cat” (step 0), head 1 looks at “cat” (step 1, 90%).");
+  const even = [0.26, 0.25, 0.25, 0.24];
+  assert.match(said(even, { ...prompt, kind: "decoder" }), /looks at all 4 tokens about alike/);
+  assert.match(said(even, { ...prompt, kind: "decoder", written: true }), /looks at all 4 outputs about alike/);
+});
+
+test("a prompt is of tokens, and what is written of outputs", () => {
+  const layers = [layer({ kind: "encoder" }), layer({ written: true })];
+  const [tokens, outputs] = [
+    ["tokens that look", "tokens looked at"],
+    ["outputs that look", "outputs looked at"],
+  ];
+  for (const prediction of [null, "ran"]) {
+    for (const kind of ["encoder", "decoder"])
+      assert.deepEqual(axesOf({ map: { prediction, layers: [] }, layer: layer({ kind }) }), tokens);
+  }
+  const written = { map: { prediction: "ran", layers }, layer: layer({ kind: "decoder", written: true }) };
+  assert.deepEqual(axesOf(written), outputs);
+  assert.deepEqual(axesOf({ map: { prediction: [1], layers: [] }, layer: layer({ kind: "decoder" }) }), outputs);
+  const source = axesOf({ map: { prediction: "ran", layers }, layer: layer({ kind: "encoder" }) });
+  assert.deepEqual(source, ["inputs that look", "inputs looked at"]);
+});
+
+test("a head that is left out is not the one that the sentence is of", () => {
+  const slices = [Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8), Float32Array.of(0.6, 0.4)];
+  const matrix = new Matrix(slices, ["p"], ["a", "b"], null);
+  const of = (state) => headOf({ data: {}, layer: { name: "cross" }, matrix, state: { ...START, ...state } });
+  assert.deepEqual([of({}), of({ off: "0" }), of({ off: "0,1" })], [0, 1, 2]);
+  assert.equal(of({ off: "0", key: 1, focus: 0 }), 1);
+  assert.equal(of({ key: 1, focus: 0 }), 0);
 });
 
 test("the head that says most, unless one is chosen", () => {

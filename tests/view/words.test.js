@@ -8,7 +8,7 @@ const weights = [
   [0.5, 0.25, 0.25],
   [0, 0.25, 0.75],
 ];
-const matrix = new Matrix([Float32Array.from(weights.flat())], ["▁go", "es"], ["▁läu", "ft", "."], [[1, 2]]);
+const matrix = new Matrix([Float32Array.from(weights.flat())], ["␣go", "es"], ["␣läu", "ft", "."], [[1, 2]]);
 
 test("a word is given the weight of all its pieces", () => {
   const merged = merge(matrix, frozen({ query_words: null, key_words: [[0, 1], [2]] }));
@@ -32,9 +32,9 @@ test("both, and every row still sums to 1", () => {
 });
 
 test("only the blank that begins a word is taken away, and a blank alone is seen", () => {
-  const one = new Matrix([Float32Array.of(0.5, 0.5)], ["x"], ["▁", "a▁b"], null);
-  assert.deepEqual(merge(one, { query_words: null, key_words: [[0], [1]] }).keys, ["▁", "a▁b"]);
-  assert.deepEqual(merge(one, { query_words: null, key_words: [[0, 1]] }).keys, ["a▁b"]);
+  const one = new Matrix([Float32Array.of(0.5, 0.5)], ["x"], ["␣", "a␣b"], null);
+  assert.deepEqual(merge(one, { query_words: null, key_words: [[0], [1]] }).keys, ["␣", "a␣b"]);
+  assert.deepEqual(merge(one, { query_words: null, key_words: [[0, 1]] }).keys, ["a␣b"]);
   assert.equal(merge(one, { query_words: null, key_words: [[0, 1]] }).relevant, null);
 });
 

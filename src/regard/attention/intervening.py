@@ -10,6 +10,7 @@ order in which they were made.
 """
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,11 +20,56 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.observing import find_layer, observing, with_change
-from regard.attention.records import check_indices
+from regard.attention.records import check_indices, short_name
 from regard.attention.weights import tempered_weights, uniform_weights
 from regard.errors import InputError
 
 To = Literal["off", "uniform"]
+
+
+class _InForce(threading.local):
+    """The interventions of this thread: each model, and what is done to it, in words."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[nn.Module, str]] = []
+        self.suspended = False
+
+
+_in_force = _InForce()
+
+
+@contextmanager
+def in_force(model: nn.Module, said: str) -> Iterator[None]:
+    """Note an intervention in a model while the block runs, for maps that are made in it."""
+    _in_force.all.append((model, said))
+    try:
+        yield
+    finally:
+        _in_force.all.remove((model, said))
+
+
+def interventions_in(model: nn.Module) -> tuple[str, ...]:
+    """Return this thread's interventions in a model, or in a part of it, in words: `cross: head 1 off`."""
+    if not _in_force.all or _in_force.suspended:
+        return ()
+    parts = set(model.modules())
+    return tuple(said for each, said in _in_force.all if each in parts or model in each.modules())
+
+
+@contextmanager
+def interventions_suspended() -> Iterator[None]:
+    """Run the block as if this thread had no interventions in force."""
+    before, _in_force.suspended = _in_force.suspended, True
+    try:
+        yield
+    finally:
+        _in_force.suspended = before
+
+
+def _heads_named(heads: Sequence[int] | None) -> str:
+    if heads is None:
+        return "all heads"
+    return f"head{'s' if len(heads) != 1 else ''} {', '.join(map(str, heads))}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +99,13 @@ class Intervention:
         elif not (math.isfinite(self.to) and 0 <= self.to <= 1):
             raise InputError(f"to {self.to} is out of range: a weight is from 0 to 1")
 
+    def said(self, layer: str) -> str:
+        """Return what is done to a layer, in words."""
+        name = f"{short_name(layer)}: {_heads_named(self.heads)}"
+        if isinstance(self.to, str):
+            return f"{name} {self.to}"
+        return f"{name}, weight of query {self.query} on key {self.key} set to {self.to:.6g}"
+
     def apply(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Return changed weights (B, H, Tq, Tk); `mask` broadcasts to them; `step` is that of all queries, or
         None where they are all steps from the first on.
@@ -60,6 +113,8 @@ class Intervention:
         A row that may not attend to the key stays as it is. Raises `InputError` for a head, query or key that is
         not there.
         """
+        if _in_force.suspended:
+            return weights
         heads = range(weights.shape[1]) if self.heads is None else self.heads
         check_indices("head", heads, weights.shape[1])
         chosen = torch.zeros(weights.shape[1], 1, 1, dtype=torch.bool, device=weights.device)
@@ -117,7 +172,7 @@ def intervene(
     """
     found = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    with observing({found: with_change(found.observer, change.apply)}):
+    with in_force(model, change.said(layer)), observing({found: with_change(found.observer, change.apply)}):
         yield
 
 
@@ -134,6 +189,8 @@ def temper(
 
     def change(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         del mask, step
+        if _in_force.suspended:
+            return weights
         chosen = range(weights.shape[1]) if heads is None else heads
         check_indices("head", chosen, weights.shape[1])
         found = weights.clone()
@@ -141,5 +198,6 @@ def temper(
         return found
 
     found = find_layer(model, layer)
-    with observing({found: with_change(found.observer, change)}):
+    said = f"{short_name(layer)}: {_heads_named(heads)}, temperature {temperature:.6g}"
+    with in_force(model, said), observing({found: with_change(found.observer, change)}):
         yield

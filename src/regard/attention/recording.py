@@ -12,9 +12,11 @@ model's signature never changes. `regard.record` is this, and also knows layers 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from torch import nn
 
+from regard.attention.intervening import interventions_in
 from regard.attention.observing import AttentionLayer, layers_of, observing, with_recorder
 from regard.attention.records import Recorder, Records, short_name
 from regard.errors import InputError, unknown
@@ -44,6 +46,7 @@ def record(
     range; for a row, where steps come one by one, when the record is asked for.
     """
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
+    recorder.interventions = partial(interventions_in, model)
     found = layers_of(model)
     for name in layers or ():
         if name not in (*found, *map(short_name, found)):

@@ -42,6 +42,10 @@ class Record:
     """Names of the queries of each input, where every input has its own."""
     key_tokens: Sequence[Sequence[str]] | None = None
     """Names of the keys of each input."""
+    written: bool = False
+    """Whether the queries' names are what is written at each step, and not what is read there."""
+    interventions: Sequence[str] = ()
+    """What had been done to the model when the layer ran, in words."""
     inside: Inside | None = None
     """What the weights came of and what they led to, where `record` was asked for it and the layer is Regard's:
     detached, of all steps together. A key that came after a step has the score -inf there."""
@@ -62,9 +66,9 @@ def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) ->
     return None if not tokens or batch % len(tokens) else tokens[input * len(tokens) // batch]
 
 
-Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None]]
+Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]
 """What returns the names of queries and keys of a layer, of each input: by its name, its kind, and their numbers;
-None where there are none."""
+None where there are none. The last one says whether queries are named by what is written there."""
 
 
 class Part(NamedTuple):
@@ -92,6 +96,8 @@ class Parts:
     kind: Kind | None = None
     record: Record | None = None
     """Made of the parts when it was asked for."""
+    interventions: Sequence[str] = ()
+    """Those in force when the record began."""
 
     def may_add(self, part: Part, step: int) -> bool:
         """Whether a part, of one query of each sequence at `step`, comes next, for as many sequences."""
@@ -151,6 +157,8 @@ class Recorder:
     inside: bool = False
     """Whether more than the weights is kept, of Regard's own layers."""
     parts: dict[str, Parts] = field(default_factory=dict)
+    interventions: Callable[[], Sequence[str]] = tuple
+    """What returns the interventions in force."""
 
     @property
     def partial(self) -> bool:
@@ -205,7 +213,9 @@ class Recorder:
             before.add(part)
             return
         first, count = step or 0, queries if step is None else 1
-        self.parts[name] = Parts([part], first, first + count, whole=not first and count == queries)
+        self.parts[name] = Parts(
+            [part], first, first + count, whole=not first and count == queries, interventions=self.interventions()
+        )
 
     def go_on(self, name: str, part: Part, *, queries: int, start: int, kind: Kind | None = None) -> None:
         """Store what a layer did in a pass over `queries` steps from `start` on, after those before them.
@@ -218,7 +228,9 @@ class Recorder:
             before.forget(start)
             before.add(part, queries)
             return
-        self.parts[name] = Parts([part], start, start + queries, whole=not start, kind=kind)
+        self.parts[name] = Parts(
+            [part], start, start + queries, whole=not start, kind=kind, interventions=self.interventions()
+        )
 
     def record_of(self, name: str) -> Record:
         """Return the record of a layer that has run.
@@ -233,9 +245,9 @@ class Recorder:
                 labels = (
                     [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
                 )
-            queries, keys = None, None
+            queries, keys, written = None, None, False
             if self.tokens is not None and not parts.first:
-                queries, keys = self.tokens(name, parts.kind, parts.end, part.weights.shape[-1])
+                queries, keys, written = self.tokens(name, parts.kind, parts.end, part.weights.shape[-1])
             if queries is not None:
                 queries = [[each[step] for step in part.steps] for each in queries]
             parts.record = Record(
@@ -247,6 +259,8 @@ class Recorder:
                 kind=parts.kind,
                 query_tokens=queries,
                 key_tokens=keys,
+                written=written,
+                interventions=parts.interventions,
                 inside=part.inside,
             )
         return parts.record

@@ -47,7 +47,8 @@ MODULES = {"import": "importing"}
 
 HELP = """usage: regard COMMAND ...
 
-Train a model whose heart is attention, see what it attends to, and test whether that means anything.
+Train a model whose heart is attention, see what it attends to, and test whether
+that means anything.
 
 commands:
 {commands}
@@ -55,7 +56,7 @@ commands:
 `regard COMMAND --help` explains a command's flags, with their defaults.
 
   regard train signal2        train on the task Signal 2, into models/signal2
-  regard test signal2         test that run, and print what each head attended to
+  regard test signal2         test that run, and print what each head looks at
   regard train dates          train on dates, from "3. Mai 1979" to 1979-05-03
   regard translate dates "3. Mai 1979" --plot
 """

@@ -18,8 +18,10 @@ from regard.inspection.alike import check_beside
 from regard.inspection.endings import PAGE
 from regard.inspection.page import write_page
 from regard.memory import keep_memory
-from regard.reading import read_text
+from regard.reading import is_folder, read_text
+from regard.runs import SAVEPATH
 from regard.serving import check_port, show
+from regard.training.folder import holds_run
 
 PROG = "regard look"
 DESCRIPTION = (
@@ -75,6 +77,11 @@ def run(argv: list[str]) -> None:
     first = [flags.image] if flags.image is not None else [_given(flags)] if flags.text is not None else []
     lines = [] if flags.texts is None else read_text(flags.texts, "give a file of texts").splitlines()
     inputs = [*first, *filter(str.strip, lines)]
+    for each in (name, *flags.beside):
+        if not is_folder(Path(each)) and holds_run(Path(SAVEPATH) / each):
+            raise InputError(
+                f"{each!r} is no folder here, but a run in {SAVEPATH!r}: open it with `regard show {each}`"
+            )
     keep_memory()
     subject, *others = (
         look(each, inputs=inputs, generate=flags.generate, trust_code=flags.trust_code)

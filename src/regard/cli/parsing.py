@@ -7,9 +7,9 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import tyro
 from tyro import _strings
@@ -22,6 +22,7 @@ Flags = TypeVar("Flags")
 WIDEST = 100
 """Characters of a line of what a command does."""
 
+ANSI = re.compile(r"\x1b\[[\d;]*m")
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
@@ -33,12 +34,12 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     Raises `InputError`, in one line, for what cannot be read.
     """
     _refuse_empty_paths(default, argv)
-    stderr = io.StringIO()
-    output: IO[str] = io.TextIOWrapper(io.BytesIO(), "utf-8")  # no terminal, so an error has no colours
-    if wants_help(argv):  # it has colours in a terminal, so what is a user's is escaped before
-        default, output = _escaped(default), raw_output()
+    helping = wants_help(argv)
+    if helping:  # it has colours in a terminal, so what is a user's is escaped before
+        default = _escaped(default)
+    stderr, stdout = io.StringIO(), _Screen(colours=helping)
     try:
-        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(output):
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
             return tyro.cli(
                 type(default),
                 default=default,
@@ -50,9 +51,9 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
             )
     except SystemExit as stop:
         if not stop.code:
-            if not wants_help(argv):  # as where completions for a shell are asked for
-                output.seek(0)
-                sys.stdout.write(output.read())
+            usage, newline, rest = stdout.getvalue().partition("\n")
+            folded = _folded(usage, shutil.get_terminal_size().columns) if helping else usage
+            (raw_output() if helping else sys.stdout).write(f"{folded}{newline}{rest}")
             raise
         raise InputError(_one_line(stderr.getvalue())) from None
 
@@ -73,6 +74,31 @@ def _refuse_empty_paths(default: object, argv: list[str]) -> None:
         words, _ = take_flags(argv, [name])
         if any(word in ("", f"--{name}=", f"--{name.replace('_', '-')}=") for word in words):
             raise InputError(f"flag --{name} has an empty path: name a file or folder, or leave the flag out")
+
+
+class _Screen(io.StringIO):
+    """Keeps what is written, and looks like the standard output to what writes it, with colours or without."""
+
+    def __init__(self, *, colours: bool) -> None:
+        super().__init__()
+        self._colours = colours
+
+    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")  # type: ignore[assignment]
+
+    def isatty(self) -> bool:
+        """Whether colours are shown."""
+        return self._colours and sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def _folded(usage: str, width: int) -> str:
+    """Return a line of usage in lines of at most `width` characters, broken between options where that can be."""
+    lines = [""]
+    for part in re.split(r" (?=\[)", usage):
+        if len(ANSI.sub("", f"{lines[-1]} {part}")) > width and lines[-1]:
+            lines.append(f"   {part}")
+        else:
+            lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
+    return "\n".join(lines)
 
 
 def _unfolded(helptext: str) -> str:
@@ -137,7 +163,13 @@ def parse_of_run(
     if wants_help(argv[:1]):
         parse(default, argv, prog=f"{prog} {what.upper()}", description=description)
     name, argv = first_word(argv, what=what, prog=prog, example=example)
-    return name, parse(default, argv, prog=f"{prog} {name}", description=description)
+    try:
+        return name, parse(default, argv, prog=f"{prog} {name}", description=description)
+    except InputError as error:
+        if what != "run" or not str(error).startswith("Unrecognized options"):
+            raise
+        own = {each.name for each in dataclasses.fields(default)}  # type: ignore[arg-type]
+        raise _explained(error, name, argv, own) from None
 
 
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
@@ -200,3 +232,57 @@ def with_empty_value(argv: list[str], flag: str) -> list[str]:
         for index, word in enumerate(argv)
     ]
     return [f"{flag}=" if is_alone else word for word, is_alone in zip(argv, alone, strict=True)]
+
+
+def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:
+    """Return an error that names the first flag in `words` whose value is not the run's, with both values.
+
+    `trained`: the run's flags. Returns None where all agree.
+    """
+    for flag, value in _given(words):
+        if flag in trained and not _same(trained[flag], value):
+            return InputError(
+                f"run {folder!r} was trained with {flag} {trained[flag]}, not {value}: train another one with "
+                f"that, as in `{' '.join(['regard train', name, *words])} --savepath other`, and use it there"
+            )
+    return None
+
+
+def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> InputError:
+    """Return what to say of flags that a command does not know, where they are those of the run's training.
+
+    `own`: the command's flags. Returns `error` itself where they are not, or the run cannot be read.
+    """
+    from regard.runs import SAVEPATH  # brings PyTorch
+    from regard.training import find_run
+
+    folders, _ = take_flag(argv, "--savepath")
+    with contextlib.suppress(InputError):
+        found = find_run(run, Path(folders[-1] if folders else SAVEPATH))
+        config = found.read_config()
+        words, _ = take_flags(argv, set(config.flags()) - own)
+        if words:
+            agree = InputError(f"{' '.join(words)} is the run's own: leave it out")
+            return contradiction(str(found.path), config.name, config.flags(), words) or agree
+    return error
+
+
+def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each flag with its value, as they were said."""
+    for place, word in enumerate(words):
+        if not word.startswith("--"):
+            continue
+        flag, equals, value = word.removeprefix("--").partition("=")
+        flag = flag.replace("-", "_")
+        following = words[place + 1] if place + 1 < len(words) else "--"
+        if equals or not following.startswith("--"):
+            yield flag, value if equals else following
+        else:
+            yield flag.removeprefix("no_"), str(not flag.startswith("no_"))
+
+
+def _same(trained: Any, said: str) -> bool:
+    try:
+        return float(trained) == float(said)
+    except (TypeError, ValueError):
+        return str(trained).lower() == said.lower()

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard import runs
-from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help, with_empty_value
+from regard.cli.parsing import (
+    contradiction,
+    first_word,
+    parse,
+    take_flag,
+    take_flags,
+    wants_help,
+    with_empty_value,
+)
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
@@ -118,7 +126,13 @@ def _without_its_own(run: AnyRun, argv: list[str], flags: type) -> list[str]:
     """
     asked = {each.name for each in dataclasses.fields(flags)}
     said, left = take_flags(argv, {each for each in run.config.flags() if each not in asked})
-    chosen, _ = parse_config(run.config, said, task=run.name)
+    try:
+        chosen, _ = parse_config(run.config, said, task=run.name)
+    except InputError:  # a value that no model can have
+        error = contradiction(str(run.folder), run.name, run.config.flags(), said)
+        if error is not None:
+            raise error from None
+        raise
     for flag, value in {**changed(chosen, run.config), **chosen_model(said)}.items():
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(

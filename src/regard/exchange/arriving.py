@@ -60,8 +60,6 @@ def read_huggingface(folder: Path) -> Arrived:
     """
     if not is_folder(folder):
         raise InputError(f"{str(folder)!r} is no folder: give one with a model as save_pretrained writes it")
-    if is_file(folder / "model.safetensors") and is_file(folder / "metrics.jsonl"):
-        raise InputError(f"{str(folder)!r} is a run already: use it as it is")
     if not is_file(folder / "config.json"):
         raise InputError(
             f"{str(folder)!r} has no config.json, as models of Hugging Face have: for one of another program say "

@@ -18,6 +18,7 @@ from regard.models import Seq2Seq, Transformer
 from regard.own import told
 from regard.tasks import Translation
 from regard.training import RunConfig, RunFolder, digest, digest_tensors, make_config, new_run
+from regard.training.folder import holds_run
 
 ORIGINS: dict[str, Callable[[Path], Arrived]] = {
     "huggingface": read_huggingface,
@@ -50,6 +51,8 @@ def import_model(
     if program not in ORIGINS:
         raise unknown("program", program, ORIGINS)
     folder = Path(folder)
+    if holds_run(folder):
+        raise InputError(f"{str(folder)!r} is a run already: open it with `regard show {folder}`")
     called = folder.resolve().name if name is None else name
     check_name(Path(called))
     place = Path(savepath) / called

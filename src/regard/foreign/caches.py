@@ -41,23 +41,55 @@ class Follower:
         """Note at which step a pass begins, and of which tokens."""
         if self.passes is None or self.read is None or not self.passes.here:
             return
-        given = dict(zip(inspect.signature(peer.forward).parameters, args, strict=False)) | options
+        parameters = inspect.signature(peer.forward).parameters
+        given = dict(zip(parameters, args, strict=False)) | options
+        config: Any = peer.config
         self.depth += 1
         if self.depth == 1:
             cache = given.get("past_key_values")
             self.passes.begin_sequence(_length(cache), cache)
-        tokens = given.get("input_ids")
-        if isinstance(tokens, Tensor) and tokens.dim() == 2:
-            name = self.passes.names.get(id(peer), "")
-            self.read.given(name, tokens, given.get("attention_mask"), self.passes.start)
-
-    def end(self, *_: Any) -> None:
-        """Note that it is over."""
-        if self.passes is None or not self.passes.here:
+            paired = getattr(config, "is_encoder_decoder", False)
+            self.read.began(_tokens(given, "labels") if paired else None, getattr(config, "pad_token_id", None))
+        name = self.passes.names.get(id(peer), "")
+        if "decoder_input_ids" not in parameters:
+            self._note(name, _tokens(given, "input_ids"), given.get("attention_mask"))
+            usual = getattr(config, "is_decoder", False) or getattr(config, "is_encoder_decoder", False)
+            default = parameters["is_decoder"].default if "is_decoder" in parameters else usual
+            if given.get("encoder_hidden_states") is not None and given.get("is_decoder", default):
+                self.read.writers.add(name)
             return
+        # The tokens of an encoder-decoder are those of its two parts.
+        decoder = self._part(peer, "get_decoder")
+        self._note(self._part(peer, "get_encoder"), _tokens(given, "input_ids"), given.get("attention_mask"))
+        self._note(decoder, _tokens(given, "decoder_input_ids"), given.get("decoder_attention_mask"))
+        if decoder is not None:
+            self.read.writers.add(decoder)
+
+    def _note(self, name: str | None, tokens: Tensor | None, there: Any) -> None:
+        if name is not None and tokens is not None and self.read is not None and self.passes is not None:
+            self.read.given(name, tokens, there, self.passes.start)
+
+    def _part(self, peer: nn.Module, find: str) -> str | None:
+        """Return the name of a model's encoder or decoder; None where it names none."""
+        part = getattr(peer, find)() if hasattr(peer, find) else None
+        return None if part is None or part is peer or self.passes is None else self.passes.names.get(id(part))
+
+    def end(self, peer: nn.Module, args: Any, output: Any) -> None:
+        """Note what is most likely at each step, and that the pass is over."""
+        del peer, args
+        if self.passes is None or self.read is None or not self.passes.here:
+            return
+        logits = getattr(output, "logits", None)
+        if self.read.pieces and self.read.writers and isinstance(logits, Tensor) and logits.dim() == 3:
+            self.read.answered(logits, self.passes.start)
         self.depth -= 1
         if not self.depth:
             self.passes.end_sequence()
+
+
+def _tokens(given: dict[str, Any], name: str) -> Tensor | None:
+    found = given.get(name)
+    return found if isinstance(found, Tensor) and found.dim() == 2 else None
 
 
 def _length(cache: Any) -> int:

@@ -64,10 +64,11 @@ def _install(mixin: Any) -> None:
         asked = options.get("return_dict_in_generate", config.return_dict_in_generate)
         output = original(self, *args, **(options | {"return_dict_in_generate": True}))
         beams = getattr(output, "beam_indices", None)
-        if beams is not None:
-            for keeper in keepers:
+        for keeper in keepers:
+            if beams is not None:
                 _follow(keeper, beams)
-                keeper.read.result(output.sequences)
+            if hasattr(output, "sequences"):
+                keeper.read.result(output.sequences, beams=beams is not None)
         return output if asked or not hasattr(output, "sequences") else output.sequences
 
     generate.__wrapped__ = original  # type: ignore[attr-defined]

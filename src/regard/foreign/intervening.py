@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.attention import Intervention, layers_of, short_name
 from regard.attention import intervene as intervene_in_own
-from regard.attention.intervening import To
+from regard.attention.intervening import To, in_force
 from regard.foreign.keeper import Toucher
 from regard.foreign.passes import Passes
 from regard.foreign.recording import check_layers, watching
@@ -54,7 +54,7 @@ def intervene(
     passes = Passes(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     toucher = Toucher(passes, layer, change)
-    with watching(model, toucher, at=at) as likely:
+    with watching(model, toucher, at=at) as likely, in_force(model, change.said(layer)):
         check_layers([layer], passes, likely)
         yield
     if passes.ran and not toucher.done:

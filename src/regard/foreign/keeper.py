@@ -111,6 +111,7 @@ class Keeper:
         weights, mask = self._worked_out(call, places)
         if self.passes.cache is not None:
             self.cached.add(name)
+        self.read.kinds[name.split("#")[0]] = call.kind
         part = Part(weights, mask, [start + place for place in places], call.first_key)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
 

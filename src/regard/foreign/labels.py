@@ -9,11 +9,15 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 BLANK = "▁"
 BYTES, CONTINUED, ENDED = "Ġ", "##", "</w>"
 PAD = "<pad>"
+NEXT = "<next>"
+"""Label of a step at which a model without logits would write a token that nobody knows."""
+UNKNOWN = -1
 
 
 class Pieces:
@@ -91,14 +95,29 @@ _BYTE = _printable()
 
 
 class Read:
-    """What each model inside was given, by its name: tokens (B, T), and which of them are there."""
+    """The tokens that each model inside reads, by the model's name, and what it writes at each step.
+
+    A decoder of an encoder-decoder reads one token at each step and writes the next one. Its rows are named by
+    what it writes: the next token of the sequence, or at the last step the label or the most likely token.
+    """
 
     def __init__(self, pieces: Pieces | None) -> None:
         self.pieces = pieces
         self.tokens: dict[str, Tensor] = {}
+        """(B, T) by the name of the model that reads them."""
         self.there: dict[str, Tensor] = {}
+        """(B, T), which of the tokens are no padding."""
+        self.kinds: dict[str, str | None] = {}
+        """What each layer attends to."""
+        self.writers: set[str] = set()
+        """Models that write what follows the tokens that they read."""
+        self.labels: Tensor | None = None
+        """(B, T), the tokens to write; -100 where there is none."""
+        self.likely: Tensor | None = None
+        """(B, T), the most likely token at each step."""
+        self.padding: int | None = None
         self.going_on: set[str] = set()
-        """Those that were given the tokens of some sequences one after the other."""
+        """Models that get the tokens of their sequences step by step."""
 
     def given(self, name: str, tokens: Tensor, there: Tensor | None, start: int) -> None:
         """Note what a model is given: from step `start` on, after what it was given before."""
@@ -113,29 +132,96 @@ class Read:
         if there is not None and there.dim() == 2:
             self.there[name] = there
 
-    def result(self, sequences: Tensor) -> None:
-        """Note what came out of a beam, in the place of its hypotheses."""
-        for name in self.going_on:
-            self.tokens[name] = sequences
-            self.there.pop(name, None)
+    def began(self, labels: Tensor | None, padding: int | None) -> None:
+        """Note the labels of a pass of the whole model, and its padding token."""
+        self.labels, self.padding = labels, padding
+
+    def answered(self, logits: Tensor, start: int) -> None:
+        """Note what a pass over the steps from `start` on holds for most likely: logits (B, T, V)."""
+        likely = logits.detach().argmax(-1)
+        before = self.likely if start else None
+        if before is not None and len(before) == len(likely) and before.shape[1] >= start:
+            likely = torch.cat([before[:, :start], likely], dim=1)
+        self.likely = likely
+
+    def result(self, sequences: Tensor, *, beams: bool) -> None:
+        """Note what was generated, (B, T); with `beams` it replaces what was read: hypotheses change places."""
+        for name in self.going_on | self.writers:
+            read = self.tokens[name]
+            count = read.shape[1]
+            goes_on = sequences.shape[0] == len(read) and sequences.shape[1] == count + 1
+            if beams or (goes_on and torch.equal(sequences[:, :-1], read)):
+                self.tokens[name] = sequences
+                self.there.pop(name, None)
+                self.going_on.add(name)
+        if beams:
+            self.likely = None
 
     def of(
         self, layer: str, kind: str | None, queries: int, keys: int
-    ) -> tuple[list[list[str]] | None, list[list[str]] | None]:
-        """Return the labels of a layer's queries and keys, of each input; None where lengths differ."""
-        around = [name for name in self.tokens if not name or layer.startswith(f"{name}.")]
+    ) -> tuple[list[list[str]] | None, list[list[str]] | None, bool]:
+        """Return the labels of a layer's queries and keys, of each input, and whether the queries' say what is
+        written there. Labels are None where lengths differ."""
+        around = [name for name in self.tokens if _inside(layer, name)]
         around.sort(key=len, reverse=True)
+        asking = self._fitting(around, queries)
+        # A layer that reads another sequence does not read its own.
         others = [name for name in self.tokens if name not in around]
-        readers = [*others, *around] if kind == "cross" else around
-        return self._labels(around, queries), self._labels(readers, keys)
+        readers = [*others, *(name for name in around if name != asking)] if kind == "cross" else around
+        written = kind in ("cross", "decoder") and asking is not None and self._writes(asking)
+        reading = self._fitting(readers, keys)
+        rows = self._written(asking, queries) if written and asking is not None else self._read(asking, queries)
+        return rows, self._read(reading, keys), written and rows is not None
 
-    def _labels(self, names: list[str], count: int) -> list[list[str]] | None:
-        pieces = self.pieces
+    def _writes(self, name: str) -> bool:
+        """Say whether a model writes what follows: it is causal, and also reads another sequence."""
+        kinds = {kind for layer, kind in self.kinds.items() if _inside(layer, name)}
+        return name in self.writers or {"cross", "decoder"} <= kinds
+
+    def _fitting(self, names: list[str], count: int) -> str | None:
+        """Return the innermost model that has read so many tokens."""
         fits = (name for name in names if count <= self.tokens[name].shape[1] <= count + (name in self.going_on))
-        name = next(fits, None)
+        return next(fits, None)
+
+    def _read(self, name: str | None, count: int) -> list[list[str]] | None:
+        """Return the labels of the first `count` tokens of each input."""
+        pieces = self.pieces
         if name is None or pieces is None:
             return None
         there = self.there.get(name)
         rows = self.tokens[name].tolist()
         masks = [None] * len(rows) if there is None or there.shape[1] < count else (there != 0).tolist()
         return [pieces.labels(row[:count], mask) for row, mask in zip(rows, masks, strict=True)]
+
+    def _written(self, name: str, count: int) -> list[list[str]] | None:
+        """Return the labels of the tokens that are written at the first `count` steps of each input."""
+        pieces = self.pieces
+        if pieces is None:
+            return None
+        tokens = self.tokens[name]
+        there = self.there.get(name)
+        if there is None or there.shape[1] < count:
+            there = torch.ones_like(tokens)
+            if self.padding is not None and name not in self.going_on:
+                there[:, 1:] = tokens[:, 1:] != self.padding
+        there = there.to(tokens.device) != 0
+        following = torch.where(there, tokens, UNKNOWN)[:, 1 : count + 1]
+        following = F.pad(following, (0, count - following.shape[1]), value=UNKNOWN)
+        for known, first in ((self.labels, True), (self.likely, False)):
+            if known is not None and len(known) == len(following):
+                known = F.pad(known.to(tokens.device), (max(count - known.shape[1], 0), 0), value=UNKNOWN)[
+                    :, -count:
+                ]
+                following = torch.where((known >= 0) & (first | (following < 0)), known, following)
+        rows, masks = following.tolist(), there[:, :count].tolist()
+        found = [
+            pieces.labels([max(each, 0) for each in row], mask) for row, mask in zip(rows, masks, strict=True)
+        ]
+        return [
+            [NEXT if token < 0 and label != PAD else label for token, label in zip(row, labels, strict=True)]
+            for row, labels in zip(rows, found, strict=True)
+        ]
+
+
+def _inside(layer: str, name: str) -> bool:
+    return not name or layer.startswith(f"{name}.")

@@ -161,12 +161,18 @@ def record_long(
 
 
 def long_layers(
-    records: Mapping[str, LongRecord], tokens: Sequence[str] | None = None, *, input: int = 0, most: int = SHOWN
+    records: Mapping[str, LongRecord],
+    tokens: Sequence[str] | None = None,
+    *,
+    target: tuple[Sequence[str] | None, Sequence[str]] | None = None,
+    input: int = 0,
+    most: int = SHOWN,
 ) -> dict[str, LayerMap]:
     """Return maps of a long input, by layer: of each square of steps, the largest weight.
 
     A square has the least side (16, 32, 64, ...) with which there are at most `most` along the longer side.
-    `tokens` name the first step of each.
+    `tokens` name the first step of each. `target`, of an encoder-decoder: the tokens that it writes, and those
+    that its decoder reads.
     """
     found = {}
     for name, record in records.items():
@@ -174,29 +180,35 @@ def long_layers(
         weights = record.maxima(side)[input].cpu().numpy()
         _, queries, keys = weights.shape
         short = short_name(name)
+        of_rows, of_columns = tokens, tokens
+        if target is not None and record.kind in ("cross", "decoder"):
+            of_rows, of_columns = target[0], tokens if record.kind == "cross" else target[1]
         found[short] = LayerMap(
             name=short,
             title=f"{short}, the largest weight of each {side} by {side} steps",
             weights=weights,
-            query_labels=_squares_named(queries, side, tokens),
-            key_labels=_squares_named(keys, side, tokens),
+            query_labels=_squares_named(queries, side, of_rows),
+            key_labels=_squares_named(keys, side, of_columns),
+            written=of_rows is not None and of_rows is not tokens,
             reads=record.kind,
-            rows=_long_rows(record, side, tokens, input),
+            rows=_long_rows(record, side, of_rows, of_columns, input),
         )
     return found
 
 
-def _long_rows(record: LongRecord, side: int, tokens: Sequence[str] | None, input: int) -> LongRows:
+def _long_rows(
+    record: LongRecord, side: int, queries: Sequence[str] | None, keys: Sequence[str] | None, input: int
+) -> LongRows:
     """Return the rows of a record by themselves; what was kept of it stays with them."""
-    keys = record.rows([0]).shape[-1]
-    names = [str(step) for step in range(max(keys, record.call.queries))]
-    names[: len(tokens or ())] = tokens or ()
+
+    def named(count: int, tokens: Sequence[str] | None) -> list[str]:
+        return [*(tokens or ()), *map(str, range(len(tokens or ()), count))][:count]
 
     def row(step: int) -> np.ndarray:
         found: np.ndarray = record.rows([step])[input, :, 0].float().cpu().numpy()
         return found
 
-    return LongRows(side, row, names[: record.call.queries], names[:keys])
+    return LongRows(side, row, named(record.call.queries, queries), named(record.rows([0]).shape[-1], keys))
 
 
 def side_of(steps: int, most: int = SHOWN, least: int = SQUARE) -> int:

@@ -20,6 +20,7 @@ from regard.foreign.texts import Texts, parameters_of
 from regard.foreign.whole import Classifier, States
 from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.reading import is_file, is_folder
+from regard.training.folder import holds_run
 from regard.training.tensors import warn_unfinite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
@@ -129,13 +130,16 @@ def _is_tokenizer(each: Any) -> bool:
 
 def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool) -> tuple[nn.Module, Any]:
     """Load a folder, or what has a name on the Hub; returns the model and its tokenizer, or None."""
-    transformers = import_library("transformers", f"to look at {name!r}", "hub")
-    options: dict[str, Any] = {"trust_remote_code": trust_code}
-    why = None
     if folder is not None:
         _check(folder)
     else:
         check_hub_name(name)
+    purpose = f"to look at {name!r}" + (
+        "" if folder is not None else ", which is no folder here but a name on the Hub,"
+    )
+    transformers = import_library("transformers", purpose, "hub")
+    options: dict[str, Any] = {"trust_remote_code": trust_code}
+    why = None
     if folder is None and (why := _unreachable(name)) is not None:
         options["local_files_only"] = True
     talk: Any = transformers.utils.logging
@@ -203,6 +207,8 @@ def _unreachable(name: str) -> str | None:
 
 def _check(folder: Path) -> None:
     """Raise `InputError` for a folder that holds no model, or one whose weights are pickled."""
+    if holds_run(folder):
+        raise InputError(f"{str(folder)!r} is a run of Regard's: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
         raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")
     if any(folder.glob("*.safetensors")):

@@ -38,6 +38,7 @@ from regard.foreign.texts import Texts
 from regard.foreign.trials import trial_of
 from regard.foreign.untrained import untrained_model
 from regard.inspection import AttentionMap, Layer, Playback, Trial
+from regard.inspection.intervened import with_original
 
 if TYPE_CHECKING:
     from regard.examination import Examination, HeadImportance, HeadRoles
@@ -217,14 +218,17 @@ class ForeignModel:
         """Answer an input, or one of its own by `seed`, and keep what each layer attended to.
 
         `target`: what is written, given the input as its source; `generate`: tokens that are written at most.
-        Every token that was written has its row, over all that was there before it. Raises `InputError` for an
+        Every token that was written has its row, over all that was there before it. With an intervention in
+        force, the map names it and has what is answered without it, in `original`. Raises `InputError` for an
         input that the model cannot take.
         """
         asked = find_asked(self.inputs, self.draw(seed=seed) if input is None else input)
         asked = asked if target is None else pair_of(asked.given, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, MOST)
-        return self._map(self.family.answer(self.model, asked, count))
+        return with_original(
+            self.model, self.where, lambda: self._map(self.family.answer(self.model, asked, count))
+        )
 
     def _map(self, answer: Answer) -> AttentionMap:
         layers = layers_of_input(self.model, answer.fed, self.tokenizer, self.at)

@@ -14,6 +14,8 @@ from regard.foreign.recording import record
 from regard.foreign.texts import Texts, parameters_of
 from regard.inspection import LayerMap, layers_of_records
 
+START = "<start>"
+"""Name of what a decoder reads before its first token."""
 LONG = 1024
 """Tokens above which a map is of squares of steps: all weights would have no place."""
 
@@ -27,20 +29,48 @@ def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) 
         side = min(side_of(tokens.shape[1]), BLOCK)  # what is smaller would not be shown, and take its room
         with record_long(model, largest=1, side=side) as kept:
             called(model, given | alone)
-        return long_layers(kept, None if tokenizer is None else Texts(tokenizer).labels(tokens[0].tolist()))
+        if tokenizer is None:
+            return long_layers(kept)
+        texts, read = Texts(tokenizer), given.get("decoder_input_ids")
+        target = None if read is None else (_written(fed, texts), texts.labels(read[0].tolist()))
+        return long_layers(kept, texts.labels(tokens[0].tolist()), target=target)
     with record(model, at=at, tokenizer=tokenizer) as records:
         called(model, fed.given)
-    return layers_of_records(records, 0)
+    found = layers_of_records(records, 0)
+    writing = [name for name, layer in found.items() if layer.written]
+    target = _written(fed, Texts(tokenizer)) if writing else None
+    for name in writing:
+        if target is not None and len(target) == len(found[name].query_labels):
+            found[name] = dataclasses.replace(found[name], query_labels=target)  # the last token is not fed
+    return found
+
+
+def _written(fed: Fed, texts: Texts) -> list[str] | None:
+    """Return the names of the tokens that a model is to write; None where there is no single sequence of them."""
+    return texts.labels(fed.truth[0].tolist()) if fed.truth is not None and len(fed.truth) == 1 else None
 
 
 def named_layer(layer: LayerMap, family: Family, model: nn.Module, asked: Asked) -> LayerMap:
-    """Return a layer with the names of patches, or those that a function of one's own gives."""
+    """Return a layer with the names of patches, or those that a function of one's own gives.
+
+    The function names the steps of an input; of a target, it names what is written at each step.
+    """
     queries, keys = len(layer.query_labels), len(layer.key_labels)
     find: Any = getattr(family, "names", None)
     patches = None
     if find is not None:
         own = list(find(asked.given))
         by_count = {len(own): own}
+        if layer.kind == "cross" or (asked.target is not None and layer.kind == "decoder"):
+            target = [] if asked.target is None else list(find(asked.target))
+            fits = len(target) == queries
+            read = by_count if layer.kind == "cross" else {len(target): [START, *target[:-1]]}
+            return dataclasses.replace(
+                layer,
+                query_labels=target if fits else layer.query_labels,
+                key_labels=read.get(keys) or layer.key_labels,
+                written=fits,
+            )
     elif isinstance(getattr(family, "inputs", None), Pictures):
         by_count = {each: patch_labels(model.config, each) or [] for each in (queries, keys)}
         patches = patches_of(model.config, keys)

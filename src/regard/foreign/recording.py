@@ -13,11 +13,13 @@
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from regard.attention import Records, short_name
+from regard.attention.intervening import interventions_in
 from regard.attention.observing import AttentionLayer
 from regard.attention.recording import recorder_of, recording_layers
 from regard.errors import unknown
@@ -62,6 +64,7 @@ def record(
     that the model has not, and, as it runs, for a head or row out of range.
     """
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
+    recorder.interventions = partial(interventions_in, model)
     passes = Passes(model)
     read = Read(None if tokenizer is None else Pieces(tokenizer))
     recorder.tokens = None if tokenizer is None else read.of

@@ -40,6 +40,8 @@ class LayerData(TypedDict):
     """Steps along the side of the square that a weight is the largest of; 1: of each step its own weight."""
     patches: list[int] | None
     """Of steps that are patches of a picture: the first, and how many rows and columns of them there are."""
+    written: bool
+    """Whether queries are named by what is written at each step, and not by what is read there."""
     names: list[str] | None
     """What its heads are called; None where that is their place: head 0, head 1."""
 
@@ -134,6 +136,12 @@ class MapData(TypedDict):
     """The picture that was given, as the address `data:image/png;base64,...`; None where none was."""
     note: str
     """What is unusual about the input; empty where nothing is."""
+    model: str
+    """Where the model is kept, or what it is called; empty where nobody says."""
+    interventions: list[str]
+    """What had been done to the model, in words."""
+    original_prediction: list[int] | str | None
+    """What it answers without the interventions; None where there are none, or that was not asked."""
     sums: NotRequired[SumsData]
     """Where they were kept."""
 

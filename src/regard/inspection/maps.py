@@ -65,6 +65,8 @@ class LayerMap:
     key_labels: list[str]
     relevant: np.ndarray | None = None
     """(Tq, Tk) bool, which keys each query's answer depends on; None where the task does not say."""
+    written: bool = False
+    """Whether the queries are named by what the model writes at each step, and not by what it reads there."""
     reads: LayerKind | None = None
     """Who attends to whom, where the model has said so; None where the name tells."""
     numbers: tuple[int, ...] | None = None
@@ -127,6 +129,12 @@ class Map:
     """Whether somebody has chosen its layers: a picture shows all of them then."""
     sums: Sums | None = None
     """How each weight came about; None where that was not asked for, or would be too much."""
+    model: str = ""
+    """Where the model is kept, or what it is called; empty where nobody says."""
+    interventions: tuple[str, ...] = ()
+    """What had been done to the model, in words: `cross: head 1 off`."""
+    original: "Map | None" = None
+    """What the model answers without these interventions; None where there are none, or that was not asked."""
     aligning: tuple[str, int] | None = None
     """Layer and head that were chosen to align by, on many inputs; None where nobody has."""
 
@@ -200,8 +208,14 @@ def layer_map(
     weights: np.ndarray,
     labels: dict[LayerKind, tuple[list[str], list[str]]],
     relevant: np.ndarray | None,
+    *,
+    written: bool = False,
 ) -> LayerMap:
-    """Return the map of a layer, titled by its kind and number; `labels` of queries and keys by kind."""
+    """Return the map of a layer, titled by its kind and number.
+
+    `labels`: of queries and keys by kind; `written`: whether the model writes a sequence, whose symbols name the
+    rows.
+    """
     kind = kind_of(name)
     queries, keys = labels[kind]
     parts = name.split(".")
@@ -212,4 +226,5 @@ def layer_map(
         query_labels=queries,
         key_labels=keys,
         relevant=relevant if kind == CROSS else None,
+        written=written and kind != "encoder",
     )

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from regard.inspection.facts import changed_lines
 from regard.inspection.glyphs import drawable
 from regard.inspection.maps import LayerMap, Map, finite
 
@@ -26,6 +27,8 @@ WIDEST = 30.0
 """Inches of all pictures beside each other, at most."""
 ABOVE, AROUND, GAP = 0.65, 0.2, 0.12
 """Inches: of what was answered, around all, and between pictures."""
+BELOW = 0.16
+"""Inches of a line below the pictures."""
 TITLE = 0.36
 """Inches of what a head is called."""
 
@@ -67,12 +70,15 @@ def draw_on_picture(attention: Map) -> Figure:
     side = min(SIDE, WIDEST / columns)
     high = side * pixels.shape[0] / pixels.shape[1]
     width = max(2 * AROUND + columns * (side + GAP), 5.0)
-    height = ABOVE + len(layers) * (high + TITLE) + AROUND
+    below = changed_lines(attention)
+    height = ABOVE + len(layers) * (high + TITLE) + AROUND + BELOW * len(below)
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     canvas = figure.add_axes((0, 0, 1, 1), frameon=False)
     canvas.set(xticks=[], yticks=[])
     canvas.text(AROUND, AROUND, said_of(attention, layers), fontsize=9, va="top")
+    foot = height - AROUND / 2
+    canvas.text(AROUND, foot, "\n".join(map(drawable, below)), fontsize=8, va="bottom")
     _place(canvas, pixels, (AROUND, ABOVE + TITLE, side, high), "the picture")
     for row, layer in enumerate(layers):
         weights = weights_on_patches(layer)

@@ -90,6 +90,8 @@ def as_data(
 ) -> str:
     """Return what the view shows, a `ViewData`, as JSON; `beside`: others' names, and their maps."""
     data: ViewData = {"maps": [as_json(each, packed=packed) for each in maps]}
+    if original is None and len(maps) == 1:
+        original = maps[0].original
     if original is not None:
         data["original"] = as_json(original, packed=packed)
     if importance is not None:
@@ -116,6 +118,9 @@ def as_json(attention: Map, *, packed: bool = False) -> MapData:
         "head": None if (chosen := attention.chosen_head) is None else chosen.head,
         "picture": None if attention.pixels is None else picture_address(attention.pixels),
         "note": attention.note,
+        "model": attention.model,
+        "interventions": list(attention.interventions),
+        "original_prediction": None if attention.original is None else attention.original.prediction,
     }
     if attention.sums is not None:
         found["sums"] = _sums(attention.sums)
@@ -188,6 +193,7 @@ def _layer(layer: LayerMap, packed: bool) -> LayerData:
         "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
         "square": 1 if layer.rows is None else layer.rows.side,
         "patches": None if layer.patches is None else list(layer.patches),
+        "written": layer.written,
         "names": [layer.called(head) for head in range(len(layer.weights))] if named else None,
     }
 

@@ -19,6 +19,7 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from rich.cells import cell_len, set_cell_size
 
+from regard.inspection.facts import changed_lines, facts_of, shown_label, spelled
 from regard.inspection.glyphs import drawable, use_fonts
 from regard.inspection.maps import UNFINITE, LayerMap, Map, finite
 from regard.inspection.overlay import BROKEN, draw_on_picture, has_patches
@@ -50,8 +51,9 @@ FEW = 16
 """Panels up to which each has labels of its own on its left."""
 QUICK: dict[str, Any] = {"png": {"pil_kwargs": {"compress_level": 2}}}
 """Half the time of a large picture is its compression; it gets a little larger so."""
-MARGIN, GAP, TITLE, SCALE, SAID = 0.2, 0.2, 0.4, 0.8, 0.45
-"""Inches: around the picture, between panels, of a panel's title, of the scale of colours, and of the answer."""
+MARGIN, GAP, TITLE, SCALE, SAID, BELOW = 0.2, 0.2, 0.4, 0.8, 0.45, 0.16
+"""Inches: around the picture, between panels, of a panel's title, of the scale of colours, of the answer, and of
+a line below the panels."""
 
 
 def draw(attention: Map, format: str) -> bytes:
@@ -63,31 +65,37 @@ def draw(attention: Map, format: str) -> bytes:
     picture, weights lie upon its patches (`overlay`).
     """
     if has_patches(attention):
-        return figure_bytes(draw_on_picture(attention), format)
+        scale = "from 0 to the largest weight on a patch, of each layer its own"
+        facts = facts_of(attention, attention.drawn, scale)
+        return figure_bytes(draw_on_picture(attention), format, facts)
     layers = attention.drawn
-    plan = _Plan(layers, said=attention.prediction is not None, noted=bool(attention.note))
+    largest = max(_scale(layer.weights) for layer in layers) or 1.0
+    more = any(finite(layer.weights).max(initial=0.0) > largest for layer in layers)
+    scale = f"weight 0 to {largest:.3f}{' and more' if more else ''}, the same for all panels"
+    plan = _Plan(layers, said=attention.prediction is not None)
+    marked = MAGENTA if UNFINITE in (attention.note or "") else ""
+    below = [f"Note: {attention.note}{marked}"] if attention.note else []
+    below += [*changed_lines(attention), f"Colours: {scale}{plan.left_out}"]
+    letters = int((plan.width - 2 * MARGIN) / LETTER)
+    caption = [line for each in below for line in textwrap.wrap(drawable(each), letters)]
+    plan.height += BELOW * len(caption)
     figure = Figure(figsize=(plan.width, plan.height))
     FigureCanvasAgg(figure)
     canvas = figure.add_axes((0, 0, 1, 1), frameon=False)
     canvas.set(xlim=(0, plan.width), ylim=(plan.height, 0), xticks=[], yticks=[])
-    largest = max(_scale(layer.weights) for layer in layers) or 1.0
     colours = ScalarMappable(Normalize(0.0, largest), COLOURS)
     for panel in plan.panels():
         _panel(canvas, panel, colours)
     bar = figure.add_axes((1 - SCALE / plan.width, 0.2, 0.15 / plan.width, 0.6))
-    more = any(finite(layer.weights).max(initial=0.0) > largest for layer in layers)
     figure.colorbar(colours, cax=bar, label="weight", extend="max" if more else "neither")
     bar.tick_params(labelsize=7)
     if attention.prediction is not None:
-        said = f"prediction {_said(attention.prediction)}, truth {_said(attention.truth)}"
+        said = f"prediction {spelled(attention.prediction)}, truth {spelled(attention.truth)}"
         words = drawable(f"{attention.task}: {attention.input!r}    {said}")
         lines = "\n".join(textwrap.wrap(words, max(int(plan.width / LETTER * 0.8), 40))[:2])
         canvas.text(MARGIN, MARGIN, lines, fontsize=10, va="top")
-    if attention.note:
-        said = drawable(f"Note: {attention.note}{MAGENTA if UNFINITE in attention.note else ''}")
-        note = "\n".join(textwrap.wrap(said, int((plan.width - 2 * MARGIN) / LETTER)))
-        canvas.text(MARGIN, plan.tops[-1], note, fontsize=8, va="top")
-    return figure_bytes(figure, format)
+    canvas.text(MARGIN, plan.tops[-1], "\n".join(caption), fontsize=8, va="top")
+    return figure_bytes(figure, format, facts_of(attention, layers, scale))
 
 
 def _scale(weights: np.ndarray) -> float:
@@ -116,7 +124,7 @@ class _Panel(NamedTuple):
 class _Plan:
     """What goes where."""
 
-    def __init__(self, layers: Sequence[LayerMap], *, said: bool, noted: bool) -> None:
+    def __init__(self, layers: Sequence[LayerMap], *, said: bool) -> None:
         first = MARGIN + SAID * said
         self.layers = layers
         self.columns = max(len(layer.weights) for layer in layers)
@@ -141,7 +149,10 @@ class _Plan:
         rows = [TITLE + high + below for high, below in zip(self.heights, self.below, strict=True)]
         self.tops = [first, *(first + each for each in accumulate(rows))]
         self.width = max(MARGIN * 2 + self.left + self.columns * (max(self.widths) + self.beside) + SCALE, 5.0)
-        self.height = self.tops[-1] + MARGIN + SAID * noted
+        self.height = self.tops[-1] + MARGIN
+        sides = [*zip(keys, self.widths, strict=True), *zip(queries, self.heights, strict=True)]
+        every = max(_every(count, side) for count, side in sides)
+        self.left_out = f"; 1 in {every} steps is named where there is no room" if every > 1 else ""
 
     def panels(self) -> Iterator[_Panel]:
         """Yield each head with its place."""
@@ -195,11 +206,15 @@ def _panel(canvas: Axes, panel: _Panel, colours: ScalarMappable) -> None:
     canvas.set(xlim=canvas.get_xlim(), ylim=canvas.get_ylim())
 
 
+def _every(count: int, side: float) -> int:
+    """Return of how many steps one is named, along a side of so many inches."""
+    return max(int(np.ceil(count * APART / side)), 1)
+
+
 def _named(labels: Sequence[str], side: float) -> Iterator[tuple[int, str]]:
     """Yield the steps that are named along a side, so many inches long, and how."""
-    every = max(int(np.ceil(len(labels) * APART / side)), 1)
-    for step in range(0, len(labels), every):
-        label = labels[step]
+    for step in range(0, len(labels), _every(len(labels), side)):
+        label = shown_label(labels[step])
         yield step, drawable(label if cell_len(label) <= LONGEST else f"{set_cell_size(label, LONGEST - 1)}…")
 
 
@@ -238,17 +253,18 @@ def draw_table(values: Mapping[str, Sequence[float]], title: str, format: str) -
     return figure_bytes(figure, format)
 
 
-def figure_bytes(figure: Figure, format: str) -> bytes:
-    """Return a figure as the bytes of a file, without its date: the same figure makes the same file."""
+def figure_bytes(figure: Figure, format: str, facts: Mapping[str, str] | None = None) -> bytes:
+    """Return a figure as the bytes of a file, without its date: the same figure makes the same file.
+
+    `facts` go into the file's metadata, as its description: of a PDF, as its subject.
+    """
     file = io.BytesIO()
     use_fonts(figure)
-    metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[format]
+    metadata: dict[str, Any] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[format]
+    if facts:
+        name = "Subject" if format == "pdf" else "Description"
+        said = "\n".join(f"{each}: {' '.join(value.split())}" for each, value in facts.items())
+        metadata[name] = "".join(each for each in said if each == "\n" or each.isprintable())
     with rc_context({"svg.hashsalt": "regard"}):  # names of its parts are otherwise drawn by lot
         figure.savefig(file, format=format, dpi=DOTS, metadata=metadata, **QUICK.get(format, {}))
     return file.getvalue()
-
-
-def _said(answer: list[int] | str | None) -> str:
-    if answer is None:
-        return "unknown"
-    return repr(answer) if isinstance(answer, str) else " ".join(map(str, answer))

@@ -91,6 +91,9 @@ def maps_of(records: Mapping[str, Record]) -> Maps:
                 layers=layers_of_records(records, index),
                 outputs=[],
                 probabilities=[],
+                interventions=tuple(
+                    dict.fromkeys(said for each in found.values() for said in each.interventions)
+                ),
             )
             for index in range(inputs)
         ]
@@ -112,6 +115,7 @@ def _layer(name: str, record: Record, index: int) -> LayerMap:
         weights=weights,
         query_labels=_labels(queries, weights.shape[1]),
         key_labels=_labels(keys, weights.shape[2]),
+        written=record.written,
         reads=record.kind,
     )
 

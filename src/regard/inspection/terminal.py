@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from regard.inspection.facts import changed_lines, shown_label
 from regard.inspection.maps import CROSS, UNFINITE, Aligned, LayerMap, Map, best_aligned, finite
 
 SHADES = " ░▒▓█"
@@ -39,6 +40,7 @@ def describe(attention: Map) -> str:
         f"Truth:      {'unknown' if attention.truth is None else repr(attention.truth)}",
     ]
     lines += [f"Note:       {attention.note}"] if attention.note else []
+    lines += changed_lines(attention)
     if isinstance(attention.prediction, str):
         return "\n".join(lines)  # the heatmap says the rest, at a fraction of the length
     for layer in attention.layers.values():
@@ -69,6 +71,8 @@ def _folded(text: str, before: str = "") -> str:
 
 def mainly(weights: np.ndarray) -> list[int]:
     """Return the steps with the largest weight, to three decimals: letters that are alike tie."""
+    if not weights.any():  # of a head that is off
+        return []
     rounded = np.round(finite(weights), 3)
     return np.flatnonzero(rounded == rounded.max()).tolist()
 
@@ -84,6 +88,11 @@ def heatmap(attention: Map) -> RenderableType:
     It is as wide as the terminal. Of an answer in words, and of more rows than fit on a screen, it shows only the
     head that aligns best, and says how to see the others.
     """
+    changed = changed_lines(attention)
+    return Group(*map(Text, changed), _heatmap(attention)) if changed else _heatmap(attention)
+
+
+def _heatmap(attention: Map) -> RenderableType:
     # Of a run, what the outputs attended to; of records, which know of no outputs, everything.
     drawn = attention.drawn
     answered = attention.prediction is not None
@@ -160,7 +169,7 @@ class _Heatmap:
         legend = Text("weight  ")
         for shade, colour in zip(SHADES, COLOURS, strict=True):
             legend.append(shade * 3, style=colour)
-        legend.append(f"  0 to {self.largest:.3f}", style="dim")
+        legend.append(f"  0 to {self.largest:.3f}, one scale", style="dim")
         if relevant:
             legend.append("    x  the answer comes from this input", style="dim")
         if not all(np.isfinite(layer.weights).all() for layer in self.layers):
@@ -180,10 +189,12 @@ def _headings(labels: list[str]) -> Iterator[list[str]]:
 
 
 def _cut(label: str) -> str:
+    label = shown_label(label)
     return label if len(label) <= HIGHEST else f"{label[: HIGHEST - 1]}…"
 
 
 def _named(label: str) -> str:
+    label = shown_label(label)
     return f"{label if len(label) <= WIDEST else label[: WIDEST - 1] + '…'} "
 
 

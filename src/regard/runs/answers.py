@@ -16,6 +16,7 @@ from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
 from regard.examination import relevance_share
 from regard.inspection import Trial
+from regard.inspection.intervened import with_original
 from regard.result import Result
 from regard.runs.maps import map_of_answer
 from regard.runs.playback import play_back
@@ -146,11 +147,12 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> AttentionMap:
         """Answer one input, such as `"BCCCBAABACCCA"`, and keep what each layer attended to.
 
-        Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. Raises
+        Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. With an
+        intervention in force, the map names it and has what is answered without it, in `original`. Raises
         `InputError` where the input does not fit the task.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
-        found = map_of_answer(self.model, self.task, inputs)
+        found = with_original(self.model, self.where, lambda: map_of_answer(self.model, self.task, inputs))
         return dataclasses.replace(found, note=self.unusual(inputs.shape[1] - self.task.signals))
 
     def playback(

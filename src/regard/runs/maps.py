@@ -25,6 +25,8 @@ REST = "rest"
 """Label of the learned step that a model trained over all lengths rests on."""
 NULL_LABEL = "␣"
 """How the null character, and any other blank, is shown on an axis."""
+MOST_UNKNOWN = 20
+"""Unknown symbols that a note names, at most."""
 Labels = dict[LayerKind, tuple[list[str], list[str]]]
 
 
@@ -92,7 +94,9 @@ def map_of_pair(
         prediction=task.target_vocabulary.decode(written.tolist() if forced else tokens),
         truth=known.target if known is not None else task.target_vocabulary.decode(tokens) if forced else None,
         layers={
-            short_name(full): layer_map(short_name(full), each.weights[0].float().cpu().numpy(), labels, relevant)
+            (name := short_name(full)): layer_map(
+                name, each.weights[0].float().cpu().numpy(), labels, relevant, written=True
+            )
             for full, each in records.items()
         },
         outputs=outputs,
@@ -114,11 +118,20 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
         prediction=" ".join(found.target),
         truth=None,
         layers={
-            CROSS: dataclasses.replace(layer_map(CROSS, weights[None], labels, linked), names=(found.heads,))
+            CROSS: dataclasses.replace(
+                layer_map(CROSS, weights[None], labels, linked, written=True), names=(found.heads,)
+            )
         },
         outputs=targets,
         probabilities=[],
     )
+
+
+def note_of(length: str, unknown: list[str]) -> str:
+    """Say what is unusual about an input: its length, and symbols that the model does not know."""
+    notes = [f"training {length}: errors are to be expected"] if length else []
+    notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
+    return "; ".join(notes)
 
 
 def opened(kept: KeptHeads | None, attention: AttentionMap) -> AttentionMap:

@@ -12,7 +12,8 @@ import numpy as np
 
 from regard import decoding, evaluation, examination, exchange, inspection
 from regard.errors import InputError, begun, check_range
-from regard.runs.maps import map_of_links, map_of_pair, opened
+from regard.inspection.intervened import named, with_original
+from regard.runs.maps import map_of_links, map_of_pair, note_of, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.runs.trials import trial_of_pair
@@ -31,8 +32,6 @@ SHOWN = 20
 """Characters of a text that an error shows, at most."""
 SILVER = 200_000
 """Pairs of its training text from which eflomal learns besides, at most."""
-MOST_UNKNOWN = 20
-"""Unknown symbols that a note names, at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,7 +133,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def along(self, input: str, tokens: list[int]) -> inspection.AttentionMap:
         """Return what a model attends to while it answers `input` with tokens that a search has tried."""
-        return opened(self.kept_heads(), map_of_pair(self.model, self.task, input, tokens))
+        found = map_of_pair(self.model, self.task, input, tokens)
+        return opened(self.kept_heads(), named(self.model, self.where, found))
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
@@ -252,21 +252,21 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> inspection.AttentionMap:
         """Answer one input, and keep what each symbol of the answer attended to, in every layer.
 
-        Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. The rest
-        is as in `search`.
+        Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. With an
+        intervention in force, and no `answer`, `original` is the map without it. The rest is as in `search`.
         """
         if input is None and answer is not None:
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
-        found = self.search([text], beam=beam, length_penalty=length_penalty)[0][0] if answer is None else answer
-        length, unknown = self.unseen_length(text), self.task.source_vocabulary.unknown(text)
-        notes = [f"training {length}: errors are to be expected"] if length else []
-        notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
-        note = "; ".join(notes)
-        return opened(
-            self.kept_heads(),
-            dataclasses.replace(map_of_pair(self.model, self.task, text, found.tokens), note=note),
-        )
+
+        def answered() -> inspection.AttentionMap:
+            found = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
+            return opened(self.kept_heads(), map_of_pair(self.model, self.task, text, found.tokens))
+
+        model, where = self.model, self.where
+        found = with_original(model, where, answered) if answer is None else named(model, where, answered())
+        unknown = self.task.source_vocabulary.unknown(text)
+        return dataclasses.replace(found, note=note_of(self.unseen_length(text), unknown))
 
     @property
     def longest_seen(self) -> int:

@@ -79,10 +79,9 @@ class Explorer:
         if any(layer.rows is not None for layer in touched.layers.values()):
             self._long.update(key=(text, tuple(asked.interventions)), map=touched)
         others = self._beside(text)
-        if not asked.interventions:
-            return {"map": as_json(touched), **others}
-        original = self.subject.attend(text)
-        return {"map": as_json(touched), "original": as_json(original), **others}
+        if asked.interventions:
+            others["original"] = as_json(touched.original or self.subject.attend(text))
+        return {"map": as_json(touched), **others}
 
     def _beside(self, text: str) -> dict[str, Any]:
         """Return what the other subjects do with an input, `beside`, and why some cannot read it, `left_out`."""

@@ -207,6 +207,15 @@ class RunFolder:
             stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
         except DamageError as error:
             raise self._damaged("config.json", error) from error
+        if (
+            isinstance(stored, dict)
+            and "format" not in stored
+            and ("model_type" in stored or "architectures" in stored)
+        ):
+            raise InputError(
+                f"{str(self.path)!r} is a model of Hugging Face's, no run: look inside it with"
+                f" `regard look {self.path}`, or make a run of a translator with `regard import {self.path}`"
+            )
         if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, *BEFORE):
             raise InputError(
                 f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}; train it again"
@@ -522,6 +531,15 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         )
     if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
+
+
+def holds_run(folder: Path) -> bool:
+    """Say whether a folder holds a run of Regard's, of any format."""
+    try:
+        stored = parse_json(read_bytes(folder / "config.json", most=LARGEST_CONFIG), finite=False)
+    except (DamageError, InputError, OSError):
+        return False
+    return isinstance(stored, dict) and str(stored.get("format", "")).startswith("regard-run/")
 
 
 def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> RunFolder:

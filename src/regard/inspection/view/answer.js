@@ -16,7 +16,12 @@ const MOST_STEPS = 40; // output steps of which the probability is written
 export function answer(map, original, other) {
   const line = node("div", { class: "answer" });
   if (map.prediction === null) {
-    line.append(node("b", {}, map.task), " ", node("code", {}, shortened(legible(map.input))));
+    line.append(
+      node("b", {}, map.task),
+      " ",
+      node("code", {}, shortened(legible(map.input))),
+      ...changedLine(map),
+    );
     return line;
   }
   const said = spelled(map.prediction);
@@ -43,8 +48,14 @@ export function answer(map, original, other) {
     line.append(node("div", { class: theirs === said ? "quiet" : "changed" }, `Beside, ${other.name}: ${text}`));
   }
   line.append(steps(map, original));
+  line.append(...changedLine(map));
   if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
   return line;
+}
+
+/** @param {MapData} map */
+function changedLine({ interventions }) {
+  return interventions.length ? [node("div", { class: "changed" }, `Changed: ${interventions.join("; ")}`)] : [];
 }
 
 /**
@@ -82,6 +93,6 @@ function shortened(text) {
 }
 
 /** @param {number[] | string | null} answer */
-function spelled(answer) {
+export function spelled(answer) {
   return Array.isArray(answer) ? answer.join(" ") : legible(answer ?? "unknown") || "(nothing)";
 }

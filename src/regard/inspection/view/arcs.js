@@ -5,6 +5,7 @@ import { node, oneTabStop, svg } from "./dom.js";
 import { around, cut } from "./labels.js";
 import { besides, headKey, leftOut, strongest } from "./lines.js";
 import { widest, widthOf } from "./measuring.js";
+import { headOf } from "./sentence.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
@@ -74,11 +75,13 @@ export function arcs(scene, actions, { colours, width }) {
     const on = () => {
       text.classList.add("on");
       show(place);
-      actions.point(place, matrix.strongest(heads[0], place), heads[0]);
+      const head = headOf(scene);
+      actions.point(place, matrix.strongest(head, place), head);
     };
     const off = () => {
       text.classList.remove("on");
       show(null);
+      actions.rest();
     };
     for (const event of ["mouseenter", "focus"]) text.addEventListener(event, on);
     for (const event of ["mouseleave", "blur"]) text.addEventListener(event, off);

@@ -84,6 +84,15 @@ export function marginsOf(matrix, available) {
 }
 
 /**
+ * Of how many rows or columns there is place to name one.
+ *
+ * @param {number} cell in pixels
+ */
+export function namedOf(cell) {
+  return Math.max(1, Math.ceil(LABEL / cell));
+}
+
+/**
  * The rows or columns, from `first` on, that there is place to name; what is marked is named, and not its neighbours.
  *
  * @param {number} first
@@ -93,7 +102,7 @@ export function marginsOf(matrix, available) {
  * @param {number | null} marked
  */
 export function labelled(first, count, length, cell, marked) {
-  const every = Math.max(1, Math.ceil(LABEL / cell));
+  const every = namedOf(cell);
   const found = [];
   for (let index = Math.ceil(first); index < count && (index - first) * cell < length; index += 1) {
     const near = every > 1 && marked !== null && Math.abs(index - marked) < every;

@@ -22,6 +22,7 @@
  * @property {number[][] | null} relevant
  * @property {number} square
  * @property {number[] | null} patches
+ * @property {boolean} written
  * @property {string[] | null} names
  */
 
@@ -97,6 +98,9 @@
  * @property {number | null} head
  * @property {string | null} picture
  * @property {string} note
+ * @property {string} model
+ * @property {string[]} interventions
+ * @property {number[] | string | null} original_prediction
  * @property {SumsData} [sums]
  */
 

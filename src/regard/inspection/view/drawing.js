@@ -129,7 +129,7 @@ export class Drawing {
     const { colours } = surface;
     const shown = [data, map, layer, matrix, state.head, state.mode];
     const drawn = [state.off, state.mean, state.least, state.top, scene.beside?.name];
-    parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null], () =>
+    parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null, state.off], () =>
       sentences(scene),
     );
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);

@@ -13,6 +13,7 @@ import { clamp } from "./arithmetic.js";
  * @property {Viewport} viewport
  * @property {() => { query: number, key: number | null }} chosen
  * @property {(query: number, key: number | null) => void} onPoint
+ * @property {() => void} onLeave
  * @property {(query: number, key: number) => void} onChoose
  * @property {(by: number) => void} onHead take the next head, or the one before
  * @property {() => void} draw
@@ -65,10 +66,7 @@ function listenToPointer(target) {
   canvas.addEventListener("pointercancel", () => {
     drag = null;
   });
-  canvas.addEventListener("pointerleave", () => {
-    const { query, key } = target.chosen();
-    target.onPoint(query, key);
-  });
+  canvas.addEventListener("pointerleave", () => target.onLeave());
 }
 
 /** @param {Target} target */

@@ -2,7 +2,7 @@
 // whoever has zoomed in, or moves by keys, stays where he is.
 
 import { captionOf } from "./caption.js";
-import { marginsOf } from "./axes.js";
+import { marginsOf, namedOf } from "./axes.js";
 import { button, node } from "./dom.js";
 import { listen } from "./gestures.js";
 import { isolated, percent, signed } from "./labels.js";
@@ -34,6 +34,7 @@ export class Heatmap {
     this.viewport = new Viewport(scene.matrix, marginsOf(scene.matrix, surface.width), surface.width);
     this.canvas = node("canvas", { "aria-hidden": "true" });
     this.caption = node("figcaption");
+    this.across = "";
     this.acrossName = node("span", { class: "axis across" });
     this.downName = node("span", { class: "axis down" });
     this.cell = node("span", { role: "gridcell", id: `regard-cell-${(numbered += 1)}` });
@@ -55,6 +56,7 @@ export class Heatmap {
       viewport: this.viewport,
       chosen: () => this.scene.state,
       onPoint: (query, key) => actions.point(query, key, head),
+      onLeave: () => actions.rest(),
       onChoose: (query, key) => actions.choose({ query, key, focus: head }),
       onHead: (by) => actions.choose({ head: (this.scene.state.focus + by + this.heads) % this.heads }),
       draw: () => this.draw(),
@@ -102,7 +104,7 @@ export class Heatmap {
     const tall = height > TALL;
     this.downName.textContent = tall ? `${down} →` : ""; // turned, it points down
     this.downName.style.marginTop = `${top}px`;
-    this.acrossName.textContent = tall ? across : `${down} ↓   ${across}`;
+    this.across = tall ? across : `${down} ↓   ${across}`;
     this.acrossName.style.marginLeft = tall ? `${left}px` : "0";
   }
 
@@ -161,6 +163,8 @@ export class Heatmap {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
+    const every = namedOf(this.viewport.cell); // which zooming changes
+    this.acrossName.textContent = `${this.across}${every > 1 ? ` (no room: 1 in ${every} is named)` : ""}`;
   }
 
   zoomButtons() {

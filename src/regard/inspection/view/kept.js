@@ -19,7 +19,7 @@ export async function keptSum(map, { layer: name, head, output, key, temperature
   const sums = map.sums?.layers[name];
   if (!layer || !sums) throw new Error(`This page keeps no sums of ${name}.`);
   /** @param {NumbersData | null} data @param {number[]} at */
-  const slice = async (data, ...at) => (data ? sliceOf(await unpackNumbers(data), data.shape, at) : null);
+  const slice = async (data, ...at) => (data ? sliceOf(unpackNumbers(data), data.shape, at) : null);
   /** @param {NumbersData} data @param {number[]} at */
   const row = async (data, ...at) => (await slice(data, ...at)) ?? [];
   const own = temperature === 1;

@@ -4,6 +4,8 @@ const SHOWN = 160; // tokens written out at once
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu; // control and format characters, and separators of lines
 const JOINERS = "\u200c\u200d"; // which letters of some scripts and parts of pictographs need between them
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+/** Begins a word, in the labels of pieces as they are shown; in the data it is ▁, which looks like a bar. */
+export const WORD = "␣";
 const ISOLATE = ["\u2068", "\u2069"];
 
 /** @param {number} share `null` or NaN where it is not finite */
@@ -40,7 +42,7 @@ export function legible(text) {
 }
 
 /**
- * The label of a token, never empty: blanks at its ends, tabs and line breaks are shown as signs.
+ * The label of a token, never empty: blanks at its ends, tabs, line breaks and the begin of a word are shown as signs.
  *
  * @param {string} label
  */
@@ -49,7 +51,7 @@ export function visible(label) {
   if (/^\p{M}+$/u.test(label)) return `◌${label}`;
   const signs = label.replaceAll("\r\n", "↵").replaceAll("\n", "↵").replaceAll("\t", "⇥");
   const found = legible(signs);
-  return found.replace(/^\s+|\s+$/gu, (blanks) => "␣".repeat(blanks.length));
+  return found.replaceAll("▁", WORD).replace(/^\s+|\s+$/gu, (blanks) => WORD.repeat(blanks.length));
 }
 
 /**

@@ -6,6 +6,7 @@ import { button, node, oneTabStop, svg } from "./dom.js";
 import { around, cut } from "./labels.js";
 import { widest, widthOf } from "./measuring.js";
 import { toggled } from "./numbers.js";
+import { headOf } from "./sentence.js";
 import { axesOf } from "./sides.js";
 
 /** @import { Matrix } from "./matrix.js" */
@@ -60,12 +61,16 @@ export function lines(scene, actions, { colours, width }) {
   const show = (wanted) => {
     for (const line of drawn) line.element.setAttribute("visibility", wanted(line) ? "visible" : "hidden");
   };
-  const all = () => show(() => true);
+  const all = () => {
+    show(() => true);
+    actions.rest();
+  };
   const [down, across] = axesOf(scene);
   const left = queries.map((query, row) => {
     const on = () => {
       show((line) => line.query === query);
-      actions.point(query, matrix.strongest(heads[0], query), heads[0]);
+      const head = headOf(scene);
+      actions.point(query, matrix.strongest(head, query), head);
     };
     const place = { x: places.left, "text-anchor": "end", "data-name": `line-query-${query}` };
     return token(matrix.queries[query], row, places.room, place, on, all);

@@ -169,6 +169,7 @@ function chooseBy(field, { matrix, state }, actions, head, { first, rows, column
     else actions.choose({ query: step, key: null, focus: head });
   };
   field.addEventListener("mousemove", (event) => actions.point(state.query, at(event), head));
+  field.addEventListener("mouseleave", () => actions.rest());
   field.addEventListener("click", (event) => choose(at(event), event.shiftKey));
   field.addEventListener("keydown", (event) => {
     const by = NEXT_PATCH[event.key];

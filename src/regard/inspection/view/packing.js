@@ -1,6 +1,7 @@
 // Weights as they travel: an array, or packed. `packed` is base64 of zlib of unsigned 16-bit numbers, low byte first,
 // head by head and row by row; `levels` stands for `largest`, and what is above it for a weight that is not finite.
 
+import { inflate } from "./inflate.js";
 import { visible } from "./labels.js";
 import { Matrix } from "./matrix.js";
 
@@ -11,22 +12,22 @@ import { Matrix } from "./matrix.js";
  *
  * @param {LayerData} layer
  */
-export async function unpack(layer) {
+export function unpack(layer) {
   const { weights, relevant, names } = layer;
   const [queries, keys] = [layer.queries.map(visible), layer.keys.map(visible)];
   if (Array.isArray(weights)) {
     const slices = weights.map((head) => Float32Array.from(head.flat(), (weight) => weight ?? NaN));
     return new Matrix(slices, queries, keys, relevant, true, names);
   }
-  return new Matrix(await slicesOf(weights, queries.length * keys.length), queries, keys, relevant, false, names);
+  return new Matrix(slicesOf(weights, queries.length * keys.length), queries, keys, relevant, false, names);
 }
 
 /**
  * @param {PackedWeights} weights
  * @param {number} size weights of a head
  */
-async function slicesOf({ packed, largest, levels, heads }, size) {
-  const whole = new DataView(await inflated(bytesOf(packed)));
+function slicesOf({ packed, largest, levels, heads }, size) {
+  const whole = new DataView(inflate(bytesOf(packed), 2 * heads * size).buffer);
   return Array.from({ length: heads }, (_, head) => {
     const slice = new Float32Array(size);
     for (let index = 0; index < size; index += 1) {
@@ -37,7 +38,7 @@ async function slicesOf({ packed, largest, levels, heads }, size) {
   });
 }
 
-/** @type {WeakMap<NumbersData, Promise<Float32Array>>} */
+/** @type {WeakMap<NumbersData, Float32Array>} */
 const numbersKnown = new WeakMap();
 
 /**
@@ -48,10 +49,9 @@ const numbersKnown = new WeakMap();
 export function unpackNumbers(data) {
   const known = numbersKnown.get(data);
   if (known) return known;
-  const found = inflated(bytesOf(data.numbers)).then((buffer) => {
-    const bytes = new DataView(buffer);
-    return Float32Array.from({ length: bytes.byteLength / 4 }, (_, index) => bytes.getFloat32(4 * index, true));
-  });
+  const size = data.shape.reduce((product, each) => product * each, 1);
+  const bytes = new DataView(inflate(bytesOf(data.numbers), 4 * size).buffer);
+  const found = Float32Array.from({ length: size }, (_, index) => bytes.getFloat32(4 * index, true));
   numbersKnown.set(data, found);
   return found;
 }
@@ -62,10 +62,4 @@ function bytesOf(base64) {
   const bytes = new Uint8Array(text.length);
   for (let index = 0; index < text.length; index += 1) bytes[index] = text.charCodeAt(index);
   return bytes;
-}
-
-/** @param {Uint8Array<ArrayBuffer>} bytes */
-function inflated(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).arrayBuffer();
 }

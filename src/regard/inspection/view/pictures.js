@@ -6,7 +6,7 @@ import { galleryPicture } from "./gallery.js";
 import { legendLine } from "./legend.js";
 import { widest, widthOf } from "./measuring.js";
 import { lit } from "./overlay.js";
-import { AROUND, PANEL, placeKey, sheet, TITLE } from "./sheet.js";
+import { AROUND, PANEL, placeKey, sheet, TITLE, withFacts } from "./sheet.js";
 import { axesOf } from "./sides.js";
 import { cellOf } from "./viewport.js";
 
@@ -23,6 +23,15 @@ const LIT_SIDE = 240; // of a picture with weights upon it, pixels
  * @param {HTMLElement} stage where the lines are, if it is lines that are shown
  */
 export function pictureOf(scene, colours, stage) {
+  return withFacts(drawnOf(scene, colours, stage), scene, colours);
+}
+
+/**
+ * @param {Scene} scene
+ * @param {Palette} colours
+ * @param {HTMLElement} stage
+ */
+function drawnOf(scene, colours, stage) {
   if (scene.state.mode === "picture") return litPicture(scene, colours);
   if (scene.state.mode === "overview") return galleryPicture(scene, colours);
   if (stage.querySelector(".lines > svg")) return linesPicture(scene, stage, colours);

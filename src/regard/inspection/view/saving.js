@@ -1,8 +1,10 @@
 // What is shown, as a file: a picture (SVG, PNG) or numbers (CSV).
 
+import { factsOf } from "./about.js";
 import { csvOf } from "./csv.js";
 import { button, node } from "./dom.js";
 import { pictureOf } from "./pictures.js";
+import { withText } from "./png.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
@@ -24,11 +26,13 @@ export function saveButtons(scene, colours, stage) {
   const small = ["picture", "overview"].includes(state.mode);
   if (small || matrix.rows * matrix.columns * matrix.shown(state).length <= MOST_CELLS) {
     bar.append(
-      button("PNG", () => rasterised(picture()).then((blob) => save(`${name}.png`, blob))),
+      button("PNG", async () =>
+        save(`${name}.png`, await withText(await rasterised(picture()), factsOf(scene, colours))),
+      ),
       button("SVG", () => save(`${name}.svg`, new Blob([textOf(picture())], { type: "image/svg+xml" }))),
     );
   }
-  bar.append(button("CSV", () => save(`${name}.csv`, new Blob([csvOf(scene)], { type: "text/csv" }))));
+  bar.append(button("CSV", () => save(`${name}.csv`, new Blob([csvOf(scene, colours)], { type: "text/csv" }))));
   return bar;
 }
 

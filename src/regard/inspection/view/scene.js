@@ -62,6 +62,7 @@ const ROLLOUT =
  * @typedef {object} Actions
  * @property {(change: Partial<State>) => void} choose change what is shown
  * @property {(query: number, key: number | null, head: number | null) => void} point at a query, and perhaps a key
+ * @property {() => void} rest point at nothing any more
  * @property {(change: InterventionData, undo: boolean) => void} touch add an intervention, or take one away
  * @property {(place: Placed, to: number) => void} preview show a weight as it is dragged, before that is answered
  * @property {() => void} untouch take all interventions away
@@ -72,7 +73,7 @@ const ROLLOUT =
  * @param {MapData} map
  * @param {LayerData} layer
  * @param {Readonly<State>} given what is chosen
- * @param {Weights} weights prepared for `layersNeeded`
+ * @param {Weights} weights
  * @returns {Scene}
  */
 export function sceneOf(data, map, layer, given, weights) {
@@ -128,7 +129,8 @@ export function modeOf(map, layer, mode) {
  * @returns {Mode[]}
  */
 export function modesOf(map, layer) {
-  const arcs = layer.kind !== "cross" && layer.queries.length === layer.keys.length;
+  // Arcs name each token once, and what is written at a step is not what is read there.
+  const arcs = layer.kind !== "cross" && !layer.written && layer.queries.length === layer.keys.length;
   /** @type {Mode[]} */
   const own = [
     ...(arcs ? /** @type {Mode[]} */ (["arcs"]) : []),
@@ -184,22 +186,6 @@ function standing(other, matrix, shown) {
     same && found.heads === matrix.heads ? once(matrix, other.name, () => changes(matrix, found)) : null;
   const most = Math.max(...(changed ?? []).map((each) => greatest(each, true)), 1e-9);
   return { name: other.name, matrix: found, changes: changed, most };
-}
-
-/**
- * The layers whose weights a scene asks for.
- *
- * @param {ViewData} data
- * @param {MapData} map
- * @param {LayerData} layer
- * @param {Readonly<State>} state
- */
-export function layersNeeded(data, map, layer, state) {
-  const before = originalOf(data, layer);
-  const all = state.mode === "flow" ? [...map.layers] : [];
-  const beside = besideOf(data, map, layer, state);
-  if (beside) all.push(beside.layer);
-  return [layer, ...(before ? [before] : []), ...all, ...layersOnScale(data, map, layer, state)];
 }
 
 /**

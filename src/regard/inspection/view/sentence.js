@@ -1,12 +1,13 @@
 // What one row of weights says, in a sentence that claims no more than the figures do.
 
 import { node } from "./dom.js";
-import { isolated } from "./labels.js";
+import { isolated, WORD } from "./labels.js";
 import { roleOf, roleSentence } from "./roles.js";
 import { rowsOf, together } from "./rows.js";
 import { axesOf } from "./sides.js";
 import { worthOf, worthSentence } from "./worth.js";
 
+/** @import { LayerData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
 
@@ -50,16 +51,19 @@ function squares(side) {
 }
 
 /**
- * The head that is chosen; else, of those that matter (all, where that is not known), the one which says most of
+ * The head that is chosen; else, of those that are shown and matter (all, where that is not known), the one which says most of
  * the query: on what its answer depends, or with one weight.
  *
  * @param {Pick<Scene, "data" | "layer" | "matrix" | "state">} scene
  */
 export function headOf({ data, layer, matrix, state }) {
-  if (state.head !== null || state.key !== null) return state.head ?? state.focus;
+  const shown = matrix.shown(state);
+  if (state.head !== null || state.mode === "flow") return state.head ?? state.focus;
+  if (state.key !== null && shown.includes(state.focus)) return state.focus;
   const added = matrix.names ? undefined : data.importance?.[layer.name]?.map((each) => each.added);
   const most = Math.max(...(added ?? [0]));
   const said = matrix.slices.map((slice, head) => {
+    if (!shown.includes(head)) return -2;
     if (added && most > 0 && added[head] < SHARE * most) return -1;
     const row = matrix.row(slice, state.query);
     return onRelevant(matrix, row, state.query)?.share ?? Math.max(...row);
@@ -75,7 +79,7 @@ export function headOf({ data, layer, matrix, state }) {
 export function sentence({ map, layer, matrix }, head, query) {
   const row = matrix.row(matrix.slices[head], query);
   const who = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
-  const found = `${purpose(map.prediction, layer.kind, matrix.queries[query], query)}, ${who} looks at ${target(matrix, row, axesOf({ map, layer })[1].split(" ")[0])}`;
+  const found = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${who} looks at ${target(matrix, row, axesOf({ map, layer })[1].split(" ")[0])}`;
   const relevant = onRelevant(matrix, row, query);
   if (!relevant) return `${found}.`;
   const even = `attention that is even would have ${rounded(relevant.even)}`;
@@ -86,14 +90,15 @@ export function sentence({ map, layer, matrix }, head, query) {
  * What the query is for.
  *
  * @param {number[] | string | null} prediction
- * @param {string} kind
+ * @param {Pick<LayerData, "kind" | "written">} layer
  * @param {string} label
  * @param {number} step
  */
-function purpose(prediction, kind, label, step) {
+function purpose(prediction, { kind, written }, label, step) {
   const name = isolated(spoken(label));
-  if (kind === "cross" && typeof prediction === "string") return `To write “${name}”`;
-  if (kind === "cross" && prediction !== null) return label.startsWith("count ") ? `To ${name}` : `For ${name}`;
+  if (written) return `To write “${name}”`;
+  if (kind === "cross" && Array.isArray(prediction))
+    return label.startsWith("count ") ? `To ${name}` : `For ${name}`;
   return `At “${name}” (step ${step})`;
 }
 
@@ -166,5 +171,5 @@ function mentioned(label) {
 
 /** @param {string} label without the sign that a word begins */
 function spoken(label) {
-  return label.replace(/^▁(?=.)/, "");
+  return label.length > 1 && label.startsWith(WORD) ? label.slice(1) : label;
 }

@@ -1,10 +1,12 @@
 // What all pictures that are saved have: paper, room around, and a line at the end that says what the colours stand for.
 
+import { captionLines, factsOf } from "./about.js";
 import { css } from "./colours.js";
 import { svg } from "./dom.js";
-import { FAMILY } from "./measuring.js";
+import { FAMILY, widest } from "./measuring.js";
 
 /** @import { Palette } from "./colours.js" */
+/** @import { Scene } from "./scene.js" */
 
 export const PANEL = 900; // of a panel at most, pixels
 export const AROUND = 24; // around and between panels
@@ -33,4 +35,32 @@ export function sheet(width, height, colours) {
 export function placeKey(picture, key, y) {
   key.setAttribute("transform", `translate(${AROUND} ${y})`);
   picture.append(key);
+}
+
+/**
+ * A picture with a caption below it, and with all facts about it as its description.
+ *
+ * @param {SVGSVGElement} picture
+ * @param {Scene} scene
+ * @param {Palette} colours
+ */
+export function withFacts(picture, scene, colours) {
+  const facts = factsOf(scene, colours);
+  const lines = captionLines(scene);
+  const [wide, high] = ["width", "height"].map((name) => Number(picture.getAttribute(name)));
+  const width = Math.max(wide, Math.ceil(widest(lines)) + 2 * AROUND);
+  const height = high + lines.length * TITLE;
+  for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
+    picture.setAttribute(name, String(value));
+  }
+  for (const [name, value] of Object.entries({ width, height }))
+    picture.querySelector("rect")?.setAttribute(name, String(value));
+  lines.forEach((line, place) => {
+    picture.append(svg("text", { x: AROUND, y: high + (place + 0.4) * TITLE, class: "caption" }, line));
+  });
+  picture.prepend(
+    svg("title", {}, `${scene.map.task}: ${scene.map.input}`),
+    svg("desc", {}, facts.map(([name, said]) => `${name}: ${said}`).join("\n")),
+  );
+  return picture;
 }

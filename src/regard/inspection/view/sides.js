@@ -7,13 +7,18 @@ const SIDES = {
   decoder: ["outputs that look", "outputs looked at"],
   cross: ["outputs that look", "inputs looked at"],
 };
-const TOKENS = ["tokens that look", "tokens looked at"]; // of records, which know of no outputs
+const TOKENS = ["tokens that look", "tokens looked at"]; // of what is read, such as a prompt
 
 /**
- * Names of rows and columns.
+ * Names of rows and columns: what a model reads is tokens, unless it writes outputs as well or answers with numbers.
  *
- * @param {{ map: Pick<MapData, "prediction">, layer: Pick<LayerData, "kind"> }} scene
+ * @param {{ map: Pick<MapData, "prediction" | "layers">, layer: Pick<LayerData, "kind" | "written"> }} scene
  */
 export function axesOf({ map, layer }) {
-  return map.prediction === null && layer.kind !== "cross" ? TOKENS : SIDES[layer.kind];
+  const [down, across] = SIDES[layer.kind];
+  const answers = Array.isArray(map.prediction);
+  if (layer.kind === "cross")
+    return [answers || layer.written || map.prediction === null ? down : TOKENS[0], across];
+  const outputs = layer.kind === "encoder" ? map.layers.some((each) => each.written) : layer.written;
+  return answers || outputs ? [down, across] : TOKENS;
 }

@@ -5,6 +5,7 @@ import { node, oneTabStop, quiet } from "./dom.js";
 import { around, signed } from "./labels.js";
 import { toggled } from "./numbers.js";
 import { rowsOf } from "./rows.js";
+import { headOf } from "./sentence.js";
 import { axesOf } from "./sides.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -18,7 +19,7 @@ export class Tokens {
   constructor(scene, actions) {
     const { matrix, state } = scene;
     this.scene = scene;
-    const strongest = matrix.strongest(state.head ?? 0, state.query);
+    const strongest = matrix.strongest(headOf(scene), state.query);
     this.queries = tokensOf(matrix.queries, state.query);
     this.keys = tokensOf(matrix.keys, state.key ?? strongest);
     for (const [query, token] of this.queries.tokens) {
@@ -27,6 +28,7 @@ export class Tokens {
       token.dataset.name = `query-${query}`;
       token.addEventListener("mouseenter", on);
       token.addEventListener("focus", on);
+      for (const event of ["mouseleave", "blur"]) token.addEventListener(event, () => actions.rest());
       /** @param {MouseEvent | KeyboardEvent} event */
       const choose = ({ shiftKey, ctrlKey, metaKey }) => {
         const { also } = this.scene.state;
@@ -39,14 +41,15 @@ export class Tokens {
       });
     }
     oneTabStop([...this.queries.tokens.values()], state.query - (this.queries.tokens.keys().next().value ?? 0));
-    const [down, across] = axesOf(scene);
+    const [down] = axesOf(scene);
+    this.lit = quiet("");
     this.element = node("div", { class: "tokens" });
-    this.element.append(quiet(down), this.queries.box, quiet(across), this.keys.box);
+    this.element.append(quiet(down), this.queries.box, this.lit, this.keys.box);
   }
 
   /**
-   * Colour the keys by a query's weights, or by what has changed in them: of a head, or their mean over all; of several
-   * queries, by their mean. The scale is that of all that is drawn.
+   * Colour the keys by a query's weights, or by what has changed in them: of a head, or where none is given, of that
+   * of which the sentence speaks; of several queries, by their mean. The scale is that of all that is drawn.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -56,7 +59,9 @@ export class Tokens {
   light(scene, colours, query, head) {
     this.scene = scene;
     const { matrix, changes, largest } = scene;
-    const heads = matrix.chosen(head);
+    const at = head ?? headOf(scene);
+    const own = matrix.heads > 1 || matrix.names;
+    this.lit.textContent = `${axesOf(scene)[1]}${own ? `, ${changes ? "change of " : ""}${matrix.name(at)}` : ""}`;
     const shown = changes ?? matrix.slices;
     const queries = rowsOf(scene.state, query, matrix.rows);
     for (const [index, token] of this.queries.tokens) {
@@ -64,10 +69,7 @@ export class Tokens {
       token.setAttribute("aria-pressed", String(queries.includes(index)));
     }
     for (const [key, token] of this.keys.tokens) {
-      const total = queries.reduce((sum, row) => {
-        const place = row * matrix.columns + key;
-        return sum + heads.reduce((found, each) => found + shown[each][place], 0) / heads.length;
-      }, 0);
+      const total = queries.reduce((sum, row) => sum + shown[at][row * matrix.columns + key], 0);
       const value = total / queries.length;
       token.title = `${changes ? signed(total) : total.toFixed(3)}${queries.length > 1 ? ` from ${queries.length} rows` : ""}`;
       const colour = changes ? colours.change(value / largest) : colours.at(value / largest);

@@ -5,7 +5,7 @@ import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
 import { previewed } from "./preview.js";
-import { layersNeeded, modeOf, sceneOf } from "./scene.js";
+import { modeOf, sceneOf } from "./scene.js";
 import { fitted, layerOf, START } from "./state.js";
 import { adopt } from "./style.js";
 import { observe } from "./surroundings.js";
@@ -49,7 +49,6 @@ export class View {
     /** Whether nobody has chosen a query yet: a step that sees itself alone says nothing, the last one the most. */
     this.opening = options.state?.query === undefined;
     this.weights = new Weights();
-    this.ticket = 0;
     this.onPaper = false;
     /** @type {Scene | null} */
     this.scene = null;
@@ -61,6 +60,10 @@ export class View {
     this.actions = {
       choose: (change) => this.choose(change),
       point: (query, key, head) => this.drawing.point(query, key, head, this.surface()),
+      rest: () => {
+        const { query, key } = this.scene?.state ?? this.state;
+        this.drawing.point(query, key, null, this.surface());
+      },
       touch: (change, undo) => this.touch(touched(this.interventions, change, undo)),
       preview: (place, to) => this.preview(place, to),
       untouch: () => this.touch([]),
@@ -79,7 +82,6 @@ export class View {
 
   /** Leave the page. */
   destroy() {
-    this.ticket += 1;
     this.unobserve();
     this.player.stop();
     this.root.remove();
@@ -104,22 +106,19 @@ export class View {
   }
 
   /**
-   * Change what is shown, then draw; nothing is drawn where something else was chosen meanwhile.
+   * Change what is shown, then draw.
    *
    * @param {Partial<State>} change
    */
-  async choose(change) {
+  choose(change) {
     this.state = { ...this.state, ...change };
-    this.ticket += 1;
-    const { data, map, weights, ticket } = this;
+    const { data, map, weights } = this;
     let { state } = this;
     const layer = layerOf(map, state.layer);
     if (!layer) {
       this.scene = null;
       return this.draw();
     }
-    await weights.prepare(layersNeeded(data, map, layer, state));
-    if (ticket !== this.ticket) return;
     const small = ["picture", "overview"].includes(modeOf(map, layer, state.mode));
     const whole = weights.of(layer, false);
     if (this.opening && whole.causal) state = { ...state, query: whole.rows - 1 };

@@ -1,10 +1,9 @@
 // Attention between words instead of their pieces.
 
+import { WORD } from "./labels.js";
 import { Matrix } from "./matrix.js";
 
 /** @import { LayerData } from "./data.js" */
-
-const BLANK = "▁"; // begins a word, in the labels of pieces
 
 /**
  * Whether some labels of a layer are pieces of words.
@@ -86,6 +85,6 @@ function wordOf(words) {
 function joined(words, labels) {
   return words.map((word) => {
     const text = word.map((index) => labels[index]).join("");
-    return (text.startsWith(BLANK) ? text.slice(1) : text) || BLANK;
+    return (text.startsWith(WORD) ? text.slice(1) : text) || WORD;
   });
 }

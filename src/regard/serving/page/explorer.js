@@ -150,6 +150,7 @@ function draw(found) {
   else {
     const usual = { touch, row, state: readAddress(location.hash).state, chosen: keep };
     state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
+    keep();
   }
 }
 

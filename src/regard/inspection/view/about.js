@@ -1,0 +1,81 @@
+// What a picture or table that is saved says of itself: whose weights it shows, what was done to the model, what the
+// colours stand for, and what was answered.
+
+import { spelled } from "./answer.js";
+import { legible } from "./labels.js";
+import { scaleOf } from "./legend.js";
+
+/** @import { Palette } from "./colours.js" */
+/** @import { Scene } from "./scene.js" */
+
+/** @typedef {[name: string, said: string]} Fact */
+
+/**
+ * All facts of what is shown.
+ *
+ * @param {Scene} scene
+ * @param {Palette} colours
+ * @returns {Fact[]}
+ */
+export function factsOf(scene, colours) {
+  const { data, map, layer, matrix, state, changes, derived, beside } = scene;
+  const { from, to, of } = scaleOf(scene, colours);
+  const overview = state.mode === "overview";
+  const names = matrix.shown(state).map((head) => matrix.name(head));
+  /** @type {(Fact | null)[]} */
+  const found = [
+    ["model", map.model || data.maps[0].model || map.task],
+    ["input", map.input],
+    ["layer", overview ? "all" : layer.name],
+    [state.mode === "flow" ? "rollout" : "heads", overview ? "all" : names.join(", ")],
+    state.words ? ["between", "whole words"] : null,
+    layer.square > 1
+      ? ["squares", `each weight is the largest of ${layer.square} x ${layer.square} steps`]
+      : null,
+    state.frame === null ? null : ["training steps", String(data.playback?.steps[state.frame])],
+    ["interventions", map.interventions.join("; ") || "none"],
+    state.sum && state.temperature !== 1 ? ["temperature", `${state.temperature} in the sum only, here 1`] : null,
+    map.prediction === null ? null : ["prediction", spelled(map.prediction)],
+    map.interventions.length ? ["prediction without interventions", spelled(map.original_prediction)] : null,
+    map.truth === null ? null : ["truth", spelled(map.truth)],
+    beside ? ["beside", beside.name] : null,
+    changes ? ["shows", "weights less those without interventions"] : null,
+    ["scale", `${from} to ${to}${of}`],
+    map.note ? ["note", map.note] : null,
+  ];
+  if (derived && state.mode !== "flow") found.push(["derived", derived]);
+  return found.filter((fact) => fact !== null).map(([name, said]) => [name, legible(said).replace(/\s+/g, " ")]);
+}
+
+/**
+ * The lines of a picture that say what was answered, and what was done to the model.
+ *
+ * @param {Scene} scene
+ */
+export function captionLines({ map }) {
+  const done = map.interventions;
+  const lines = done.length ? [`Changed: ${done.join("; ")}`] : [];
+  if (map.prediction !== null) {
+    const before = done.length ? `, without the change: ${spelled(map.original_prediction)}` : "";
+    lines.push(`Prediction: ${spelled(map.prediction)}${before}`);
+  }
+  return lines.flatMap((line) => folded(legible(line)));
+}
+
+const CAPTION = 110; // characters of a line of a caption
+
+/**
+ * A text in lines of a caption.
+ *
+ * @param {string} text
+ */
+function folded(text) {
+  const lines = [];
+  for (let left = text; left;) {
+    const blank = left.length > CAPTION ? left.lastIndexOf(" ", CAPTION) : -1;
+    const end = left.length <= CAPTION ? left.length : blank > 0 ? blank : CAPTION;
+    lines.push(left.slice(0, end).trim());
+    left = left.slice(end).trim();
+  }
+  return lines;
+}

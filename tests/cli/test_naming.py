@@ -1,0 +1,86 @@
+"""Errors name what a folder holds, and both values of a flag that is not the run's; helps fit a terminal."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.cli import COMMANDS
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Path:
+    """A folder that looks like a model of Hugging Face's."""
+    folder = tmp_path / "peer"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["BertModel"]}))
+    return folder
+
+
+def _refused(command: Command, *argv: str | Path) -> str:
+    status, _, err = command(*argv)
+    assert status == 2 and err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("name", ["show", "examine", "explain", "prune", "draw"])
+def test_flags_of_the_training_are_told_with_both_values(
+    command: Command, trained: regard.AnswerRun, name: str
+) -> None:
+    assert "was trained with hidden 8, not 12: train another" in _refused(
+        command, name, trained.folder, "--hidden", "12"
+    )
+    assert "was trained with multihead True, not False" in _refused(
+        command, name, trained.folder, "--no_multihead"
+    )
+    assert "--hidden 8 is the run's own: leave it out" in _refused(command, name, trained.folder, "--hidden", "8")
+    assert "Unrecognized options: --foo, 3" in _refused(command, name, trained.folder, "--foo", "3")
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_look_says_what_a_name_is(
+    command: Command, trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: bool
+) -> None:
+    """Also without transformers, which is not needed to see that."""
+    if without:
+        monkeypatch.setitem(sys.modules, "transformers", None)
+    else:
+        pytest.importorskip("transformers", reason="needs the extra peers")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    assert "is a run of Regard's: open it with `regard show" in _refused(command, "look", trained.folder)
+    assert "'nofolder' is no folder" in _refused(command, "look", "nofolder")
+    shutil.copytree(trained.folder, tmp_path / "models" / "mine")
+    found = _refused(command, "look", "mine")
+    assert "'mine' is no folder here, but a run in 'models': open it with `regard show mine`" in found
+
+
+@pytest.mark.parametrize("name", ["show", "test", "examine", "export", "draw", "align"])
+def test_commands_of_runs_say_that_a_folder_is_a_model(command: Command, peer: Path, name: str) -> None:
+    found = _refused(command, name, peer)
+    assert "is a model of Hugging Face's, no run: look inside it with `regard look" in found
+
+
+def test_translate_and_import(command: Command, peer: Path, trained: regard.AnswerRun) -> None:
+    assert "is a model of Hugging Face's, no run" in _refused(command, "translate", peer, "x")
+    for program in ("huggingface", "joeynmt", "fairseq"):
+        found = _refused(command, "import", trained.folder, "--from", program)
+        assert f"is a run already: open it with `regard show {trained.folder}`" in found
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_no_help_is_wider_than_a_terminal(
+    command: Command, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, _ = command(*([name] if name else []), "--help")
+    assert status == 0 and out
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.splitlines()]
+    assert max(map(len, lines)) <= 80
