@@ -109,8 +109,8 @@ class Inputs:
             self.mask, self.__dict__["only_causal"] = None, False
 
     def _share_off(self, context: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> float | None:
-        """Return how far a context (B, Tq, H, D) is from the output, as a share of the largest number; None within
-        rounding, or where nothing is compared. Rows that see nothing do not count."""
+        """Return how far a context (B, Tq, H, D) of some queries is from the output, see `share_off`; None where
+        nothing is compared."""
         if self.output is None:
             return None
         expected = self.output[:, chosen]

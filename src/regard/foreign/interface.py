@@ -205,6 +205,8 @@ def attend(
                 if isinstance(returned, Tensor) and returned.shape == weights.shape:
                     returned = weights
             rows = _known(weights, inputs.allowed)
+        elif function is not eager and (weights := inputs.returned(returned)) is not None:
+            rows = _known(weights, inputs.allowed)
         else:
             inputs.forget_mask()
         for recording, name in asked:

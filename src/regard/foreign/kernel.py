@@ -22,8 +22,17 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.records import Kind
-from regard.foreign.keeper import Call, Keeper, Toucher, rows_of
-from regard.foreign.kernel_inputs import KernelInputs, self_attention
+from regard.foreign.keeper import (
+    HALF,
+    Call,
+    Keeper,
+    Toucher,
+    rows_of,
+    share_off,
+    with_changed_rows,
+    without_blind,
+)
+from regard.foreign.kernel_inputs import LEAST, KernelInputs, self_attention
 from regard.foreign.passes import unseen_elsewhere
 from regard.foreign.softmaxes import SOFTMAXES, touched_softmax
 
@@ -133,24 +142,51 @@ def _changed(asked: Asked, weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _forward(asked: Asked, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    """Ask the function of PyTorch's layers for weights, and return what its caller asked for."""
+    """Ask the function of PyTorch's layers for weights, and return what its caller asked for.
+
+    Where its caller asks for no weights, it takes the fused kernel. The path with weights differs from that in
+    rows that see nothing, in half precision and with dropout: there both run.
+    """
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
     given = dict(bound.arguments)
-    output, weights = F.multi_head_attention_forward(
-        **(given | {"need_weights": True, "average_attn_weights": False})
-    )
+    wanted, dropout = given["need_weights"], given["dropout_p"] if given["training"] else 0.0
+    single = given | {"need_weights": True, "average_attn_weights": False}
+    output, weights = F.multi_head_attention_forward(**(single if wanted else _finite(single)))
     assert weights is not None
     every = weights if weights.dim() == 4 else weights.unsqueeze(0)
-    mask = _allowed(given["key_padding_mask"], given["attn_mask"], every)
+    mask = allowed_by_torch(given["key_padding_mask"], given["attn_mask"], every)
+    known = without_blind(every, mask)
+    if not wanted and (dropout or given["query"].dtype in HALF or known is not every):
+        output = F.multi_head_attention_forward(**given)[0]
     kind: Kind = "cross" if given["query"] is not given["key"] else self_attention(mask, every.shape[2])
-    if any(keeper.touches for keeper, _ in asked):
-        every = _changed(asked, every, mask)
-        output, weights = _context(every, given), every.reshape(weights.shape)
-    _hand_over(asked, every, mask, kind)
-    if not given["need_weights"]:
+    changed = _changed(asked, known, mask)
+    if changed is not known:
+        rows = (changed != known).any(-1).any(1).T.reshape(output.shape[:-1])
+        weights = changed.reshape(weights.shape)
+        context = _context(changed if wanted else F.dropout(changed, dropout), given).to(output.dtype)
+        output = with_changed_rows(output, context, rows)
+    _hand_over(asked, changed, mask, kind)
+    if not wanted:
         return output, None
     return output, weights.mean(-3) if given["average_attn_weights"] else weights
+
+
+def _finite(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what the function is given with masks that leave rows which see nothing finite, also backward; in
+    float32 at least, and without dropout."""
+    found = given | {"training": False}
+    for name, each in given.items():
+        if isinstance(each, Tensor) and each.dtype in HALF:
+            found[name] = each.float()
+    least = torch.finfo(found["query"].dtype).min / 4
+    for name in ("key_padding_mask", "attn_mask"):
+        mask = found[name]
+        if mask is not None and mask.dtype == torch.bool:
+            found[name] = torch.zeros_like(mask, dtype=found["query"].dtype).masked_fill(mask, least)
+        elif mask is not None:
+            found[name] = mask.clamp(min=least)
+    return found
 
 
 def _context(weights: Tensor, given: dict[str, Any]) -> Tensor:
@@ -176,7 +212,7 @@ def _values(given: dict[str, Any]) -> Tensor:
     return F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
 
 
-def _allowed(padding: Tensor | None, mask: Tensor | None, weights: Tensor) -> Tensor | None:
+def allowed_by_torch(padding: Tensor | None, mask: Tensor | None, weights: Tensor) -> Tensor | None:
     """Turn PyTorch's masks, where True or -inf forbids, into one that says what may be attended.
 
     Keys that the layer itself adds stand after all others, and are free.
@@ -196,7 +232,7 @@ def _allowed(padding: Tensor | None, mask: Tensor | None, weights: Tensor) -> Te
 
 
 def _may(mask: Tensor) -> Tensor:
-    return ~mask if mask.dtype == torch.bool else mask != float("-inf")
+    return ~mask if mask.dtype == torch.bool else mask > LEAST
 
 
 def _bound(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -209,7 +245,7 @@ GIVEN = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 def _attend(asked: Asked, *args: Any, **kwargs: Any) -> Tensor:
-    """Run the kernel and work out its weights beside it; touched, or with dropout, work out all."""
+    """Run the kernel, and work out its weights beside it; rows that are changed take theirs."""
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
     given = _bound(*args, **kwargs)
     if any(given[each].is_nested for each in GIVEN[:3]):
@@ -219,16 +255,31 @@ def _attend(asked: Asked, *args: Any, **kwargs: Any) -> Tensor:
             stacklevel=3,
         )
         return unchanged()
-    inputs = KernelInputs(**given)
-    if inputs.dropout or any(keeper.touches for keeper, _ in asked):
-        weights, mask = inputs.weights(slice(None))
-        weights = _changed(asked, F.dropout(weights.to(inputs.query.dtype), inputs.dropout), mask)
+    state = torch.get_rng_state() if given.get("dropout_p") else None
+    inputs, output = KernelInputs(**given), unchanged()
+    if any(keeper.touches for keeper, _ in asked):
+        before, mask = inputs.weights(slice(None))
+        weights = _changed(asked, before, mask)
+        rows = (weights != before).any(-1).reshape(output.shape[:-1])
         _hand_over(asked, weights, mask)
-        return inputs.context(weights)
+        return with_changed_rows(output, inputs.context(F.dropout(weights, inputs.dropout)), rows)
     with torch.no_grad():
-        for keeper, name in asked:
-            keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights))
-    return unchanged()
+        if state is not None:
+            _hand_over(asked, *_dropped(inputs, output, state))
+        else:
+            for keeper, name in asked:
+                keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights))
+    return output
+
+
+def _dropped(inputs: KernelInputs, output: Tensor, state: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return weights and mask after the dropout that the kernel drew from a state of the CPU's generator; before
+    it, where the kernel draws in another way."""
+    weights, mask = inputs.weights(slice(None))
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(state)
+        dropped = F.dropout(weights, inputs.dropout)
+    return (dropped if share_off(inputs.context(dropped), output) is None else weights), mask
 
 
 def _of(weights: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:

@@ -22,6 +22,7 @@ from regard.attention.observing import AttentionLayer
 from regard.attention.recording import recorder_of, recording_layers
 from regard.errors import unknown
 from regard.foreign.caches import following_caches
+from regard.foreign.fastpath import like_fast_path
 from regard.foreign.generation import following_generation
 from regard.foreign.interface import asks_interface, through_interface
 from regard.foreign.keeper import Keeper
@@ -92,6 +93,7 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
         if at is not None:
             stack.enter_context(at_places(model, at, keeper))
         if calls:
+            stack.enter_context(like_fast_path(keeper.passes))
             stack.enter_context(KernelCalls(keeper, own))
         yield own | peers
 
