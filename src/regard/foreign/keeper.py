@@ -199,10 +199,6 @@ class Toucher(Keeper):
         """The key whose weight is set; None where no single one is."""
         return self.change.key
 
-    def wants(self, name: str) -> bool:
-        """Say whether this very call is meant: of a layer that runs several times, each has its number."""
-        return self.layers is not None and (name in self.layers or short_name(name) in self.layers)
-
     def concerns(self, layer: str) -> bool:
         """Say whether some call of a layer is meant."""
         return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
