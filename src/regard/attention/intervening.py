@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observing import find_layer, observing, with_change
+from regard.attention.observing import find_layer, observing, uncompiled, with_change
 from regard.attention.records import check_indices
 from regard.attention.weights import tempered_weights, uniform_weights
 from regard.errors import InputError
@@ -117,7 +117,7 @@ def intervene(
     """
     found = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    with observing({found: with_change(found.observer, change.apply)}):
+    with uncompiled(), observing({found: with_change(found.observer, change.apply)}):
         yield
 
 
@@ -141,5 +141,5 @@ def temper(
         return found
 
     found = find_layer(model, layer)
-    with observing({found: with_change(found.observer, change)}):
+    with uncompiled(), observing({found: with_change(found.observer, change)}):
         yield

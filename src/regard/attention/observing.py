@@ -5,11 +5,13 @@ another gives the layer a new one, and puts the old one back.
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.inside import Inside
@@ -105,6 +107,11 @@ def observing(observers: Mapping[AttentionLayer, Observer]) -> Iterator[None]:
     finally:
         for layer, each in before.items():
             layer.observer = each
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Run compiled code as it was written in the block: compiled, it calls no hooks and asks no observers."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Any
 from torch import nn
 
 from regard.attention import Records, short_name
-from regard.attention.observing import AttentionLayer
+from regard.attention.observing import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
 from regard.errors import unknown
 from regard.foreign.caches import following_caches
@@ -83,6 +83,7 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
     calls = keeper.touches or may_call({type(module) for module in modules})
     alone = at is None and not calls and not by_hand(modules)
     with ExitStack() as stack:
+        stack.enter_context(uncompiled())
         stack.enter_context(keeper.passes.watching(filter(asks_interface, modules) if alone else None))
         peers = stack.enter_context(through_interface(model, keeper))
         if not keeper.touches:
