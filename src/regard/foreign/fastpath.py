@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from regard.foreign.kernel import allowed_by_torch
+from regard.foreign.kernel import joined_masks
+from regard.foreign.kernel_inputs import allowed_by
 from regard.foreign.passes import Passes, unseen_elsewhere
 
 LAYERS = {
@@ -27,8 +28,8 @@ LAYERS = {
 @contextmanager
 def like_fast_path(passes: Passes) -> Iterator[None]:
     """Return in the block from PyTorch's layers on the slow path what the fast one would return."""
-    functions = {type(module).forward for module in passes.modules.values()}
-    if functions.isdisjoint({*LAYERS, nn.TransformerEncoder.forward}):
+    functions = {*LAYERS, nn.TransformerEncoder.forward}
+    if not any(_function(module) in functions for module in passes.modules.values()):
         yield
         return
     hook = register_module_forward_hook(_Comparison(passes).end, with_kwargs=True)
@@ -36,6 +37,13 @@ def like_fast_path(passes: Passes) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+        # PyTorch 2.13 forgets to, and then takes it that hooks are there.
+        getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
+
+
+def _function(module: nn.Module) -> Any:
+    """Return the function that computes a module's output; of compiled code, none."""
+    return inspect.getattr_static(type(module), "forward", None)
 
 
 class _Comparison:
@@ -44,7 +52,7 @@ class _Comparison:
 
     def end(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Return what the module would have returned on the fast path; None where that is the same."""
-        function = type(module).forward
+        function = _function(module)
         if self.busy or module.training or not self.passes.here or id(module) not in self.passes.names:
             return None
         if function is not nn.TransformerEncoder.forward and function not in LAYERS:
@@ -89,15 +97,15 @@ class _First(list[nn.Module]):
 
 def _with_blind_rows(module: Any, args: Any, kwargs: Any, given: dict[str, Any], output: Any) -> Any:
     """Return the output of a layer (B, T, D) with the rows that see nothing as the layer has them without us."""
-    queries, keys, padding, mask = (given.get(name) for name in LAYERS[type(module).forward])
+    queries, keys, padding, mask = (given.get(name) for name in LAYERS[_function(module)])
     attention = getattr(module, "self_attn", module)
     if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:
         return None
     shape = (len(queries), attention.num_heads, queries.shape[1], keys.shape[1])
-    allowed = allowed_by_torch(padding, mask, torch.empty(shape, device="meta"))
-    if allowed is None:
+    joined = joined_masks(padding, mask, shape)
+    if joined is None:
         return None
-    seeing = allowed[(None,) * (4 - allowed.dim())].any(-1).all(1)
+    seeing = allowed_by(joined).any(-1).all(1)
     if bool(seeing.all()):
         return None
     plain, rows = module.forward(*args, **kwargs), seeing.expand(len(queries), queries.shape[1])[..., None]

@@ -23,7 +23,6 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention.records import Kind
 from regard.foreign.keeper import (
-    HALF,
     Call,
     Keeper,
     Toucher,
@@ -32,7 +31,7 @@ from regard.foreign.keeper import (
     with_changed_rows,
     without_blind,
 )
-from regard.foreign.kernel_inputs import LEAST, KernelInputs, self_attention
+from regard.foreign.kernel_inputs import KernelInputs, self_attention
 from regard.foreign.passes import unseen_elsewhere
 from regard.foreign.softmaxes import SOFTMAXES, touched_softmax
 
@@ -142,51 +141,87 @@ def _changed(asked: Asked, weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _forward(asked: Asked, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    """Ask the function of PyTorch's layers for weights, and return what its caller asked for.
-
-    Where its caller asks for no weights, it takes the fused kernel. The path with weights differs from that in
-    rows that see nothing, in half precision and with dropout: there both run.
-    """
+    """Run the function of PyTorch's layers as its caller asked, and take its weights; where its caller asked for
+    none, it takes the fused kernel, and weights are worked out beside it, before dropout."""
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
     given = dict(bound.arguments)
     wanted, dropout = given["need_weights"], given["dropout_p"] if given["training"] else 0.0
-    single = given | {"need_weights": True, "average_attn_weights": False}
-    output, weights = F.multi_head_attention_forward(**(single if wanted else _finite(single)))
-    assert weights is not None
-    every = weights if weights.dim() == 4 else weights.unsqueeze(0)
-    mask = allowed_by_torch(given["key_padding_mask"], given["attn_mask"], every)
-    known = without_blind(every, mask)
-    if not wanted and (dropout or given["query"].dtype in HALF or known is not every):
-        output = F.multi_head_attention_forward(**given)[0]
-    kind: Kind = "cross" if given["query"] is not given["key"] else self_attention(mask, every.shape[2])
-    changed = _changed(asked, known, mask)
-    if changed is not known:
-        rows = (changed != known).any(-1).any(1).T.reshape(output.shape[:-1])
-        weights = changed.reshape(weights.shape)
+    output, own = F.multi_head_attention_forward(**given | {"average_attn_weights": False})
+    touching = any(keeper.touches for keeper, _ in asked)
+    with torch.set_grad_enabled(touching and torch.is_grad_enabled()):
+        inputs = _projected(given)
+    kind: Kind | None = None if given["query"] is given["key"] else "cross"
+    if own is None and not touching:
+        with torch.no_grad():
+            for keeper, name in asked:
+                call_kind = kind or self_attention(inputs.allowed, inputs.queries)
+                keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights, kind=call_kind))
+        return output, None
+    if own is None:
+        weights, mask = inputs.weights(slice(None))
+    else:
+        mask = inputs.allowed
+        weights = without_blind(own if own.dim() == 4 else own.unsqueeze(0), mask)
+    changed = _changed(asked, weights, mask)
+    if changed is not weights:
+        rows = (changed != weights).any(-1).any(1).T.reshape(output.shape[:-1])
         context = _context(changed if wanted else F.dropout(changed, dropout), given).to(output.dtype)
         output = with_changed_rows(output, context, rows)
-    _hand_over(asked, changed, mask, kind)
-    if not wanted:
-        return output, None
-    return output, weights.mean(-3) if given["average_attn_weights"] else weights
+        own = None if own is None else changed.to(own.dtype).reshape(own.shape)
+    _hand_over(asked, changed, mask, kind or self_attention(mask, inputs.queries))
+    return output, own.mean(-3) if own is not None and given["average_attn_weights"] else own
 
 
-def _finite(given: dict[str, Any]) -> dict[str, Any]:
-    """Return what the function is given with masks that leave rows which see nothing finite, also backward; in
-    float32 at least, and without dropout."""
-    found = given | {"training": False}
-    for name, each in given.items():
-        if isinstance(each, Tensor) and each.dtype in HALF:
-            found[name] = each.float()
-    least = torch.finfo(found["query"].dtype).min / 4
-    for name in ("key_padding_mask", "attn_mask"):
-        mask = found[name]
-        if mask is not None and mask.dtype == torch.bool:
-            found[name] = torch.zeros_like(mask, dtype=found["query"].dtype).masked_fill(mask, least)
-        elif mask is not None:
-            found[name] = mask.clamp(min=least)
-    return found
+def _projected(given: dict[str, Any]) -> KernelInputs:
+    """Return what the kernel gets of queries and keys, from what the function of PyTorch's layers was given."""
+    heads, query, key = given["num_heads"], given["query"], given["key"]
+    query, key = (each if each.dim() == 3 else each.unsqueeze(1) for each in (query, key))
+    if given["use_separate_proj_weight"]:
+        matrices = given["q_proj_weight"], given["k_proj_weight"]
+    else:
+        matrices = given["in_proj_weight"].chunk(3)[:2]
+    biases = (None, None) if given["in_proj_bias"] is None else given["in_proj_bias"].chunk(3)[:2]
+    batch = query.shape[1]
+    query = F.linear(query, matrices[0], biases[0]).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    if given["static_k"] is None:
+        key = F.linear(key, matrices[1], biases[1])
+        if given["bias_k"] is not None:
+            key = torch.cat([key, given["bias_k"].expand(1, batch, -1)])
+        key = key.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    else:
+        key = given["static_k"].unflatten(0, (batch, heads))
+    key = F.pad(key, (0, 0, 0, int(given["add_zero_attn"])))
+    mask = joined_masks(
+        given["key_padding_mask"], given["attn_mask"], (batch, heads, query.shape[2], key.shape[2])
+    )
+    return KernelInputs(query, key, key, mask)
+
+
+def joined_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
+    """Return PyTorch's masks, where True or a large negative number forbids, as one for the kernel: True may be
+    attended, or what is added to the scores. Keys that the layer itself adds stand last, and are free."""
+    masks = []
+    if padding is not None:
+        masks.append((padding if padding.dim() == 2 else padding.unsqueeze(0))[:, None, None, :])
+    if mask is not None:
+        masks.append(mask.unflatten(0, shape[:2]) if mask.dim() == 3 else mask[None, None])
+    if not masks:
+        return None
+    if all(each.dtype == torch.bool for each in masks):
+        allowed = ~(masks[0] | masks[-1])
+        return F.pad(allowed, (0, shape[-1] - allowed.shape[-1]), value=True)
+    biases = [
+        torch.zeros_like(each, dtype=torch.float32).masked_fill(each, LEAST_EXACT)
+        if each.dtype == torch.bool
+        else each.float().clamp(min=LEAST_EXACT)
+        for each in masks
+    ]
+    return F.pad(sum(biases[1:], biases[0]), (0, shape[-1] - biases[0].shape[-1]))
+
+
+LEAST_EXACT = torch.finfo(torch.float32).min / 4
+"""What forbids in float32; two of it can be added."""
 
 
 def _context(weights: Tensor, given: dict[str, Any]) -> Tensor:
@@ -210,29 +245,6 @@ def _values(given: dict[str, Any]) -> Tensor:
     value = value if value.dim() == 3 else value.unsqueeze(1)
     weight = given["v_proj_weight"] if given["use_separate_proj_weight"] else given["in_proj_weight"].chunk(3)[2]
     return F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
-
-
-def allowed_by_torch(padding: Tensor | None, mask: Tensor | None, weights: Tensor) -> Tensor | None:
-    """Turn PyTorch's masks, where True or -inf forbids, into one that says what may be attended.
-
-    Keys that the layer itself adds stand after all others, and are free.
-    """
-    allowed = None
-    if padding is not None:
-        padding = padding if padding.dim() == 2 else padding.unsqueeze(0)
-        allowed = _may(padding)[:, None, None, :]
-    if mask is not None:
-        by_query = _may(mask)
-        if by_query.dim() == 3:
-            by_query = by_query.unflatten(0, weights.shape[:2])
-        allowed = by_query if allowed is None else allowed & by_query
-    if allowed is None:
-        return None
-    return F.pad(allowed, (0, weights.shape[-1] - allowed.shape[-1]), value=True)
-
-
-def _may(mask: Tensor) -> Tensor:
-    return ~mask if mask.dtype == torch.bool else mask > LEAST
 
 
 def _bound(*args: Any, **kwargs: Any) -> dict[str, Any]:

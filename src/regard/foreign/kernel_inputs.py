@@ -58,10 +58,16 @@ class KernelInputs:
         found = weights.to(self.value.dtype) @ self.value
         return found.reshape(*self.lead, self.queries, self.value.shape[-1])
 
+    @property
+    def allowed(self) -> Tensor | None:
+        """What may be attended, True = yes, where there is a mask."""
+        return None if self.mask is None else allowed_by(self.mask)
+
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
         """Return the weights of some rows, and their mask; a row with nothing to attend is zero."""
         query = self.query[:, :, rows]
-        scores = _exact(query) @ _exact(self.key).transpose(-2, -1) * self.factor
+        with torch.autocast(query.device.type, enabled=False):
+            scores = _exact(query) @ _exact(self.key).transpose(-2, -1) * self.factor
         mask = None if self.mask is None else rows_of(self.mask, rows)
         if self.causal:
             steps = torch.arange(self.key.shape[2], device=query.device)

@@ -21,9 +21,9 @@ from regard.foreign.kernel_inputs import self_attention
 
 
 @contextmanager
-def at_places(model: nn.Module, at: str, keeper: Keeper) -> Iterator[None]:
+def at_places(at: str, keeper: Keeper) -> Iterator[None]:
     """Record in the block what passes the modules whose names match `at`; raises `InputError` where none does."""
-    names = [name for name, _ in model.named_modules()]
+    names = list(keeper.passes.modules)
     found = {name for name in names if fnmatchcase(name, at) or fnmatchcase(short_name(name), at)}
     if not found:
         raise unknown("place", at, names)
@@ -31,7 +31,7 @@ def at_places(model: nn.Module, at: str, keeper: Keeper) -> Iterator[None]:
     place = Passing(keeper, at, foldings)
     hooks = [
         module.register_forward_hook(place.pass_by, with_kwargs=True)
-        for name, module in model.named_modules()
+        for name, module in keeper.passes.modules.items()
         if name in found
     ]
     try:

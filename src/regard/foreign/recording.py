@@ -92,7 +92,7 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
         # After what is returned has been looked at, a pass is over.
         stack.enter_context(following_caches(model, keeper))
         if at is not None:
-            stack.enter_context(at_places(model, at, keeper))
+            stack.enter_context(at_places(at, keeper))
         if calls:
             stack.enter_context(like_fast_path(keeper.passes))
             stack.enter_context(KernelCalls(keeper, own))
