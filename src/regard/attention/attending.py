@@ -65,9 +65,9 @@ def attend(
         inside = Inside(query, keys, values, scores, mask, weights, context, step)
     observer.keep(weights, mask, step, inside)
     if observer.by_rows is not None:
-        queries, keys = weights.shape[2:]
-        limits = partial(rows_of_mask, mask, queries=queries, keys=keys, causal=False, device=weights.device)
-        observer.by_rows(queries, lambda rows: (weights[:, :, list(rows)].detach(), limits(rows)))
+        all_rows, all_keys = weights.shape[2:]
+        limits = partial(rows_of_mask, mask, queries=all_rows, keys=all_keys, causal=False, device=weights.device)
+        observer.by_rows(all_rows, lambda rows: (weights[:, :, list(rows)].detach(), limits(rows)))
     return context
 
 

@@ -8,6 +8,7 @@ time with another first sample: the weights that change are those of its heads.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -29,9 +30,9 @@ class Folding(NamedTuple):
 
     def unfold(self, weights: Tensor) -> Tensor:
         """Return weights (N, Tq, Tk) as (B, H, Tq, Tk)."""
-        if self.heads_first:
-            return weights.unflatten(0, (self.heads, -1)).transpose(0, 1)
-        return weights.unflatten(0, (-1, self.heads))
+        sizes = (self.heads, -1) if self.heads_first else (-1, self.heads)
+        found: Tensor = weights.unflatten(0, sizes)
+        return found.transpose(0, 1) if self.heads_first else found
 
     def fold(self, weights: Tensor) -> Tensor:
         """Return weights (B, H, Tq, Tk) as they were."""
@@ -118,13 +119,13 @@ class Foldings:
 
     def _probe(self, module: Any, args: Any, kwargs: Any) -> dict[str, Folding]:
         """Return how the weights of each place in a module hold their heads, as far as that shows."""
-        heads, found = heads_of(module), {}
+        heads, found = heads_of(module), dict[str, Folding]()
         _local.probing = True
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                first = self._run(module, args, kwargs, lambda each: each)
+                first = self._run(module, args, kwargs, torch.clone)
                 for dim in (0, 1):
-                    second = self._run(module, args, kwargs, lambda each, dim=dim: _other_sample(each, dim))
+                    second = self._run(module, args, kwargs, partial(_other_sample, dim))
                     samples = {each.shape[dim] for each in (*args, *kwargs.values()) if _is_states(each)}
                     for place, weights in first.items():
                         if place not in second or second[place].shape != weights.shape or len(samples) != 1:
@@ -154,7 +155,7 @@ def _is_states(each: Any) -> bool:
     return isinstance(each, Tensor) and each.dim() == 3 and each.is_floating_point()
 
 
-def _other_sample(states: Tensor, dim: int) -> Tensor:
+def _other_sample(dim: int, states: Tensor) -> Tensor:
     """Return states with other numbers in the first place of a dimension."""
     found = states.clone()
     found.select(dim, 0).mul_(-0.5).add_(torch.linspace(-1, 1, states.shape[-1], dtype=states.dtype).to(states))

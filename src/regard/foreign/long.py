@@ -173,7 +173,7 @@ def record_long(
     with watching(model, keeper) as peers, observing(own):
         check_layers(layers, passes, peers)
         yield LongRecords(keeper.records)
-    nothing_recorded(model, keeper, bool(keeper.records))
+    nothing_recorded(model, keeper, set(keeper.records))
 
 
 def long_layers(

@@ -15,11 +15,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 from regard.attention import Records, short_name
 from regard.attention.observing import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
+from regard.attention.records import Recorder
 from regard.errors import unknown
 from regard.foreign.caches import following_caches
 from regard.foreign.fastpath import like_fast_path
@@ -71,9 +73,7 @@ def record(
     with watching(model, keeper, at=at) as peers, recording_layers(own, recorder, layers):
         check_layers(layers, passes, peers)
         yield Records(recorder)
-    nothing_recorded(model, keeper, bool(recorder.parts))
-    if recorder.parts:
-        _flex_unseen(keeper, set(recorder.parts))
+    nothing_recorded(model, keeper, set(recorder.parts))
 
 
 @contextmanager
@@ -99,6 +99,13 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
         yield own | peers
 
 
+@contextmanager
+def as_recorded(model: nn.Module) -> Iterator[None]:
+    """Run a model in the block on the path on which it is recorded, where layers call their parts' hooks."""
+    with watching(model, Keeper(Recorder(), Passes(model), (), Read(None))):
+        yield
+
+
 def own_layers(passes: Passes) -> dict[str, AttentionLayer]:
     """Return the attention layers of a model that are Regard's, by their dotted names."""
     return {name: each for name, each in passes.modules.items() if isinstance(each, AttentionLayer)}
@@ -113,25 +120,37 @@ def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str
             raise unknown("layer", name, sorted(attending or known))
 
 
-def _flex_unseen(keeper: Keeper, recorded: Collection[str]) -> None:
-    """Warn of modules beside the recorded ones that attend by a function which cannot be seen."""
+def _warn_of_unseen(keeper: Keeper, recorded: Collection[str]) -> bool:
+    """Warn of modules beside the recorded ones that attend unseen; say whether any does."""
+    warned = False
     for name, module in keeper.passes.modules.items():
-        kind: Any = type(module)
-        if kind.__module__.startswith(("torch.", "transformers.", "regard.")) or "flex_attention" not in names_in(
-            kind
-        ):
-            continue
-        if keeper.wants(name) and not any(each.startswith(name) for each in recorded):
-            warnings.warn(
-                f"{name} attends by flex_attention, which is not seen: name where its weights pass, with at=, or"
-                " take scaled_dot_product_attention meanwhile",
-                stacklevel=4,
-            )
+        how = _unseen(module)
+        if how and keeper.wants(name) and not any(each.startswith(name) for each in recorded):
+            warnings.warn(f"{name or type(module).__name__} attends by {how}", stacklevel=5)
+            warned = True
+    return warned
 
 
-def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: bool) -> None:
-    """Warn where a model ran, and nothing of it was recorded."""
-    if recorded or not keeper.passes.ran:
+def _unseen(module: Any) -> str:
+    """Return how a module attends which cannot be seen, and what to do; "" where it does not."""
+    if isinstance(module, torch.jit.ScriptModule):
+        if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
+            return "compiled TorchScript, which is not seen: record the module that it was made of"
+        return ""
+    kind: Any = type(module)
+    if kind.__module__.startswith(("torch.", "transformers.", "regard.")):
+        return ""
+    if "flex_attention" in names_in(kind):
+        return (
+            "flex_attention, which is not seen: name where its weights pass, with at=, or take"
+            " scaled_dot_product_attention meanwhile"
+        )
+    return ""
+
+
+def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: Collection[str]) -> None:
+    """Warn where a model ran, and nothing of it was recorded, or not all that attends."""
+    if not keeper.passes.ran or _warn_of_unseen(keeper, recorded) or recorded:
         return
     name = type(model).__name__
     if keeper.layers is not None:
