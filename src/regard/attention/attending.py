@@ -56,7 +56,9 @@ def attend(
         mask = future if mask is None else mask & future
     if observer is None:
         return context_of(F.dropout(weights_of(score(query, each_head(key, heads)), mask), dropout), value)
-    scores = score(*_exact(query, each_head(key, heads))) if kernel else score(query, each_head(key, heads))
+    # In float32, so that no weight is NaN or rounded more than it has to be.
+    states = (query, each_head(key, heads))
+    (scores,) = _exact(score(*(_exact(*states) if type(score) is ScaledDot else states)))
     weights = F.dropout(observer.change(weights_of(scores, mask), mask, step), dropout)
     context = context_of(weights.to(value.dtype), value)
     inside = None
@@ -65,9 +67,7 @@ def attend(
         inside = Inside(query, keys, values, scores, mask, weights, context, step)
     observer.keep(weights, mask, step, inside)
     if observer.by_rows is not None:
-        all_rows, all_keys = weights.shape[2:]
-        limits = partial(rows_of_mask, mask, queries=all_rows, keys=all_keys, causal=False, device=weights.device)
-        observer.by_rows(all_rows, lambda rows: (weights[:, :, list(rows)].detach(), limits(rows)))
+        observer.by_rows(weights.shape[2], partial(_some_rows, weights.detach(), mask))
     return context
 
 
@@ -86,6 +86,11 @@ def _takes_kernel(score: Score, key: Tensor, dropout: float) -> bool:
 def _exact(*states: Tensor) -> list[Tensor]:
     """Return states of half precision in float32: as in the kernel, no score is too large for it."""
     return [each.float() if each.dtype in (torch.float16, torch.bfloat16) else each for each in states]
+
+
+def _some_rows(weights: Tensor, mask: Tensor | None, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    shared = mask is None or mask.shape[-2] == 1
+    return weights[:, :, list(rows)], mask if mask is None or shared else mask[..., list(rows), :]
 
 
 @torch.no_grad()

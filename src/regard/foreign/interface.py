@@ -222,10 +222,11 @@ def attend(
 def _doubt(asked: "Sequence[tuple[_Recording, str]]", function: Any, share: float) -> None:
     """Tell those who asked for a call that its weights times its values are not what the function returned."""
     called = getattr(function, "__name__", type(function).__name__)
+    cause = (
+        f"{called} computes something else than the model's eager function, by {share:.1%} of the largest output"
+    )
     for recording, name in asked:
-        recording.keeper.doubt(
-            name, f"{called} returned something else, off by {share:.1%} of its largest number"
-        )
+        recording.keeper.doubt(name, cause)
 
 
 def _touched(
