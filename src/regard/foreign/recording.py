@@ -5,8 +5,8 @@
 
 - Regard's own layers hand over what they do: see `regard.attention`.
 - Calls of PyTorch's fused kernel, and its layers, are seen wherever they are made: see `kernel`.
-- Models of Hugging Face's are asked through their interface for attention (`interface`), or those that know none,
-  through what they return (`outputs`).
+- Attention functions of Hugging Face's models are seen where they are looked up (`interface`); models that look none
+  up are asked through what they return (`outputs`).
 - Whatever else is a tensor of rows that sum to one, and passes a named place: see `places`.
 """
 
@@ -59,9 +59,9 @@ def record(
     pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a
     model of Hugging Face's, every layer and input has those of its own tokens.
 
-    Gradients flow as usual, and outputs differ from the unrecorded ones by no more than the fused kernel's
-    rounding (1e-5 in float32). Weights of bfloat16 are of a softmax in float32. Warns where the model ran and
-    nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
+    The output is that of the model's own code, and gradients flow as usual. Weights are in float32 or better; a
+    warning names each layer whose weights, times its values, are not what it returned. Warns where the model ran
+    and nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
     that the model has not, and, as it runs, for a head or row out of range.
     """
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
