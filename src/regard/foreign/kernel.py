@@ -1,7 +1,7 @@
 """Calls of PyTorch's own attention, from whatever module: its fused kernel, and the function of its layers.
 
-- Calls of `F.scaled_dot_product_attention`, and of `F.multi_head_attention_forward` in `nn.MultiheadAttention`, run
-  unchanged, and their weights are worked out beside them, unless they return them.
+- Calls of `F.scaled_dot_product_attention` and of `F.multi_head_attention_forward`, which `nn.MultiheadAttention`
+  makes, run unchanged. Their weights are worked out beside them, unless they return them.
 - What comes out of a softmax in a layer that works by hand can be changed; it is recorded elsewhere.
 
 The record has the name of the module that made the call.

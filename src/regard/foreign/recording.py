@@ -5,8 +5,8 @@
 
 - Regard's own layers hand over what they do: see `regard.attention`.
 - Calls of PyTorch's fused kernel, and its layers, are seen wherever they are made: see `kernel`.
-- Attention functions of Hugging Face's models are seen where they are looked up (`interface`); models that look none
-  up are asked through what they return (`outputs`).
+- Attention functions of Hugging Face's models are seen where they are looked up (`interface`). Models that look
+  none up are asked through what they return (`outputs`).
 - Whatever else is a tensor of rows that sum to one, and passes a named place: see `places`.
 """
 
