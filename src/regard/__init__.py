@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         Beside,
         ForeignModel,
         ForeignPruned,
+        LongRecord,
+        LongRecords,
         Patched,
         intervene,
         look,

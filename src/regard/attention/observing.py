@@ -121,6 +121,7 @@ def uncompiled() -> Iterator[None]:
     with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
         # Hooks of all modules are called twice for a compiled one, which is the same one by name.
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         yield
 
 

@@ -189,9 +189,7 @@ def attend(
         if name is not None:
             asked.append((recording, name))
     with unseen_elsewhere(recording.keeper.passes for recording in _here()):
-        # FlexAttention is meant to be compiled, whatever runs as written around it.
-        with torch.compiler.set_stance("default"):
-            output, returned = function(module, query, key, value, attention_mask, **options)
+        output, returned = function(module, query, key, value, attention_mask, **options)
         if not asked:
             return output, returned
         inputs = Inputs(module, query, key, value, attention_mask, options, function, eager)

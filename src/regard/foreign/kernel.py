@@ -191,10 +191,11 @@ def _projected(given: dict[str, Any]) -> KernelInputs:
     else:
         key = given["static_k"].unflatten(0, (batch, heads))
     key = F.pad(key, (0, 0, 0, int(given["add_zero_attn"])))
-    mask = joined_masks(
-        given["key_padding_mask"], given["attn_mask"], (batch, heads, query.shape[2], key.shape[2])
-    )
-    return KernelInputs(query, key, key, mask)
+    padding, forbidden = given["key_padding_mask"], given["attn_mask"]
+    mask = joined_masks(padding, forbidden, (batch, heads, query.shape[2], key.shape[2]))
+    inputs = KernelInputs(query, key, key)
+    inputs.mask = mask[0, 0] if mask is not None and padding is None and forbidden.dim() == 2 else mask
+    return inputs
 
 
 def joined_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
