@@ -29,7 +29,8 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
-from regard.attention import Additive, Attention, MultiHeadAttention, record  # noqa: E402
+from regard import record  # noqa: E402
+from regard.attention import Additive, Attention, MultiHeadAttention  # noqa: E402
 
 WIDTH, HEADS = 256, 8
 Layer = Callable[[Tensor], Tensor]

@@ -39,7 +39,19 @@ if TYPE_CHECKING:
         head_importance,
     )
     from regard.exchange import export, import_model
-    from regard.foreign import Beside, ForeignModel, ForeignPruned, Patched, intervene, look, patch, record
+    from regard.foreign import (
+        Beside,
+        ForeignModel,
+        ForeignPruned,
+        LongRecord,
+        LongRecords,
+        Patched,
+        intervene,
+        look,
+        patch,
+        record,
+        record_long,
+    )
     from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
     from regard.memory import keep_memory
     from regard.runs import (
@@ -108,6 +120,8 @@ __all__ = [
     "Layer",
     "LayerMap",
     "LinkedPair",
+    "LongRecord",
+    "LongRecords",
     "MachineError",
     "Maps",
     "Measured",
@@ -157,6 +171,7 @@ __all__ = [
     "prune",
     "read_links",
     "record",
+    "record_long",
     "show",
     "train",
     "view_of",

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard import record
 from regard.attention import (
     SCORES,
     Additive,
     Attention,
     Encoder,
     MultiHeadAttention,
-    record,
 )
 from regard.errors import InputError
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from regard.attention import Attention, Intervention, MultiHeadAttention, intervene, record
+from regard import record
+from regard.attention import Attention, Intervention, MultiHeadAttention, intervene
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
 from regard.models.seq2seq import Seq2Seq

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Additive, Attention, Dot, MultiHeadAttention, record
+from regard import record
+from regard.attention import Additive, Attention, Dot, MultiHeadAttention
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 keras = pytest.importorskip("keras", reason="needs the extra peers")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from regard import record
 from regard.attention import (
     SCORES,
     Attention,
@@ -18,7 +19,6 @@ from regard.attention import (
     attending,
     causal_mask,
     find_score,
-    record,
 )
 from regard.errors import InputError
 

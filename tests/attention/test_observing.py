@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
+from regard import record
 from regard.attention import (
     Attention,
     AttentionLayer,
@@ -20,7 +21,6 @@ from regard.attention import (
     explicit,
     intervene,
     layers_of,
-    record,
 )
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attention, Decoder, MultiHeadAttention, record
+from regard import record
+from regard.attention import Attention, Decoder, MultiHeadAttention
 from regard.errors import InputError
 from tests.memory import grown_mib
 
@@ -172,7 +173,7 @@ def test_recordings_nest(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
 def test_rows_of_a_long_input_stay_small(causal: bool, limits: str, time: int, low: float, high: float) -> None:
     """No `T x T` matrix: one of 32,768 steps would take 4 GiB a head. All rows of 8,192 do take 1 GiB."""
     grown = grown_mib(
-        "import torch; from regard.attention import MultiHeadAttention, record;"
+        "import torch; from regard import record; from regard.attention import MultiHeadAttention;"
         f"layer, states = MultiHeadAttention(64, 4), torch.randn(1, {time}, 64)",
         f"with torch.no_grad(), record(layer, {limits}): layer(states, causal={causal})",
     )

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import MultiHeadAttention, Record, layers_of, record
+from regard import record
+from regard.attention import MultiHeadAttention, Record, layers_of
 from regard.decoding import beam_search, greedy_search
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig

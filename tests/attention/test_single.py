@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import SCORES, Additive, Attention, MultiHeadAttention, find_score, record
+from regard import record
+from regard.attention import SCORES, Additive, Attention, MultiHeadAttention, find_score
 from regard.errors import InputError
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import regard
-from regard.attention import intervene, record
+from regard import record
+from regard.attention import intervene
 from regard.decoding.threads import in_threads
 from regard.models import Transformer, TransformerConfig
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Positions, explicit, intervene, keep_heads, record
+from regard import record
+from regard.attention import Positions, explicit, intervene, keep_heads
 from regard.decoding import Hypothesis, beam_search, greedy_search, products, sample
 from regard.decoding.stepper import Plain, staying, stepper_of
 from regard.decoding.written_out import WrittenOut, knows

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention import record
+from regard import record
 from regard.examination import alignment, error_rate
 from regard.tasks import Pair
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.attention import record
+from regard import record
 from regard.examination import probe
 from regard.text import PairBatch, collate
 

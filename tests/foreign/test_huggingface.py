@@ -50,13 +50,13 @@ def test_only_the_layers_asked_for_are_worked_out(small: Any, monkeypatch: pytes
 
     model, given = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
     asked: list[str] = []
-    eager = inputs.Inputs.eager
+    eager = inputs.Inputs.weights
 
-    def count(self: Any) -> Any:
+    def count(self: Any, chosen: Any) -> Any:
         asked.append("eager")
-        return eager(self)
+        return eager(self, chosen)
 
-    monkeypatch.setattr(inputs.Inputs, "eager", count)
+    monkeypatch.setattr(inputs.Inputs, "weights", count)
     _, records = run(model, given, layers=["model.1.self_attn"])
     assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
     with pytest.raises(InputError, match=r"'model.7.self_attn' is unknown: did you mean model.1.self_attn"):

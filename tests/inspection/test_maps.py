@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention import record
+from regard import record
 from regard.inspection import LayerMap
 from regard.inspection.page import as_json
 from tests.inspection.test_terminal import example

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import SCORES, Additive, Concat, Dot, General, ScaledDot, record
+from regard import record
+from regard.attention import SCORES, Additive, Concat, Dot, General, ScaledDot
 from regard.errors import InputError
 from regard.models.decoder import Memory, RecurrentDecoder
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.attention import length_mask, record
+from regard import record
+from regard.attention import length_mask
 from regard.errors import InputError
 from regard.models import PoolingConfig, PoolingModel
 from regard.models.pooling import Pooling

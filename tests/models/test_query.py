@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.attention import LearnedPositions, record
+from regard import record
+from regard.attention import LearnedPositions
 from regard.errors import InputError
 from regard.models import QueryModel, QueryModelConfig
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import keep_heads, record
+from regard import record
+from regard.attention import keep_heads
 from regard.models import QueryGradient, QueryModel, QueryModelConfig
 from regard.tasks import Batch
 from regard.training.objective import AnswerObjective

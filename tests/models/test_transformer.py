@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Sinusoidal, find_layer, keep_heads, record
+from regard import record
+from regard.attention import Sinusoidal, find_layer, keep_heads
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
 from regard.text import BOS, collate

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import SCORES, General, record
+from regard import record
+from regard.attention import SCORES, General
 from regard.models import decoder as decoders
 from regard.models.decoder import RecurrentDecoder
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention import record
+from regard import record
 from regard.training import objective
 
 SMALL: dict[str, Any] = {"hidden": 8, "batchsize": 6, "steps": 40, "progress": False}

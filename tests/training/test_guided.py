@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention import record
+from regard import record
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
 from regard.text import PairBatch, collate

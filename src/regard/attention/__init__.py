@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     )
     from regard.attention.products import LargeProducts, product
     from regard.attention.pruning import keep_heads
-    from regard.attention.recording import record
     from regard.attention.records import Record, Records, short_name
     from regard.attention.scores import (
         SCORES,
@@ -111,7 +110,6 @@ __all__ = [
     "make_positions",
     "make_score",
     "product",
-    "record",
     "short_name",
     "temper",
     "tempered_weights",

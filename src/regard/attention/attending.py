@@ -6,6 +6,9 @@ Letters: B batch, H heads, G groups of heads that share keys and values (G divid
 of keys), D width.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -43,41 +46,55 @@ def attend(
     if mask is not None and mask.shape[1] not in (1, heads):
         raise InputError(f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads}, or 1 for all")
     causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
-    if _takes_kernel(score, key, dropout, observer):
+    kernel = _takes_kernel(score, key, dropout)
+    if kernel and (observer is None or observer.only_keeps):
         if observer is not None:
-            _keep_rows(observer, query, key, mask, score=score, causal=causal, step=step)
+            _keep_beside(observer, query, key, mask, score=score, causal=causal, step=step)
         return _kernel(query, key, value, mask, causal)
     if causal:
         future = causal_mask(query.shape[2], key.shape[2], query.device)
         mask = future if mask is None else mask & future
-    scores = score(query, each_head(key, heads))
-    weights = weights_of(scores, mask)
     if observer is None:
-        return context_of(F.dropout(weights, dropout), value)
-    weights = F.dropout(observer.change(weights, mask, step), dropout)
-    context = context_of(weights, value)
+        return context_of(F.dropout(weights_of(score(query, each_head(key, heads)), mask), dropout), value)
+    # In float32, so that no weight is NaN or rounded more than it has to be.
+    states = (query, each_head(key, heads))
+    (scores,) = _exact(score(*(_exact(*states) if type(score) is ScaledDot else states)))
+    weights = F.dropout(observer.change(weights_of(scores, mask), mask, step), dropout)
+    context = context_of(weights.to(value.dtype), value)
     inside = None
     if observer.looks_inside:
         keys, values = each_head(key, heads), each_head(value, heads)
         inside = Inside(query, keys, values, scores, mask, weights, context, step)
     observer.keep(weights, mask, step, inside)
+    if observer.by_rows is not None:
+        observer.by_rows(weights.shape[2], partial(_some_rows, weights.detach(), mask))
     return context
 
 
-def _takes_kernel(score: Score, key: Tensor, dropout: float, observer: Observer | None) -> bool:
+def _takes_kernel(score: Score, key: Tensor, dropout: float) -> bool:
     """Whether PyTorch's kernel does it: it knows the scaled dot product, and shows its weights to nobody.
 
     Over short keys in bfloat16 it would be slow: on a CPU its backward pass takes up to four times as long as the
     explicit one (benchmarks/kernels.py).
     """
-    if type(score) is not ScaledDot or dropout or not (observer is None or observer.partial):
+    if type(score) is not ScaledDot or dropout:
         return False
     short = key.device.type == "cpu" and key.dtype == torch.bfloat16 and key.shape[2] <= SHORT
     return not short
 
 
+def _exact(*states: Tensor) -> list[Tensor]:
+    """Return states of half precision in float32: as in the kernel, no score is too large for it."""
+    return [each.float() if each.dtype in (torch.float16, torch.bfloat16) else each for each in states]
+
+
+def _some_rows(weights: Tensor, mask: Tensor | None, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    shared = mask is None or mask.shape[-2] == 1
+    return weights[:, :, list(rows)], mask if mask is None or shared else mask[..., list(rows), :]
+
+
 @torch.no_grad()
-def _keep_rows(
+def _keep_beside(
     observer: Observer,
     query: Tensor,
     key: Tensor,
@@ -88,13 +105,19 @@ def _keep_rows(
     step: int | None,
 ) -> None:
     """Work out the weights of the heads and rows that an observer asks for, and of no others."""
-    recorder = observer.recorder
-    assert recorder is not None, "who asks for some rows keeps them"
-    rows = recorder.rows_of(query.shape[2], step)
-    some = rows_of_mask(mask, rows, query.shape[2], key.shape[2], causal=causal, device=query.device)
-    keys = recorder.select_heads(each_head(key, query.shape[1]))
-    weights = weights_of(score(recorder.select(query, step), keys), some)
-    recorder.keep(observer.name, weights, some, queries=query.shape[2], step=step)
+    queries, keys = query.shape[2], each_head(key, query.shape[1])
+
+    def weights_beside(rows: Sequence[int], query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:
+        some = rows_of_mask(mask, rows, queries, keys.shape[2], causal=causal, device=query.device)
+        return weights_of(score(*_exact(query, keys)), some), some
+
+    if observer.by_rows is not None:
+        observer.by_rows(queries, lambda rows: weights_beside(rows, query[:, :, list(rows)], keys))
+    if (recorder := observer.recorder) is not None:
+        rows = recorder.rows_of(queries, step)
+        some = recorder.select(query, step)
+        weights, shown = weights_beside(rows, some, recorder.select_heads(keys))
+        recorder.keep(observer.name, weights, shown, queries=queries, step=step)
 
 
 def _kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:

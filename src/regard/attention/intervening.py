@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observing import find_layer, observing, with_change
+from regard.attention.observing import find_layer, observing, uncompiled, with_change
 from regard.attention.records import check_indices, short_name
 from regard.attention.weights import tempered_weights, uniform_weights
 from regard.errors import InputError
@@ -172,7 +172,8 @@ def intervene(
     """
     found = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    with in_force(model, change.said(layer)), observing({found: with_change(found.observer, change.apply)}):
+    observer = with_change(found.observer, change.apply)
+    with uncompiled(), in_force(model, change.said(layer)), observing({found: observer}):
         yield
 
 
@@ -199,5 +200,6 @@ def temper(
 
     found = find_layer(model, layer)
     said = f"{short_name(layer)}: {_heads_named(heads)}, temperature {temperature:.6g}"
-    with in_force(model, said), observing({found: with_change(found.observer, change)}):
+    observer = with_change(found.observer, change)
+    with uncompiled(), in_force(model, said), observing({found: observer}):
         yield

@@ -5,15 +5,18 @@ another gives the layer a new one, and puts the old one back.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.inside import Inside
-from regard.attention.records import Recorder, short_name
+from regard.attention.records import Recorder, plain_name, short_name
 from regard.attention.scores import Score
 from regard.errors import InputError
 
@@ -35,11 +38,13 @@ class Observer:
     watcher: Callable[[Inside], None] | None = None
     """Hears of all that the layer works out."""
 
+    by_rows: Callable[[int, Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]], None] | None = None
+    """Is told how many queries there are, and what works out the weights (B, H, rows, Tk) and mask of some."""
+
     @property
-    def partial(self) -> bool:
-        """Whether it only asks for some heads or rows, which can be worked out beside the fused kernel."""
-        asked = self.recorder is not None and self.recorder.partial
-        return asked and not self.changes and self.watcher is None
+    def only_keeps(self) -> bool:
+        """Whether it only asks for weights, which can be worked out beside the fused kernel."""
+        return not self.changes and not self.looks_inside
 
     @property
     def looks_inside(self) -> bool:
@@ -78,7 +83,7 @@ class AttentionLayer(nn.Module):
 
 def layers_of(model: nn.Module) -> dict[str, AttentionLayer]:
     """Return the attention layers of a model that are Regard's, by their dotted names."""
-    return {name: layer for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
+    return {plain_name(name): layer for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
 
 
 def find_layer(model: nn.Module, name: str) -> AttentionLayer:
@@ -105,6 +110,19 @@ def observing(observers: Mapping[AttentionLayer, Observer]) -> Iterator[None]:
     finally:
         for layer, each in before.items():
             layer.observer = each
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Run compiled code as it was written in the block: compiled, it calls no hooks and asks no observers."""
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        # Hooks of all modules are called twice for a compiled one, which is the same one by name.
+        warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")
+        warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+        yield
 
 
 @contextmanager

@@ -1,13 +1,11 @@
-"""Recording: keep the weights of every attention layer while a model runs.
+"""Recording of Regard's own layers: keep the weights of every one while a model runs.
 
-    with record(model) as records:
-        model(inputs)
-    records["decoder.0.cross"].weights        # (B, H, Tq, Tk)
+`regard.record` does this for any model (see `regard.foreign`); this module is what it, and the packages below it,
+are built on.
 
-Outside of `record` a layer takes the fused kernel. Inside, it works out its weights and hands them over; asked
+Outside of a recording a layer takes the fused kernel. Inside, it works out its weights and hands them over; asked
 for some heads or rows only, it takes the fused kernel for the output and works out just those rows beside it. The
-model's signature never changes. `regard.record` is this, and also knows layers that are not Regard's: see
-`regard.foreign`.
+model's signature never changes.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,13 +15,13 @@ from functools import partial
 from torch import nn
 
 from regard.attention.intervening import interventions_in
-from regard.attention.observing import AttentionLayer, layers_of, observing, with_recorder
+from regard.attention.observing import AttentionLayer, layers_of, observing, uncompiled, with_recorder
 from regard.attention.records import Recorder, Records, short_name
 from regard.errors import InputError, unknown
 
 
 @contextmanager
-def record(
+def record_own(
     model: nn.Module,
     *,
     layers: Collection[str] | None = None,
@@ -33,7 +31,7 @@ def record(
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
-    """Record the attention layers of `model`: yields a mapping from layer name to `Record`.
+    """Record the attention layers of `model` that are Regard's: yields a mapping from layer name to `Record`.
 
     It fills as the model runs; a layer that runs again replaces its record, or goes on with it where it takes
     one step after the other of the same sequences (in a search, as long as none of them has ended, and without a
@@ -51,7 +49,7 @@ def record(
     for name in layers or ():
         if name not in (*found, *map(short_name, found)):
             raise unknown("layer", name, map(short_name, found))
-    with recording_layers(found, recorder, layers):
+    with uncompiled(), recording_layers(found, recorder, layers):
         yield Records(recorder)
 
 
@@ -63,7 +61,7 @@ def recorder_of(
     *,
     inside: bool,
 ) -> Recorder:
-    """Return what keeps as `record` was asked to; raises `InputError` for what does not go together."""
+    """Return what keeps as a recording was asked to; raises `InputError` for what does not go together."""
     if inside and not (heads is None and rows is None):
         raise InputError("inside goes with whole layers: leave heads and rows out")
     return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)

@@ -310,6 +310,11 @@ def short_name(name: str) -> str:
     return name.replace(".layers.", ".")
 
 
+def plain_name(name: str) -> str:
+    """Return a module's name without what `torch.compile` calls the module that it wraps."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
 def check_indices(what: str, indices: Sequence[int], end: int, *, first: int = 0) -> None:
     """Raise `InputError` unless all indices are from `first` to below `end`."""
     for index in indices:

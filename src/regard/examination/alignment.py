@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention import record
+from regard.attention.recording import record_own
 from regard.errors import InputError
 from regard.examination.relevance import mass_on
 from regard.models import Seq2Seq
@@ -58,7 +58,7 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         known = links(pairs, batch.source.shape[1], batch.target.shape[1])
         counted = known.any(-1)
         lengths = batch.source_mask.sum(1, keepdim=True).expand_as(counted)[counted]
-        with record(model, layers=model.cross_layers) as records:
+        with record_own(model, layers=model.cross_layers) as records:
             model(batch.source, batch.source_mask, batch.target_in)
         for name, found in layers.items():
             weights = records[name].weights.mean(1)

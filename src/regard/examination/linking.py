@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import torch
 
-from regard.attention import record
+from regard.attention.recording import record_own
 from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.text import PairBatch, Vocabulary, collate
@@ -50,7 +50,7 @@ def word_weights(
         batch = PairBatch(
             collate([source.indices for source, _ in some]), collate([target.indices for _, target in some])
         ).to(device)
-        with record(model, layers=names) as records:
+        with record_own(model, layers=names) as records:
             model(batch.source, batch.source_mask, batch.target_in)
         layers = {name: records[name].weights.float().cpu().numpy() for name in names}
         for row, (source, target) in enumerate(some):

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import record, uniform_weights
+from regard.attention import uniform_weights
+from regard.attention.recording import record_own
 from regard.models import AnswerModel
 from regard.tasks import Batch, Task
 
@@ -45,7 +46,7 @@ def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) ->
     """
     layer, heads, uniform = model.cross_layers[0], [], []
     for inputs, _, mask in batches:
-        with record(model, layers=[layer]) as records:
+        with record_own(model, layers=[layer]) as records:
             model(inputs, mask)
         cross = records[layer]
         relevant = pad_keys(task.relevance(inputs), cross.weights.shape[-1])

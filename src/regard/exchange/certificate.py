@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.attention import record
+from regard.attention.recording import record_own
 from regard.decoding import Search
 from regard.decoding.search import longest_answer, search_batch
 from regard.errors import InputError
@@ -239,7 +239,7 @@ def _compare(run: Exportable, other: Opened, texts: Sequence[str]) -> _Found:
 
 def _force(run: Exportable, batch: PairBatch) -> Forced:
     there = batch.to(next(run.model.parameters()).device)
-    with record(run.model) as records:
+    with record_own(run.model) as records:
         logits = run.model(there.source, there.source_mask, there.target_in).cpu()
     weights = {name: each.weights.cpu() for name, each in records.items()}
     return Forced(token_log_probabilities(logits, batch), logits, weights)

@@ -1,8 +1,9 @@
 """What one call of Hugging Face's interface for attention was given, and its weights row by row."""
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -10,39 +11,46 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.records import Kind
-from regard.foreign.keeper import Call, Rows, rows_of
+from regard.errors import InputError
+from regard.foreign.keeper import HALF, Call, Rows, rows_of, share_off, without_blind
 from regard.foreign.kernel_inputs import allowed_by, self_attention
 from regard.foreign.passes import Passes
 
 PEERS = "transformers.modeling_utils"
+EAGER = "eager_attention_forward"
+"""What the eager function of a file of transformers' is called, or how its name ends."""
+KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}
+"""The fused functions of transformers'."""
 PART = 512
 """Rows of a mask that are looked at at once."""
-Output = tuple[Tensor, Tensor | None]
+Output = tuple[Tensor, Any]
 
 
-def eager_of(kind: type) -> Any:
-    """Return the eager function of a class of layers, found once."""
-    if kind not in _EAGER:
-        _EAGER[kind] = _findeager_of(kind)
-    return _EAGER[kind]
-
-
-_EAGER: dict[type, Any] = {}
-
-
-def _findeager_of(kind: type) -> Any:
-    """Return the eager function that stands beside the code of a layer; None for what asks no interface."""
+@cache
+def asking_function(kind: type) -> Any:
+    """Return the function of a class of layers that asks the interface; None where none does."""
     for base in kind.__mro__:
         for function in vars(base).values():
             if inspect.isfunction(function) and base.__module__ != PEERS:
                 function = inspect.unwrap(function)
-                if "ALL_ATTENTION_FUNCTIONS" in function.__code__.co_names:
-                    return function.__globals__.get("eager_attention_forward")
+                if "ALL_ATTENTION_FUNCTIONS" in function.__code__.co_names and eager_name(function):
+                    return function
     return None
 
 
+def eager_name(function: Any) -> str:
+    """Return what a function that asks the interface calls its eager function; "" where it has none."""
+    return next((name for name in function.__code__.co_names if name.endswith(EAGER)), "")
+
+
+def eager_of(kind: type) -> Any:
+    """Return the eager function of a class of layers; None for what asks no interface."""
+    function = asking_function(kind)
+    return None if function is None else function.__globals__.get(eager_name(function))
+
+
 class Inputs:
-    """What one call of the interface was given."""
+    """What one call of the interface was given: `function` computes it, `eager` can compute its weights."""
 
     def __init__(
         self,
@@ -50,34 +58,68 @@ class Inputs:
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        mask: Tensor | None,
+        mask: Any,
         options: Any,
-        *,
-        skipped: bool,
+        function: Any,
+        eager: Any,
     ) -> None:
-        """`skipped`: whether a mask that only forbids the future was not made."""
-        causal = options.get("is_causal")
-        if causal is None:  # as transformers takes it for its fused kernel
-            causal = skipped and getattr(module, "is_causal", True)
-        if mask is None and causal and query.shape[2] > 1:
-            if skipped and query.shape[2] == key.shape[2] and not _biased(options):
-                self.__dict__["only_causal"] = True  # which rows are made of
-            else:
-                mask = _causal(query, key)
-        self.module, self.query, self.key, self.value, self.mask = module, query, key, value, mask
-        self.options = options
+        self.module, self.query, self.key, self.value, self.options = module, query, key, value, options
+        self.function, self.eager = function, eager
+        self.output: Tensor | None = None
+        """(B, Tq, H, D), what the function returned, as long as weights are to be compared with it."""
+        self.differs: Callable[[float], None] = lambda share: None
+        """Is told the largest difference, as a share of the largest output."""
+        self.mask = _dense(mask, query, key)
+        self.guessed = False
+        """Whether the mask is one that a function of the user's own may have made itself, or not."""
+        if function is not eager:
+            self._hide_future()
+
+    def _hide_future(self) -> None:
+        """Make the mask that a fused function does not get, because it hides the future itself."""
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        kernel = KERNELS.get(getattr(self.function, "__name__", ""))
+        causal = self.options.get("is_causal")
+        causal = getattr(self.module, "is_causal", True) if causal is None else causal
+        partial = kernel == "flash" and self.mask is not None and self.mask.shape[2] == 1
+        if kernel == "flex" or not causal or queries < 2 or not (self.mask is None or partial):
+            return
+        self.guessed = kernel is None
+        window = self.options.get("sliding_window") if kernel == "flash" else None
+        if self.mask is None and queries == keys and window is None and not _biased(self.options):
+            self.__dict__["only_causal"] = True  # which rows are made of
+            return
+        diagonal = 0 if kernel == "sdpa" else keys - queries
+        seen = torch.ones(queries, keys, dtype=torch.bool, device=self.query.device).tril(diagonal)
+        seen = seen if window is None else seen.triu(diagonal - window + 1)
+        self.mask = seen[None, None] if self.mask is None else self.mask & seen
+
+    def compare(self, output: Tensor, differs: Callable[[float], None]) -> None:
+        """Compare what weights make of the values with what the function returned, wherever they are worked out
+        from now on; `differs` is told where that is not the same."""
+        batch, heads, queries, _ = self.query.shape
+        shape = (batch, queries, heads, self.value.shape[-1])
+        if self.module.training and self.options.get("dropout"):
+            return  # each draws its own
+        if output.numel() != math.prod(shape):
+            differs(math.inf)
+            return
+        self.output, self.differs = output.detach().reshape(shape), differs
+        if self.guessed and self._share_off(*self._attend([0])[::2], [0]) is not None:
+            self.mask, self.__dict__["only_causal"] = None, False
+
+    def _share_off(self, context: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> float | None:
+        """Return how far a context (B, Tq, H, D) of some queries is from the output, see `share_off`; None where
+        nothing is compared."""
+        if self.output is None:
+            return None
+        expected = self.output[:, chosen]
+        return share_off(context, expected, None if mask is None else mask.any(-1).transpose(1, 2)[..., None])
 
     @property
     def allowed(self) -> Tensor | None:
         """What may be attended, True = yes; not kept, for it is as large as all weights of a head."""
         return None if self.mask is None else allowed_by(self.mask)[..., : self.key.shape[2]]
-
-    def eager(self) -> Output:
-        """Attend as the model's own function does."""
-        found: Output = eager_of(type(self.module))(
-            self.module, self.query, self.key, self.value, _bias(self.mask, self.query), **self.options
-        )
-        return found
 
     @cached_property
     def only_causal(self) -> bool:
@@ -86,72 +128,64 @@ class Inputs:
 
     def forget_values(self) -> None:
         """Keep none of the values: weights need none, and of a long input they take their room."""
-        self.value = self.value[..., :0].clone()
+        self.value, self.output = self.value[..., :0].clone(), None
 
     def forget_mask(self) -> None:
         """Do not keep a mask that can be made again row by row."""
         if self.mask is not None and not _biased(self.options) and self.only_causal:
             self.mask = None
 
-    def some_see_nothing(self) -> bool:
-        """Say whether some query has nothing to attend, as padding in a window has."""
-        allowed = self.allowed
-        return allowed is not None and not bool(allowed.any(-1).all())
-
-    def fused(self) -> Output:
-        """Attend with the fused kernel. A query that sees nothing gets nothing, as from a boolean mask."""
-        from transformers import AttentionInterface
-
-        mask = self.mask
-        options = self.options if mask is not None else self.options | {"is_causal": False}
-        if self.only_causal:  # the kernel is quicker without the matrix
-            mask, options = None, self.options | {"is_causal": True}
-        elif mask is not None and mask.dtype != torch.bool:
-            mask = mask.masked_fill(~allowed_by(mask)[..., : self.key.shape[2]], float("-inf"))
-        kernel: Any = AttentionInterface._global_mapping["sdpa"]
-        found: Output = kernel(self.module, self.query, self.key, self.value, mask, **options)
-        return found
+    def returned(self, weights: Any) -> Tensor | None:
+        """Return the weights (B, H, Tq, Tk) that the function returned, if it did, and these are what it used."""
+        batch, heads, queries, _ = self.query.shape
+        shape = (batch, heads, queries, self.key.shape[2])
+        if not isinstance(weights, Tensor) or weights.shape != shape:
+            return None
+        if self.function is self.eager:
+            return None if weights.dtype in HALF else without_blind(weights, self.allowed)
+        if self._share_off(self.context(weights), self.allowed, slice(None)) is not None:
+            return None
+        return without_blind(_numbers(weights)(weights), self.allowed)
 
     def weights(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-        """Return the weights of some queries, of a softmax in float32 or better, and their mask."""
-        queries, numbers = self.query.shape[2], _numbers(self.query)
-        if self.mask is None and self.__dict__.get("only_causal"):
-            return self._causal_weights(chosen)
+        """Return the weights of some queries, of a softmax in float32 or better, and their mask; rows that see
+        nothing are zero."""
+        context, weights, mask = self._attend(chosen)
+        if (off := self._share_off(context, mask, chosen)) is not None:
+            self.differs(off)
+        return without_blind(weights, mask), mask
+
+    def _attend(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the context (B, Tq, H, D), the weights and the mask of some queries."""
+        queries, numbers, keys = self.query.shape[2], _numbers(self.query), self.key.shape[2]
+        mask, seen, allowed = self.mask, keys, None
+        if mask is not None:
+            mask = rows_of(mask if mask.dtype == torch.bool else numbers(mask), chosen)
+            allowed = allowed_by(mask)[..., :keys]
+        elif self.__dict__.get("only_causal"):
+            # Without a matrix of all queries; of the keys, only those that some of the rows may see.
+            places = torch.arange(queries, device=self.query.device)[chosen]
+            seen = int(places.max()) + 1 if len(places) else 1
+            allowed = (torch.arange(keys, device=places.device) <= places[:, None])[None, None]
+            mask = allowed[..., :seen]
 
         def some(value: Any) -> Any:
             if not isinstance(value, Tensor) or not value.is_floating_point():
                 return value
             return numbers(rows_of(value, chosen) if value.dim() == 4 and value.shape[2] == queries else value)
 
-        query, mask = numbers(self.query[:, :, chosen]), self.mask
-        bias = None if mask is None else rows_of(mask if mask.dtype == torch.bool else numbers(mask), chosen)
-        options = {name: some(value) for name, value in self.options.items()} | {"dropout": 0.0}
-        _, weights = eager_of(type(self.module))(
-            self.module, query, numbers(self.key), numbers(self.value), _bias(bias, query), **options
-        )
-        assert weights is not None
-        return weights, None if mask is None else allowed_by(rows_of(mask, chosen))[..., : weights.shape[3]]
-
-    def _causal_weights(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor]:
-        """Return the same where nothing but the future is forbidden, without a matrix that says so: of the keys,
-        only those are looked at that some of the rows may see."""
-        numbers, keys = _numbers(self.query), self.key.shape[2]
-        places = torch.arange(self.query.shape[2], device=self.query.device)[chosen]
-        seen = int(places.max()) + 1 if len(places) else 1
-        allowed = torch.arange(keys, device=places.device) <= places[:, None]
-        query, key, value = (
-            numbers(each) for each in (self.query[:, :, chosen], self.key[:, :, :seen], self.value)
-        )
-        _, weights = eager_of(type(self.module))(
+        query = numbers(self.query[:, :, chosen])
+        context, weights = self.eager(
             self.module,
             query,
-            key,
-            value[:, :, :seen],
-            _bias(allowed[None, None, :, :seen], query),
-            **self.options | {"dropout": 0.0},
+            numbers(self.key[:, :, :seen]),
+            numbers(self.value[:, :, :seen]),
+            _bias(mask, query),
+            **{name: some(value) for name, value in self.options.items()} | {"dropout": 0.0},
         )
-        assert weights is not None
-        return F.pad(weights, (0, keys - seen)), allowed[None, None]
+        if weights is None:
+            raise InputError(f"{type(self.module).__name__} does not tell its weights: leave it out with layers=")
+        return context, F.pad(weights, (0, keys - seen)) if seen < keys else weights, allowed
 
     def call(self, rows: Rows, crossing: bool, passes: Passes) -> Call:
         """Describe the call for a keeper; `crossing`: whether it reads from another sequence."""
@@ -195,7 +229,7 @@ def _slides(module: nn.Module, cache: Any) -> bool:
 
 def _numbers(query: Tensor) -> Callable[[Tensor], Tensor]:
     """Return what makes numbers of half precision into float32."""
-    exact = query.dtype in (torch.bfloat16, torch.float16)
+    exact = query.dtype in HALF
     return lambda values: values.float() if exact and values.is_floating_point() else values
 
 
@@ -218,6 +252,16 @@ def _only_causal(mask: Tensor) -> bool:
     return True
 
 
-def _causal(query: Tensor, key: Tensor) -> Tensor:
-    ones = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-    return ones.tril(key.shape[2] - query.shape[2])[None, None]
+def _dense(mask: Any, query: Tensor, key: Tensor) -> Tensor | None:
+    """Return a mask as (B, H, Tq, Tk), or what broadcasts to it: of keys (B, Tk), or blocks of FlexAttention."""
+    if isinstance(mask, Tensor):
+        return mask[:, None, None, :].bool() if mask.dim() == 2 else mask
+    if not hasattr(mask, "mask_mod"):
+        return None
+    from torch.nn.attention.flex_attention import create_mask
+
+    batch, heads = mask.shape[:2]
+    found: Tensor = create_mask(
+        mask.mask_mod, batch, heads, query.shape[2], key.shape[2], device=str(query.device)
+    )
+    return found

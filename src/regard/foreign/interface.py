@@ -1,30 +1,26 @@
 """Models of Hugging Face's, through the interface that they offer for attention of one's own.
 
-While such a model is recorded, its configs name one function of ours, which asks the model's own
-`eager_attention_forward` for the weights: so caps, sinks, biases and grouped heads are right without our
-knowing of them. A layer that nobody asked for goes on with what it had. Afterwards every config names what it
-named before.
+While such a model is recorded, each look-up of its attention function returns one of ours. It calls the function
+that the model would have called, returns what that returned, and takes the weights from it, or works them out
+with the model's own `eager_attention_forward`: so caps, sinks, biases and grouped heads are right without our
+knowing of them. Configs keep their names, since layers and masks depend on these.
 """
 
 import inspect
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError
-from regard.foreign.inputs import PEERS, Inputs, Output, eager_of
-from regard.foreign.keeper import Keeper, Rows, rows_of
+from regard.foreign.inputs import PEERS, Inputs, Output, asking_function, eager_name, eager_of
+from regard.foreign.keeper import Keeper, Rows, rows_of, with_changed_rows
 from regard.foreign.passes import unseen_elsewhere
 
-NAME = "regard"
-"""What the configs call our function."""
-CONFIGS_KEY = "_attn_implementation_internal"
 SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
 """What layers call that which another sequence is read from."""
 
@@ -40,16 +36,11 @@ def asks_interface(module: nn.Module) -> bool:
     return eager_of(type(module)) is not None
 
 
-class _Switched:
-    """A config that names our function, as long as anybody records one of its models."""
-
-    def __init__(self, config: Any) -> None:
-        self.config, self.before, self.count = config, getattr(config, CONFIGS_KEY), 0
-
-
-_switched: dict[int, _Switched] = {}
 _lock = threading.Lock()
 _local = threading.local()
+_replaced: list[tuple[Any, str, Any]] = []
+"""What is replaced as long as anybody records: owner, name and the original."""
+_count = 0
 
 
 @contextmanager
@@ -59,82 +50,82 @@ def through_interface(model: nn.Module, keeper: Keeper) -> Iterator[set[str]]:
     if not layers:
         yield set()
         return
-    _register()
-    configs = _configs(keeper.passes.modules.values())
-    _switch(configs)
-    fused = all(_switched[id(config)].before == "sdpa" for config in configs)
-    recording = _Recording(keeper, {id(module): name for name, module in layers.items()}, fused=fused)
+    recording = _Recording(keeper, {id(module): name for name, module in layers.items()})
     hooks = [
         module.register_forward_pre_hook(ReadsFrom(recording), with_kwargs=True) for module in layers.values()
     ]
     here = _here()
     here.append(recording)
     try:
-        yield set(layers)
+        with _looking_up({type(module) for module in layers.values()}):
+            yield set(layers)
     finally:
         here.remove(recording)
         for hook in hooks:
             hook.remove()
-        _switch_back(configs)
 
 
-def _configs(modules: Iterable[nn.Module]) -> list[Any]:
-    """Return the configs of all models of Hugging Face's in which a layer asks the interface."""
-    found: dict[int, Any] = {}
-    walked: set[int] = set()
-    for peer in filter(is_peer, modules):
-        if id(peer) in walked:  # as a part of another one
-            continue
-        parts = list(peer.modules())
-        walked.update(map(id, parts))
-        if any(map(asks_interface, parts)):
-            for module in parts:
-                config = getattr(module, "config", None)
-                if hasattr(config, CONFIGS_KEY):
-                    found[id(config)] = config
-    return list(found.values())
+@contextmanager
+def _looking_up(kinds: set[type]) -> Iterator[None]:
+    """Let every look-up of an attention function return ours in the block, for threads that record."""
+    global _count
+    from transformers import AttentionInterface
 
-
-def _switch(configs: Sequence[Any]) -> None:
     with _lock:
-        for config in configs:
-            each = _switched.setdefault(id(config), _Switched(config))
-            each.count += 1
-            setattr(config, CONFIGS_KEY, NAME)
+        _count += 1
+        if _count == 1:
+            _replace(AttentionInterface, "get_interface", _get_interface)
+            _replace(AttentionInterface, "__getitem__", _get_item)
+        for function in filter(None, map(asking_function, kinds)):
+            # Code of transformers before 5 looks nothing up where the config says "eager".
+            if "get_interface" not in function.__code__.co_names:
+                _replace(sys.modules[function.__module__], eager_name(function), _own_eager)
+    try:
+        yield
+    finally:
+        with _lock:
+            _count -= 1
+            while not _count and _replaced:
+                setattr(*_replaced.pop())
 
 
-def _switch_back(configs: Sequence[Any]) -> None:
-    with _lock:
-        for config in configs:
-            each = _switched[id(config)]
-            each.count -= 1
-            if not each.count:
-                setattr(config, CONFIGS_KEY, each.before)
-                del _switched[id(config)]
+def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    if not any((owner, name) == replaced[:2] for replaced in _replaced):
+        original = vars(owner).get(name) or getattr(owner, name)
+        _replaced.append((owner, name, original))
+        setattr(owner, name, make(original))
 
 
-def _register() -> None:
-    """Tell transformers of our function, and of what masks it gets."""
-    from transformers import AttentionInterface, AttentionMaskInterface
+class _Lookup:
+    """An attention function that was looked up while somebody records, and the eager one of the same layer."""
 
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, _mask)
+    def __init__(self, function: Any, eager: Any) -> None:
+        self.function, self.eager = function, eager
 
-
-def _mask(*given: Any, **options: Any) -> Tensor | None:
-    """Return the masks of the eager function; of models that had the fused kernel, where not all weights are
-    wanted at once, those of that one: a quarter as large, and none where only the future is forbidden."""
-    from transformers.masking_utils import eager_mask, sdpa_mask
-
-    found: Tensor | None
-    found = sdpa_mask(*given, **options) if _spares_masks() else eager_mask(*given, **options)
-    return found
+    def __call__(self, module: nn.Module, *args: Any, **options: Any) -> Output:
+        """Attend as the function does, and record it."""
+        return attend(self.function, self.eager or eager_of(type(module)), module, *args, **options)
 
 
-def _spares_masks() -> bool:
-    """Say whether masks are those of the fused kernel."""
-    here = _here()
-    return bool(here) and all(recording.fused and recording.keeper.by_rows for recording in here)
+def _looked_up(function: Any, eager: Any) -> Any:
+    if isinstance(function, _Lookup):
+        return _Lookup(function.function, eager) if function.eager is None else function
+    return _Lookup(function, eager) if _here() and callable(function) else function
+
+
+def _get_interface(original: Any) -> Any:
+    return lambda self, name, default: _looked_up(original(self, name, default), default)
+
+
+def _get_item(original: Any) -> Any:
+    return lambda self, name: _looked_up(original(self, name), None)
+
+
+def _own_eager(original: Any) -> Any:
+    def eager(*args: Any, **options: Any) -> Any:
+        return (_Lookup(original, original) if _here() else original)(*args, **options)
+
+    return eager
 
 
 def _here() -> "list[_Recording]":
@@ -148,10 +139,8 @@ def _here() -> "list[_Recording]":
 class _Recording:
     """One recording of one model."""
 
-    def __init__(self, keeper: Keeper, names: dict[int, str], *, fused: bool) -> None:
+    def __init__(self, keeper: Keeper, names: dict[int, str]) -> None:
         self.keeper, self.names = keeper, names
-        self.fused = fused
-        """Whether all its models had the fused kernel before."""
         self.crossing: set[int] = set()
         """The layers that read from another sequence."""
 
@@ -183,65 +172,73 @@ def taken_by(kind: Any) -> tuple[str, ...]:
 
 
 def attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+    function: Any,
+    eager: Any,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    **options: Any,
 ) -> Output:
-    """Attend as the model's own eager function does, and hand its weights over to whoever asked for them."""
-    skipped = attention_mask is None and _spares_masks()
-    inputs = Inputs(module, query, key, value, attention_mask, options, skipped=skipped)
+    """Attend as `function` does, the model's own, and hand weights over to whoever asked for them."""
     asked = []
     for recording in _here():
         layer = recording.names.get(id(module))
         name = None if layer is None else recording.keeper.next(layer)
         if name is not None:
             asked.append((recording, name))
-    touching = [recording for recording, _ in asked if recording.keeper.touches]
-    exact = query.dtype in (torch.bfloat16, torch.float16)
-    rows: Rows = inputs.weights
-    weights: Tensor | None
-    if touching:
-        output, changed = _touched(inputs, touching)
-        rows, weights = _known(changed, inputs.allowed), changed
-    elif not asked or exact or all(recording.keeper.by_rows for recording, _ in asked):
-        output, weights = _as_before(inputs)
-        inputs.forget_mask()
-    else:
-        with unseen_elsewhere(recording.keeper.passes for recording in _here()):
-            output, weights = inputs.eager()
-        if weights is not None:
-            rows = _known(weights, inputs.allowed)
-        if inputs.some_see_nothing():  # of which the kernel makes something else
-            output, _ = _as_before(inputs)
-    inputs.forget_values()
-    for recording, name in asked:
-        with torch.no_grad():
-            crossing = id(module) in recording.crossing
-            recording.keeper.keep(name, inputs.call(rows, crossing, recording.keeper.passes))
-    return output, weights
-
-
-def _touched(inputs: Inputs, recordings: "Sequence[_Recording]") -> tuple[Tensor, Tensor]:
-    """Attend with weights that have been changed, in the order in which the changes were asked for."""
     with unseen_elsewhere(recording.keeper.passes for recording in _here()):
-        output, weights = inputs.eager()
-    if weights is None:
-        raise InputError(
-            f"the weights of {type(inputs.module).__name__} cannot be changed: it does not tell them"
-        )
+        output, returned = function(module, query, key, value, attention_mask, **options)
+        if not asked:
+            return output, returned
+        inputs = Inputs(module, query, key, value, attention_mask, options, function, eager)
+        inputs.compare(output, partial(_doubt, asked, function))
+        touching = [recording for recording, _ in asked if recording.keeper.touches]
+        rows: Rows = inputs.weights
+        if touching or not all(recording.keeper.by_rows for recording, _ in asked):
+            with torch.set_grad_enabled(bool(touching) and torch.is_grad_enabled()):
+                weights = inputs.returned(returned)
+                weights = inputs.weights(slice(None))[0] if weights is None else weights
+            if touching:
+                output, weights = _touched(inputs, touching, output, weights)
+                if isinstance(returned, Tensor) and returned.shape == weights.shape:
+                    returned = weights
+            rows = _known(weights, inputs.allowed)
+        elif function is not eager and (weights := inputs.returned(returned)) is not None:
+            rows = _known(weights, inputs.allowed)
+        else:
+            inputs.forget_mask()
+        for recording, name in asked:
+            with torch.no_grad():
+                crossing = id(module) in recording.crossing
+                recording.keeper.keep(name, inputs.call(rows, crossing, recording.keeper.passes))
+        inputs.forget_values()
+    return output, returned
+
+
+def _doubt(asked: "Sequence[tuple[_Recording, str]]", function: Any, share: float) -> None:
+    """Tell those who asked for a call that its weights times its values are not what the function returned."""
+    called = getattr(function, "__name__", type(function).__name__)
+    cause = (
+        f"{called} computes something else than the model's eager function, by {share:.1%} of the largest output"
+    )
+    for recording, name in asked:
+        recording.keeper.doubt(name, cause)
+
+
+def _touched(
+    inputs: Inputs, recordings: "Sequence[_Recording]", output: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the output (B, Tq, H, D) and the weights after all changes, in the order in which they were asked
+    for. Rows that nobody changed keep the output of the model's own function."""
+    before = weights
     for recording in recordings:
         keeper = recording.keeper
         first = inputs.first_key(id(inputs.module) in recording.crossing, keeper.passes)
         weights = keeper.changed(weights, inputs.allowed, first)
-    return inputs.context(weights).to(output.dtype), weights
-
-
-def _as_before(inputs: Inputs) -> Output:
-    """Attend with what the model had before: the fused kernel, or else its own function."""
-    switched = _switched.get(id(getattr(inputs.module, "config", None)))
-    if switched is None or switched.before != "sdpa":
-        with unseen_elsewhere(recording.keeper.passes for recording in _here()):
-            return inputs.eager()
-    with unseen_elsewhere(recording.keeper.passes for recording in _here()):
-        return inputs.fused()
+    changed = inputs.context(weights).to(output.dtype)
+    return with_changed_rows(output, changed, (weights != before).any(-1).transpose(1, 2)), weights
 
 
 def _known(weights: Tensor, allowed: Tensor | None) -> Rows:

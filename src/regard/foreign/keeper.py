@@ -1,6 +1,7 @@
 """The keeper decides which calls of attention are recorded, and hands over what was asked for of each."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +20,47 @@ BLOCK = 64
 """Rows that are worked out at once, where not all weights are wanted: what it costs is their memory."""
 
 
+HALF = (torch.bfloat16, torch.float16)
+ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
+"""How far apart, as a share of the largest number, two ways to compute the same are at most; half precision:
+3e-2."""
+
 Rows = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 
 
 def rows_of(mask: Tensor, chosen: Sequence[int] | slice) -> Tensor:
     """Take rows of what can be broadcast to weights (B, H, Tq, Tk)."""
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., chosen, :]
+
+
+def without_blind(weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Return weights (B, H, Tq, Tk) whose rows are zero where nothing may be attended."""
+    if mask is None or bool((seeing := mask.any(-1, keepdim=True)).all()):
+        return weights
+    return weights.masked_fill(~seeing, 0.0)
+
+
+def with_changed_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
+    """Return an output (..., D) with those `rows` (...) taken from `changed`: the others stay exactly as they
+    were."""
+    return torch.where(rows[..., None], changed, output.reshape(changed.shape)).reshape(output.shape)
+
+
+def share_off(found: Tensor, expected: Tensor, seeing: Tensor | None = None) -> float | None:
+    """Return the largest difference as a share of the largest number that is expected; None within rounding.
+
+    `seeing` broadcasts to both: rows that see nothing do not count, and what is not finite is not expected.
+    """
+    if not expected.numel():
+        return None
+    most = ROUNDING.get(expected.dtype, 3e-2)
+    largest, off = expected.abs().max(), (found - expected).abs().max()
+    if bool(off <= most * largest):
+        return None
+    counts = expected.isfinite() if seeing is None else expected.isfinite() & seeing
+    largest = expected.abs().where(counts, 0.0).max()
+    off = (found - expected).abs().where(counts, 0.0).max()
+    return None if bool(off <= most * largest) else float(off / largest)
 
 
 def are_weights(each: Any) -> bool:
@@ -55,6 +91,8 @@ class Keeper:
         self.recorder, self.passes, self.layers, self.read = recorder, passes, layers, read
         self.elsewhere: set[str] = set()
         """The modules whose calls of the kernel were seen."""
+        self.doubted: set[str] = set()
+        """The layers of which was said that their weights are not those that the model used."""
         self.cached: set[str] = set()
         """The records made while a cache was there, so that more steps may come."""
 
@@ -82,6 +120,13 @@ class Keeper:
         """Return the weights (B, H, Tq, Tk) with which a layer goes on: the same."""
         del mask, first_key
         return weights
+
+    def doubt(self, name: str, cause: str) -> None:
+        """Warn, once for each layer, that its weights are not those that the model used."""
+        layer = name.split("#")[0]
+        if layer not in self.doubted:
+            self.doubted.add(layer)
+            warnings.warn(f"weights of {layer!r} are not those that the model used: {cause}", stacklevel=2)
 
     def wants(self, name: str) -> bool:
         """Say whether a call was asked for: by its own name, or by its layer's."""
@@ -154,10 +199,6 @@ class Toucher(Keeper):
     def touched_key(self) -> int | None:
         """The key whose weight is set; None where no single one is."""
         return self.change.key
-
-    def wants(self, name: str) -> bool:
-        """Say whether this very call is meant: of a layer that runs several times, each has its number."""
-        return self.layers is not None and (name in self.layers or short_name(name) in self.layers)
 
     def concerns(self, layer: str) -> bool:
         """Say whether some call of a layer is meant."""

@@ -1,8 +1,7 @@
 """Calls of PyTorch's own attention, from whatever module: its fused kernel, and the function of its layers.
 
-- A call of `F.scaled_dot_product_attention` runs unchanged, and its weights are worked out beside it.
-- `F.multi_head_attention_forward`, which `nn.MultiheadAttention` calls, is asked for its weights. Its callers get
-  what they asked for.
+- Calls of `F.scaled_dot_product_attention` and of `F.multi_head_attention_forward`, which `nn.MultiheadAttention`
+  makes, run unchanged. Their weights are worked out beside them, unless they return them.
 - What comes out of a softmax in a layer that works by hand can be changed; it is recorded elsewhere.
 
 The record has the name of the module that made the call.
@@ -22,7 +21,15 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.records import Kind
-from regard.foreign.keeper import Call, Keeper, Toucher, rows_of
+from regard.foreign.keeper import (
+    Call,
+    Keeper,
+    Toucher,
+    rows_of,
+    share_off,
+    with_changed_rows,
+    without_blind,
+)
 from regard.foreign.kernel_inputs import KernelInputs, self_attention
 from regard.foreign.passes import unseen_elsewhere
 from regard.foreign.softmaxes import SOFTMAXES, touched_softmax
@@ -133,24 +140,88 @@ def _changed(asked: Asked, weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _forward(asked: Asked, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    """Ask the function of PyTorch's layers for weights, and return what its caller asked for."""
+    """Run the function of PyTorch's layers as its caller asked, and take its weights; where its caller asked for
+    none, it takes the fused kernel, and weights are worked out beside it, before dropout."""
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
     given = dict(bound.arguments)
-    output, weights = F.multi_head_attention_forward(
-        **(given | {"need_weights": True, "average_attn_weights": False})
-    )
-    assert weights is not None
-    every = weights if weights.dim() == 4 else weights.unsqueeze(0)
-    mask = _allowed(given["key_padding_mask"], given["attn_mask"], every)
-    kind: Kind = "cross" if given["query"] is not given["key"] else self_attention(mask, every.shape[2])
-    if any(keeper.touches for keeper, _ in asked):
-        every = _changed(asked, every, mask)
-        output, weights = _context(every, given), every.reshape(weights.shape)
-    _hand_over(asked, every, mask, kind)
-    if not given["need_weights"]:
+    wanted, dropout = given["need_weights"], given["dropout_p"] if given["training"] else 0.0
+    output, own = F.multi_head_attention_forward(**given | {"average_attn_weights": False})
+    touching = any(keeper.touches for keeper, _ in asked)
+    with torch.set_grad_enabled(touching and torch.is_grad_enabled()):
+        inputs = _projected(given)
+    kind: Kind | None = None if given["query"] is given["key"] else "cross"
+    if own is None and not touching:
+        with torch.no_grad():
+            for keeper, name in asked:
+                call_kind = kind or self_attention(inputs.allowed, inputs.queries)
+                keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights, kind=call_kind))
         return output, None
-    return output, weights.mean(-3) if given["average_attn_weights"] else weights
+    if own is None:
+        weights, mask = inputs.weights(slice(None))
+    else:
+        mask = inputs.allowed
+        weights = without_blind(own if own.dim() == 4 else own.unsqueeze(0), mask)
+    changed = _changed(asked, weights, mask)
+    if changed is not weights:
+        rows = (changed != weights).any(-1).any(1).T.reshape(output.shape[:-1])
+        context = _context(changed if wanted else F.dropout(changed, dropout), given).to(output.dtype)
+        output = with_changed_rows(output, context, rows)
+        own = None if own is None else changed.to(own.dtype).reshape(own.shape)
+    _hand_over(asked, changed, mask, kind or self_attention(mask, inputs.queries))
+    return output, own.mean(-3) if own is not None and given["average_attn_weights"] else own
+
+
+def _projected(given: dict[str, Any]) -> KernelInputs:
+    """Return what the kernel gets of queries and keys, from what the function of PyTorch's layers was given."""
+    heads, query, key = given["num_heads"], given["query"], given["key"]
+    query, key = (each if each.dim() == 3 else each.unsqueeze(1) for each in (query, key))
+    if given["use_separate_proj_weight"]:
+        matrices = given["q_proj_weight"], given["k_proj_weight"]
+    else:
+        matrices = given["in_proj_weight"].chunk(3)[:2]
+    biases = (None, None) if given["in_proj_bias"] is None else given["in_proj_bias"].chunk(3)[:2]
+    batch = query.shape[1]
+    query = F.linear(query, matrices[0], biases[0]).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    if given["static_k"] is None:
+        key = F.linear(key, matrices[1], biases[1])
+        if given["bias_k"] is not None:
+            key = torch.cat([key, given["bias_k"].expand(1, batch, -1)])
+        key = key.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    else:
+        key = given["static_k"].unflatten(0, (batch, heads))
+    key = F.pad(key, (0, 0, 0, int(given["add_zero_attn"])))
+    padding, forbidden = given["key_padding_mask"], given["attn_mask"]
+    mask = joined_masks(padding, forbidden, (batch, heads, query.shape[2], key.shape[2]))
+    inputs = KernelInputs(query, key, key)
+    inputs.mask = mask[0, 0] if mask is not None and padding is None and forbidden.dim() == 2 else mask
+    return inputs
+
+
+def joined_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
+    """Return PyTorch's masks, where True or a large negative number forbids, as one for the kernel: True may be
+    attended, or what is added to the scores. Keys that the layer itself adds stand last, and are free."""
+    masks = []
+    if padding is not None:
+        masks.append((padding if padding.dim() == 2 else padding.unsqueeze(0))[:, None, None, :])
+    if mask is not None:
+        masks.append(mask.unflatten(0, shape[:2]) if mask.dim() == 3 else mask[None, None])
+    if not masks:
+        return None
+    if all(each.dtype == torch.bool for each in masks):
+        allowed = ~(masks[0] | masks[-1])
+        return F.pad(allowed, (0, shape[-1] - allowed.shape[-1]), value=True)
+    biases = [
+        torch.zeros_like(each, dtype=torch.float32).masked_fill(each, LEAST_EXACT)
+        if each.dtype == torch.bool
+        else each.float().clamp(min=LEAST_EXACT)
+        for each in masks
+    ]
+    return F.pad(sum(biases[1:], biases[0]), (0, shape[-1] - biases[0].shape[-1]))
+
+
+LEAST_EXACT = torch.finfo(torch.float32).min / 4
+"""What forbids in float32; two of it can be added."""
 
 
 def _context(weights: Tensor, given: dict[str, Any]) -> Tensor:
@@ -176,29 +247,6 @@ def _values(given: dict[str, Any]) -> Tensor:
     return F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
 
 
-def _allowed(padding: Tensor | None, mask: Tensor | None, weights: Tensor) -> Tensor | None:
-    """Turn PyTorch's masks, where True or -inf forbids, into one that says what may be attended.
-
-    Keys that the layer itself adds stand after all others, and are free.
-    """
-    allowed = None
-    if padding is not None:
-        padding = padding if padding.dim() == 2 else padding.unsqueeze(0)
-        allowed = _may(padding)[:, None, None, :]
-    if mask is not None:
-        by_query = _may(mask)
-        if by_query.dim() == 3:
-            by_query = by_query.unflatten(0, weights.shape[:2])
-        allowed = by_query if allowed is None else allowed & by_query
-    if allowed is None:
-        return None
-    return F.pad(allowed, (0, weights.shape[-1] - allowed.shape[-1]), value=True)
-
-
-def _may(mask: Tensor) -> Tensor:
-    return ~mask if mask.dtype == torch.bool else mask != float("-inf")
-
-
 def _bound(*args: Any, **kwargs: Any) -> dict[str, Any]:
     """Return by name what the kernel was given; dropout is not its inputs'."""
     return dict(zip(GIVEN, args, strict=False)) | kwargs
@@ -209,7 +257,7 @@ GIVEN = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 def _attend(asked: Asked, *args: Any, **kwargs: Any) -> Tensor:
-    """Run the kernel and work out its weights beside it; touched, or with dropout, work out all."""
+    """Run the kernel, and work out its weights beside it; rows that are changed take theirs."""
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
     given = _bound(*args, **kwargs)
     if any(given[each].is_nested for each in GIVEN[:3]):
@@ -219,16 +267,31 @@ def _attend(asked: Asked, *args: Any, **kwargs: Any) -> Tensor:
             stacklevel=3,
         )
         return unchanged()
-    inputs = KernelInputs(**given)
-    if inputs.dropout or any(keeper.touches for keeper, _ in asked):
-        weights, mask = inputs.weights(slice(None))
-        weights = _changed(asked, F.dropout(weights.to(inputs.query.dtype), inputs.dropout), mask)
+    state = torch.get_rng_state() if given.get("dropout_p") else None
+    inputs, output = KernelInputs(**given), unchanged()
+    if any(keeper.touches for keeper, _ in asked):
+        before, mask = inputs.weights(slice(None))
+        weights = _changed(asked, before, mask)
+        rows = (weights != before).any(-1).reshape(output.shape[:-1])
         _hand_over(asked, weights, mask)
-        return inputs.context(weights)
+        return with_changed_rows(output, inputs.context(F.dropout(weights, inputs.dropout)), rows)
     with torch.no_grad():
-        for keeper, name in asked:
-            keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights))
-    return unchanged()
+        if state is not None:
+            _hand_over(asked, *_dropped(inputs, output, state))
+        else:
+            for keeper, name in asked:
+                keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights))
+    return output
+
+
+def _dropped(inputs: KernelInputs, output: Tensor, state: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return weights and mask after the dropout that the kernel drew from a state of the CPU's generator; before
+    it, where the kernel draws in another way."""
+    weights, mask = inputs.weights(slice(None))
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(state)
+        dropped = F.dropout(weights, inputs.dropout)
+    return (dropped if share_off(inputs.context(dropped), output) is None else weights), mask
 
 
 def _of(weights: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.records import Kind
-from regard.foreign.keeper import rows_of
+from regard.foreign.keeper import HALF, rows_of, without_blind
 
 LEAST = -9000.0
 """What masks a score when added to it, or less: models take -inf, the least number, or -10000."""
@@ -58,24 +58,36 @@ class KernelInputs:
         found = weights.to(self.value.dtype) @ self.value
         return found.reshape(*self.lead, self.queries, self.value.shape[-1])
 
+    @property
+    def allowed(self) -> Tensor | None:
+        """What may be attended, True = yes, where there is a mask."""
+        return None if self.mask is None else allowed_by(self.mask)
+
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
         """Return the weights of some rows, and their mask; a row with nothing to attend is zero."""
         query = self.query[:, :, rows]
-        scores = _exact(query) @ _exact(self.key).transpose(-2, -1) * self.factor
+        with torch.autocast(query.device.type, enabled=False):
+            scores = _exact(query) @ _exact(self.key).transpose(-2, -1) * self.factor
         mask = None if self.mask is None else rows_of(self.mask, rows)
         if self.causal:
             steps = torch.arange(self.key.shape[2], device=query.device)
             mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
         if mask is None:
             return scores.softmax(-1), None
+        allowed, least = (
+            allowed_by(mask),
+            torch.finfo(scores.dtype).min / 4,
+        )  # so that no row is NaN, also backward
         if mask.dtype == torch.bool:
-            return scores.masked_fill(~mask, float("-inf")).softmax(-1).nan_to_num(0.0), mask
-        return (scores + mask).softmax(-1).nan_to_num(0.0), allowed_by(mask)
+            scores = scores.masked_fill(~mask, least)
+        else:
+            scores = scores + mask.to(scores.dtype).clamp(min=least)
+        return without_blind(scores.softmax(-1), allowed), allowed
 
 
 def _exact(states: Tensor) -> Tensor:
     """Return states of half precision in float32, in which softmax is."""
-    return states.float() if states.dtype in (torch.bfloat16, torch.float16) else states
+    return states.float() if states.dtype in HALF else states
 
 
 def _four(states: Tensor, lead: torch.Size) -> Tensor:

@@ -10,21 +10,24 @@ Weights are worked out in blocks of rows beside the fused kernel, and only this 
 of each row, the largest of each square of steps, and the queries and keys, from which any row comes again.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.observing import Observer, observing
 from regard.attention.records import Kind, Recorder, check_indices, short_name
 from regard.errors import InputError, check_range
 from regard.foreign.keeper import BLOCK, Call, Keeper
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
-from regard.foreign.recording import check_layers, nothing_recorded, watching
+from regard.foreign.recording import check_layers, nothing_recorded, own_layers, watching
 from regard.inspection import LayerMap
 from regard.inspection.maps import LongRows
 
@@ -111,6 +114,15 @@ class _LongKeeper(Keeper):
             name=name, kind=call.kind, values=values, keys=keys, squares=squares, side=self.side, call=call
         )
 
+    def keep_own(self, layer: str, queries: int, rows: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
+        """Keep a call of a layer of Regard's, if it is wanted; `rows` returns the weights of some queries."""
+        steps, name = range(queries), self.next(layer) if self.passes.here else None
+        if name is not None:
+            self.keep(
+                name,
+                Call(queries=queries, rows=lambda some: rows(steps[some] if isinstance(some, slice) else some)),
+            )
+
     def _places(self, weights: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return room for what is kept of so many queries: values, keys, and squares."""
         batch, heads, _, keys = weights.shape
@@ -146,7 +158,7 @@ def record_long(
     """Record a model over an input so long that all its weights have no place: yields `LongRecord` by layer name.
 
     `largest`: how many weights of each row are kept; `side`: steps along the smallest squares, 16, 32 or 64. It
-    sees what `record` sees of models that were not built here. Raises `InputError` for a layer that the model has
+    sees what `record` sees. Raises `InputError` for a layer that the model has
     not, another side, or fewer than one weight.
     """
     check_range("largest", largest, 1, 2**31)
@@ -154,10 +166,14 @@ def record_long(
         raise InputError(f"side {side} is unknown: choose {', '.join(map(str, SIDES))}")
     passes = Passes(model)
     keeper = _LongKeeper(passes, layers, largest, side)
-    with watching(model, keeper) as peers:
+    own = {
+        layer: dataclasses.replace(layer.observer or Observer(), by_rows=partial(keeper.keep_own, name))
+        for name, layer in own_layers(passes).items()
+    }
+    with watching(model, keeper) as peers, observing(own):
         check_layers(layers, passes, peers)
         yield LongRecords(keeper.records)
-    nothing_recorded(model, keeper, bool(keeper.records))
+    nothing_recorded(model, keeper, set(keeper.records))
 
 
 def long_layers(

@@ -99,12 +99,14 @@ class ForeignModel:
 
     @cached_property
     def layers(self) -> Sequence[Layer]:
-        """Its attention layers, in the order in which they run, found by running it once."""
+        """Its attention layers, in the order in which they run, found by running it once; all calls of one are
+        one layer."""
         with self.recording() as records, torch.no_grad():
             called(self.model, self._tried())
         return [
             Layer(short_name(name), each.kind or "encoder", each.weights.shape[1])
             for name, each in records.items()
+            if "#" not in name
         ]
 
     def _tried(self) -> Any:

@@ -16,6 +16,8 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from regard.attention.records import plain_name
+
 
 class Relay:
     """A hook that tells somebody. A copy of it tells nobody."""
@@ -38,10 +40,11 @@ class Passes:
     def __init__(self, model: nn.Module) -> None:
         self.thread = threading.get_ident()
         self.model = model
-        self.modules = dict(model.named_modules())
+        named = dict(model.named_modules())
+        self.modules = {plain_name(name): module for name, module in named.items()}
         """By name, as they were when this began."""
-        self.names = {id(module): name for name, module in self.modules.items()}
-        self._kept = list(self.modules.values())
+        self.names = {id(module): plain_name(name) for name, module in named.items()}
+        self._kept = list(named.values())
         """So that none that is put in later gets the place in memory of one that is gone."""
         self._strangers: set[int] = set()
         self.running: list[str] = []
@@ -113,7 +116,7 @@ class Passes:
         if id(module) not in self.names and self.running and id(module) not in self._strangers:
             for name, each in self.model.named_modules():
                 if id(each) not in self.names:
-                    self.names[id(each)] = name
+                    self.names[id(each)] = plain_name(name)
                     self._kept.append(each)
             if id(module) not in self.names:
                 self._strangers.add(id(module))

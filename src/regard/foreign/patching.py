@@ -31,6 +31,7 @@ from regard.foreign.asked import asked_of
 from regard.foreign.families import Pairs, Writer, called, states_of
 from regard.foreign.model import ForeignModel
 from regard.foreign.readers import OwnReader
+from regard.foreign.recording import as_recorded
 from regard.foreign.removing import removables
 from regard.inspection import Layer
 from regard.inspection.endings import PICTURES, check_ending
@@ -114,7 +115,7 @@ def patch(
         raise InputError(
             f"the heads of {type(subject.model).__name__} cannot be told apart: no layer can be patched"
         )
-    with torch.no_grad():
+    with torch.no_grad(), as_recorded(subject.model):
         kept: dict[str, Tensor] = {}
         with ExitStack() as stack:
             for name, each in found.items():

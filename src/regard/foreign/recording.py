@@ -5,8 +5,8 @@
 
 - Regard's own layers hand over what they do: see `regard.attention`.
 - Calls of PyTorch's fused kernel, and its layers, are seen wherever they are made: see `kernel`.
-- Models of Hugging Face's are asked through their interface for attention (`interface`), or those that know none,
-  through what they return (`outputs`).
+- Attention functions of Hugging Face's models are seen where they are looked up (`interface`). Models that look
+  none up are asked through what they return (`outputs`).
 - Whatever else is a tensor of rows that sum to one, and passes a named place: see `places`.
 """
 
@@ -16,14 +16,17 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from regard.attention import Records, short_name
 from regard.attention.intervening import interventions_in
-from regard.attention.observing import AttentionLayer
+from regard.attention.observing import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
+from regard.attention.records import Recorder
 from regard.errors import unknown
 from regard.foreign.caches import following_caches
+from regard.foreign.fastpath import like_fast_path
 from regard.foreign.generation import following_generation
 from regard.foreign.interface import asks_interface, through_interface
 from regard.foreign.keeper import Keeper
@@ -58,9 +61,9 @@ def record(
     pass that nothing else sees: `blocks.*.attn_drop`. Labels travel with every record; with the `tokenizer` of a
     model of Hugging Face's, every layer and input has those of its own tokens.
 
-    Gradients flow as usual, and outputs differ from the unrecorded ones by no more than the fused kernel's
-    rounding (1e-5 in float32). Weights of bfloat16 are of a softmax in float32. Warns where the model ran and
-    nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
+    The output is that of the model's own code, and gradients flow as usual. Weights are in float32 or better; a
+    warning names each layer whose weights, times its values, are not what it returned. Warns where the model ran
+    and nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
     that the model has not, and, as it runs, for a head or row out of range.
     """
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
@@ -73,9 +76,7 @@ def record(
     with watching(model, keeper, at=at) as peers, recording_layers(own, recorder, layers):
         check_layers(layers, passes, peers)
         yield Records(recorder)
-    nothing_recorded(model, keeper, bool(recorder.parts))
-    if recorder.parts:
-        _flex_unseen(keeper, set(recorder.parts))
+    nothing_recorded(model, keeper, set(recorder.parts))
 
 
 @contextmanager
@@ -85,6 +86,7 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
     calls = keeper.touches or may_call({type(module) for module in modules})
     alone = at is None and not calls and not by_hand(modules)
     with ExitStack() as stack:
+        stack.enter_context(uncompiled())
         stack.enter_context(keeper.passes.watching(filter(asks_interface, modules) if alone else None))
         peers = stack.enter_context(through_interface(model, keeper))
         if not keeper.touches:
@@ -93,10 +95,18 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
         # After what is returned has been looked at, a pass is over.
         stack.enter_context(following_caches(model, keeper))
         if at is not None:
-            stack.enter_context(at_places(model, at, keeper))
+            stack.enter_context(at_places(at, keeper))
         if calls:
+            stack.enter_context(like_fast_path(keeper.passes))
             stack.enter_context(KernelCalls(keeper, own))
         yield own | peers
+
+
+@contextmanager
+def as_recorded(model: nn.Module) -> Iterator[None]:
+    """Run a model in the block on the path on which it is recorded, where layers call their parts' hooks."""
+    with watching(model, Keeper(Recorder(), Passes(model), (), Read(None))):
+        yield
 
 
 def own_layers(passes: Passes) -> dict[str, AttentionLayer]:
@@ -113,25 +123,37 @@ def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str
             raise unknown("layer", name, sorted(attending or known))
 
 
-def _flex_unseen(keeper: Keeper, recorded: Collection[str]) -> None:
-    """Warn of modules beside the recorded ones that attend by a function which cannot be seen."""
+def _warn_of_unseen(keeper: Keeper, recorded: Collection[str]) -> bool:
+    """Warn of modules beside the recorded ones that attend unseen; say whether any does."""
+    warned = False
     for name, module in keeper.passes.modules.items():
-        kind: Any = type(module)
-        if kind.__module__.startswith(("torch.", "transformers.", "regard.")) or "flex_attention" not in names_in(
-            kind
-        ):
-            continue
-        if keeper.wants(name) and not any(each.startswith(name) for each in recorded):
-            warnings.warn(
-                f"{name} attends by flex_attention, which is not seen: name where its weights pass, with at=, or"
-                " take scaled_dot_product_attention meanwhile",
-                stacklevel=4,
-            )
+        how = _unseen(module)
+        if how and keeper.wants(name) and not any(each.startswith(name) for each in recorded):
+            warnings.warn(f"{name or type(module).__name__} attends by {how}", stacklevel=5)
+            warned = True
+    return warned
 
 
-def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: bool) -> None:
-    """Warn where a model ran, and nothing of it was recorded."""
-    if recorded or not keeper.passes.ran:
+def _unseen(module: Any) -> str:
+    """Return how a module attends which cannot be seen, and what to do; "" where it does not."""
+    if isinstance(module, torch.jit.ScriptModule):
+        if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
+            return "compiled TorchScript, which is not seen: record the module that it was made of"
+        return ""
+    kind: Any = type(module)
+    if kind.__module__.startswith(("torch.", "transformers.", "regard.")):
+        return ""
+    if "flex_attention" in names_in(kind):
+        return (
+            "flex_attention, which is not seen: name where its weights pass, with at=, or take"
+            " scaled_dot_product_attention meanwhile"
+        )
+    return ""
+
+
+def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: Collection[str]) -> None:
+    """Warn where a model ran, and nothing of it was recorded, or not all that attends."""
+    if not keeper.passes.ran or _warn_of_unseen(keeper, recorded) or recorded:
         return
     name = type(model).__name__
     if keeper.layers is not None:

@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.foreign.folding import heads_of
 from regard.foreign.keeper import Keeper, Toucher
 
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
-HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads")
-"""What layers call the number of their heads."""
 BANDED = "one_sided_attn_window_size"
 """What layers have that attend in bands (see `bands`), their heads after their steps."""
 
@@ -39,7 +38,7 @@ def touched_softmax(looking: Sequence[Keeper], weights: Tensor, args: Any, kwarg
 def _by_hand(keeper: Keeper, layer: str, weights: Tensor) -> Tensor:
     """Change weights as a layer has them: (B, H, Tq, Tk), or (B H, Tq, Tk), or with heads after the steps."""
     module = keeper.passes.module(layer)
-    heads = next((getattr(module, each) for each in HEADS if isinstance(getattr(module, each, None), int)), 1)
+    heads = heads_of(module) or 1
     if weights.dim() == 3:
         split = weights.unflatten(0, (-1, heads)) if len(weights) % heads == 0 else weights.unsqueeze(1)
         return keeper.changed(split, _seen(split)).reshape(weights.shape)

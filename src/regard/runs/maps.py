@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from regard.attention import record, short_name
+from regard.attention import short_name
+from regard.attention.recording import record_own
 from regard.examination.relevance import pad_keys
 from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
 from regard.tasks import links
@@ -35,7 +36,7 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
     """Run `model` on one input (1, T) and keep what it attended to."""
     if model.training:
         model.eval()
-    with record(model) as records:
+    with record_own(model) as records:
         logits = model(inputs)
     probabilities, prediction = logits[0].softmax(-1).max(-1)
     letters = [_visible(letter) for letter in task.render(inputs[0])]
@@ -74,7 +75,7 @@ def map_of_pair(
     source = whole(source)  # as it is to be shown
     batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
     batch = batch.to(next(model.parameters()).device)
-    with record(model) as records:
+    with record_own(model) as records:
         logits = model(batch.source, batch.source_mask, batch.target_in)
     likely = logits[0].float().softmax(-1).cpu()
     written = likely.argmax(-1) if forced else torch.tensor([*tokens, EOS])

@@ -18,9 +18,9 @@ from regard.attention import (
     intervene,
     keep_heads,
     layers_of,
-    record,
     short_name,
 )
+from regard.attention.recording import record_own
 from regard.inspection import Layer, kind_of
 from regard.result import Result, plain
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
@@ -117,7 +117,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
         """Record some layers of the model, or all, while a block runs."""
-        return record(self.model, layers=layers)
+        return record_own(self.model, layers=layers)
 
     def touching(
         self,
