@@ -33,6 +33,7 @@ from regard.files import (
     new_folder,
     refuse_links,
     remove_quietly,
+    still_there,
     tidy,
     write_file,
     write_inside,
@@ -178,7 +179,9 @@ class RunFolder:
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        write_inside(self.path, self.trainer_file(step), pack(tensors, step, self._config_sum()))
+        with still_there(self.path):
+            content = pack(tensors, step, self._config_sum())
+        write_inside(self.path, self.trainer_file(step), content)
         self.forget_older()
 
     def forget_older(self) -> None:
