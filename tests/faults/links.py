@@ -22,7 +22,7 @@ from tests.faults.report import Report, Trial, counted
 from tests.faults.scenes import Stage, call, contents, fresh, scenes, set_up
 from tests.faults.watch import HALF_WRITTEN
 
-WAYS = ("link", "dangling link", "second name", "link to a full device", "pipe")
+WAYS = ("link", "dangling link", "second name", "link to a pipe", "pipe")
 PRECIOUS = b"precious"
 
 
@@ -58,12 +58,15 @@ def plant(site: Path, name: str, way: str) -> Path:
         shutil.move(place, victim)
     elif way in ("link", "second name"):
         victim.write_bytes(PRECIOUS)
+    if way == "link to a pipe":  # and not to a device: a fault would replace that for the whole machine
+        victim.unlink(missing_ok=True)
+        os.mkfifo(victim)
     if way == "second name":
         place.hardlink_to(victim)
     elif way == "pipe":
         os.mkfifo(place)
     else:
-        place.symlink_to("/dev/full" if way == "link to a full device" else victim)
+        place.symlink_to(victim)
     if way == "dangling link":
         victim.unlink(missing_ok=True)
     return outside

@@ -29,6 +29,7 @@ def test_a_file_that_is_written_through_a_link_is_found() -> None:
         real(Path(os.path.realpath(path)), content)
 
     one = [each for each in scenes() if each.name == "examine"]
-    with mock.patch.object(writing, "_replace", through), mock.patch.object(links, "scenes", lambda: one):
+    few = mock.patch.multiple(links, scenes=lambda: one, WAYS=("link",))
+    with mock.patch.object(writing, "_replace", through), few:
         report = links.main(None, seed=0)
     assert any("changes what a link led to" in fault for fault in report.faults), report.told()

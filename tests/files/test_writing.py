@@ -58,16 +58,17 @@ def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("target", ["real", "nowhere", "/dev/full", "folder", "link"])
+@pytest.mark.parametrize("target", ["real", "nowhere", "pipe", "folder", "link"])
 def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path, target: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "real").write_bytes(b"one")
+    os.mkfifo(tmp_path / "pipe")
     link = tmp_path / "link"
     link.symlink_to(target)
     write_file(link, b"two")
     assert not link.is_symlink() and link.read_bytes() == b"two"
     assert (tmp_path / "real").read_bytes() == b"one" and not any((tmp_path / "folder").iterdir())
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "link", "real"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "link", "pipe", "real"]
 
 
 def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
@@ -80,10 +81,10 @@ def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
 
 def test_files_changed_in_place_are_regular_files(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"one")
-    for name, target in {"link": "real", "dangling": "nowhere", "full": "/dev/full"}.items():
+    for name, target in {"link": "real", "dangling": "nowhere", "null": os.devnull}.items():
         (tmp_path / name).symlink_to(target)
     os.mkfifo(tmp_path / "pipe")
-    for name in ("link", "dangling", "full", "pipe", "/dev/full"):
+    for name in ("link", "dangling", "null", "pipe", os.devnull):
         for mode in ("ab", "a+b", "r+b"):
             with pytest.raises(OSError):
                 open_own(tmp_path / name, mode)

@@ -6,7 +6,7 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.files.folders import new_folder
-    from regard.files.inside import append_inside, write_inside
+    from regard.files.inside import append_inside, still_there, write_inside
     from regard.files.locking import holding, is_in_use, keep_in_use, taking_turns
     from regard.files.state import state_folder
     from regard.files.temporary import remove_quietly, tidy
@@ -41,6 +41,7 @@ __all__ = [
     "refuse_links",
     "remove_quietly",
     "state_folder",
+    "still_there",
     "taking_turns",
     "tidy",
     "write_file",

@@ -13,7 +13,7 @@ def write_inside(folder: Path, path: Path, content: bytes) -> None:
 
     Raises `InputError` where that folder is a link, `MachineError` where `folder` is gone or the disk refuses.
     """
-    with _still_there(folder):
+    with still_there(folder):
         if path.parent != folder:
             refuse_links(path.parent)
             try:
@@ -25,7 +25,7 @@ def write_inside(folder: Path, path: Path, content: bytes) -> None:
 
 def append_inside(folder: Path, path: Path, content: bytes) -> None:
     """Add to the file at `path` in `folder`; raises as `write_inside` does, also where the file is a link."""
-    with _still_there(folder):
+    with still_there(folder):
         try:
             with open_own(path, "ab") as file:
                 file.write(content)
@@ -34,7 +34,8 @@ def append_inside(folder: Path, path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _still_there(folder: Path) -> Iterator[None]:
+def still_there(folder: Path) -> Iterator[None]:
+    """Raise `MachineError` where something in the block fails because `folder` is gone."""
     try:
         yield
     except InputError as error:

@@ -38,6 +38,7 @@ from regard.files import (
     new_folder,
     refuse_links,
     remove_quietly,
+    still_there,
     tidy,
     write_file,
     write_inside,
@@ -279,7 +280,9 @@ class RunFolder:
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        write_inside(self.path, self.trainer_file(step), self.pack(tensors, step))
+        with still_there(self.path):
+            content = self.pack(tensors, step)
+        write_inside(self.path, self.trainer_file(step), content)
         self.forget_older()
 
     def forget_older(self) -> None:
