@@ -247,12 +247,27 @@ def judge(given: bytes, answer: Answer | None) -> str | None:
     if answer.status >= 500:
         return f"status {answer.status}: {answer.body[:200]!r}"
     if answer.status < 400 or given.startswith(b"HEAD "):
-        return None
+        return _unnamed(given, answer)
     try:
         line = answer.error
     except (ValueError, AssertionError):
         return f"status {answer.status} without a line of JSON: {answer.body[:200]!r}"
     return None if 10 < len(line) <= 1000 and line.isprintable() else f"a line that is none: {line[:200]!r}"
+
+
+def _unnamed(given: bytes, answer: Answer) -> str | None:
+    """Say so where a map does not name the interventions that were asked for, or lacks what is answered without."""
+    if answer.status != 200 or not given.startswith(b"POST /api/attend"):
+        return None
+    try:
+        asked = json.loads(given.partition(b"\r\n\r\n")[2]).get("interventions") or []
+    except ValueError:  # a body in chunks
+        return None
+    found = json.loads(answer.body)
+    named = found.get("map", {}).get("interventions")
+    if named is None or len(named) != len(asked) or bool(asked) != ("original" in found):
+        return f"{len(asked)} interventions, of which the map names {named}"
+    return None
 
 
 def try_requests(address: str, seeds: Sequence[int], routes: Sequence[tuple[str, str]]) -> list[Trial]:

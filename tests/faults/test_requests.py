@@ -37,6 +37,11 @@ def test_what_is_a_fault() -> None:
     assert found(200, b"anything") is None and found(404, b"", b"HEAD / HTTP/1.1") is None
     assert found(422, b'{"error": "seed -1 does not fit: give another"}') is None
     assert judge(b"", None) == "no answer"
+    asked = b'POST /api/attend HTTP/1.1\r\n\r\n{"interventions": [{"layer": "cross"}]}'
+    named = b'{"map": {"interventions": ["cross: all heads off"]}, "original": {}}'
+    assert judge(asked, Answer(200, {}, named)) is None
+    hidden = judge(asked, Answer(200, {}, b'{"map": {"interventions": []}, "original": {}}'))
+    assert hidden == "1 interventions, of which the map names []"
     assert found(200, b"{}", b"GET / HTTP/1.1\r\norigin: http://evil.example\r\n\r\n") is not None
     for status, body in [
         (500, b'{"error": "a line that says what is wrong"}'),
