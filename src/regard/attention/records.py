@@ -110,6 +110,8 @@ class Parts:
 
     def join(self) -> Part:
         """Make one part of all; of keys that came later, the earlier queries saw nothing."""
+        if self.kind == "decoder":  # a static cache, or one with rejected drafts, holds keys that are no steps
+            self.found = [_without_empty(part, self.end) for part in self.found]
         if len(self.found) > 1:
             keys = max(part.first_key + part.weights.shape[-1] for part in self.found)
             free = all(part.mask is None and part.weights.shape[-1] == keys for part in self.found)
@@ -120,6 +122,15 @@ class Parts:
             inside = joined(insides, weights, mask) if len(insides) == len(self.found) else None
             self.found = [Part(weights, mask, steps, inside=inside)]
         return self.found[0]
+
+
+def _without_empty(part: Part, end: int) -> Part:
+    """Return a part without the keys from `end` on, where none of them has any weight."""
+    count = max(end - part.first_key, 0)
+    if count >= part.weights.shape[-1] or part.weights[..., count:].any():
+        return part
+    mask = part.mask if part.mask is None or part.mask.shape[-1] == 1 else part.mask[..., :count]
+    return part._replace(weights=part.weights[..., :count], mask=mask)
 
 
 def _mask(part: Part) -> Tensor:

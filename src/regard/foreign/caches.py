@@ -45,7 +45,7 @@ class Follower:
         self.depth += 1
         if self.depth == 1:
             cache = given.get("past_key_values")
-            self.passes.begin_sequence(_length(cache), cache)
+            self.passes.begin_sequence(length_of(cache), cache)
         tokens = given.get("input_ids")
         if isinstance(tokens, Tensor) and tokens.dim() == 2:
             name = self.passes.names.get(id(peer), "")
@@ -60,5 +60,6 @@ class Follower:
             self.passes.end_sequence()
 
 
-def _length(cache: Any) -> int:
+def length_of(cache: Any) -> int:
+    """Return the number of steps that a cache holds."""
     return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0

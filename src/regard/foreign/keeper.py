@@ -91,6 +91,8 @@ class Keeper:
 
     def next(self, name: str) -> str | None:
         """Count a call of a layer, and return its name; None where nobody wants it."""
+        if self.passes.paused:
+            return None
         numbered = self.passes.number(name)
         if numbered == name:  # repetitions of an earlier pass are gone
             for each in [each for each in self.recorder.parts if each.startswith(f"{name}#")]:

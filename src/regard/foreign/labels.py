@@ -90,6 +90,21 @@ def _printable() -> dict[str, int]:
 _BYTE = _printable()
 
 
+def is_inside(name: str, model: str) -> bool:
+    """Say whether a module is a model, or inside it."""
+    return not model or name == model or name.startswith(f"{model}.")
+
+
+def _present(mask: Any, count: int, start: int) -> Tensor | None:
+    """Return which of `count` tokens a mask calls present, (B, T): also one by query, or one for each kind of layers, as
+    generation makes for a static cache; None where it does not say. Later steps tell nothing: a window moves."""
+    if isinstance(mask, dict):
+        mask = next((each for each in mask.values() if isinstance(each, Tensor)), None)
+    if isinstance(mask, Tensor) and mask.dim() == 4 and not start:
+        mask = (mask if mask.dtype == torch.bool else mask >= 0).any(1).any(1)[:, :count]
+    return mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
+
+
 class Read:
     """What each model inside was given, by its name: tokens (B, T), and which of them are there."""
 
@@ -109,9 +124,18 @@ class Read:
         elif not start:
             self.going_on.discard(name)
         self.tokens[name] = tokens.detach()
-        self.there.pop(name, None)
-        if there is not None and there.dim() == 2:
-            self.there[name] = there
+        here = _present(there, tokens.shape[1], start)
+        known = self.there.pop(name, None)
+        if here is None and start and known is not None and len(known) == len(tokens):
+            here = known
+        if here is not None:
+            self.there[name] = here
+
+    def cut(self, model: str, count: int) -> None:
+        """Forget all tokens of a model, and of those inside, from `count` on: they were taken back."""
+        for name in self.going_on:
+            if is_inside(name, model):
+                self.tokens[name] = self.tokens[name][:, :count]
 
     def result(self, sequences: Tensor) -> None:
         """Note what came out of a beam, in the place of its hypotheses."""
@@ -137,5 +161,5 @@ class Read:
             return None
         there = self.there.get(name)
         rows = self.tokens[name].tolist()
-        masks = [None] * len(rows) if there is None or there.shape[1] < count else (there != 0).tolist()
+        masks = [None] * len(rows) if there is None else (there != 0).tolist()
         return [pieces.labels(row[:count], mask) for row, mask in zip(rows, masks, strict=True)]

@@ -52,6 +52,8 @@ class Passes:
         """The step at which the first query of this pass stands."""
         self.cache: Any = None
         """What holds the steps before it, and is to hold these."""
+        self.paused = False
+        """Whether the passes that run now are left out: they belong to no sequence that comes out."""
         self.seen_elsewhere = False
         """Whether what runs now tells of its attention itself, and its calls of the kernel are not looked at."""
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
@@ -67,8 +69,17 @@ class Passes:
 
     @property
     def here(self) -> bool:
-        """Whether this is the thread that records."""
-        return threading.get_ident() == self.thread
+        """Whether this is the thread that records, and no pass is being left out."""
+        return not self.paused and threading.get_ident() == self.thread
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave out the passes that run in the block."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
 
     @contextmanager
     def watching(self, some: Iterable[nn.Module] | None = None) -> Iterator[None]:
