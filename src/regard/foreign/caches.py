@@ -32,7 +32,9 @@ class Follower:
     """Looks at what the models are given. A copy of it follows nothing."""
 
     def __init__(self, passes: Passes | None = None, read: Read | None = None) -> None:
-        self.passes, self.read, self.depth = passes, read, 0
+        self.passes, self.read = passes, read
+        self.outer: list[tuple[int, Any]] = []
+        """The steps and caches of the models around the one that runs now."""
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Follower, ()
@@ -42,21 +44,24 @@ class Follower:
         if self.passes is None or self.read is None or not self.passes.here:
             return
         given = dict(zip(inspect.signature(peer.forward).parameters, args, strict=False)) | options
-        self.depth += 1
-        if self.depth == 1:
-            cache = given.get("past_key_values")
+        cache = given.get("past_key_values")
+        self.outer.append((self.passes.start, self.passes.cache))
+        if len(self.outer) == 1:
             self.passes.begin_sequence(length_of(cache), cache)
+        elif cache is not self.passes.cache:  # an encoder reads its input anew, while the decoder goes on
+            self.passes.start, self.passes.cache = length_of(cache), cache
         tokens = given.get("input_ids")
         if isinstance(tokens, Tensor) and tokens.dim() == 2:
             name = self.passes.names.get(id(peer), "")
-            self.read.given(name, tokens, given.get("attention_mask"), self.passes.start)
+            start = 0 if "decoder_input_ids" in given else self.passes.start
+            self.read.given(name, tokens, given.get("attention_mask"), start)
 
     def end(self, *_: Any) -> None:
         """Note that it is over."""
         if self.passes is None or not self.passes.here:
             return
-        self.depth -= 1
-        if not self.depth:
+        self.passes.start, self.passes.cache = self.outer.pop()
+        if not self.outer:
             self.passes.end_sequence()
 
 

@@ -119,7 +119,7 @@ class Read:
         """Note what a model is given: from step `start` on, after what it was given before."""
         before = self.tokens.get(name)
         if start and before is not None and len(before) == len(tokens):
-            tokens = tokens if tokens.shape[1] > start else torch.cat([before[:, :start], tokens], dim=1)
+            tokens = torch.cat([before[:, :start], tokens], dim=1)
             self.going_on.add(name)
         elif not start:
             self.going_on.discard(name)
