@@ -316,7 +316,7 @@ def first_given(model: nn.Module, masked: str = "") -> dict[str, Any]:
             errors.append(error)
     if not errors:
         raise NotImplementedError(f"no inputs are known for {sorted(inspect.signature(model.forward).parameters)[:6]}")
-    raise errors[0]
+    raise errors[-1]
 
 
 def run(model: nn.Module, given: dict[str, Any]) -> Any:

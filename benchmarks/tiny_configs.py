@@ -13,6 +13,7 @@ from typing import Any
 WIDTH, HEADS, LAYERS, VOCAB, WINDOW = 64, 4, 2, 99, 4
 TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 RULES: list[tuple[str, int]] = [
+    (r".*codebook_size", 64),
     (r"^index_topk(_freq)?$|.*index.*topk$", WINDOW),
     (r".*(num_labels|num_channels|in_channels|in_chans|num_mel_bins|feature_size)$", 10**9),
     (r".*vocab_size.*", VOCAB),
@@ -34,10 +35,38 @@ RULES: list[tuple[str, int]] = [
     (r".*(hidden_size|d_model|n_embd|embed_dim|embedding_size|emb_dim|embd_dim|projection_dim|_width|hidden_dim)\w*$", WIDTH),
     (r"dim|width|.*_proj_dim|.*hidden_channels|.*out_channels|.*fpn.*dim|.*conv_dim|.*_dim|.*_channels", WIDTH),
     (r".*chunk_size.*", 8),
-    (r".*codebook_size", VOCAB),
     (r"num_codebooks|num_quantizers", 4),
 ]
-OVERRIDES: dict[str, dict[str, Any]] = {}
+ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+OVERRIDES: dict[str, dict[str, Any]] = {
+    "autoformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
+    "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 3},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
+    "esm": {"mask_token_id": 3},
+    "esmc": {"num_key_value_heads": 4},
+    "glm5_next_text": {"num_key_value_heads": 4},
+    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
+    "hunyuan_v1_dense": ROPE,
+    "hunyuan_v1_moe": ROPE,
+    "hunyuan_vl_text": ROPE,
+    "informer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
+    "jamba": {"num_hidden_layers": 3, "attn_layer_period": 3, "attn_layer_offset": 1},
+    "ministral": ROPE,
+    "nemotron": {"head_dim": 16},
+    "openai-gpt": {},
+    "recurrent_gemma": {"num_hidden_layers": 3, "block_types": ["recurrent", "recurrent", "attention"]}
+    | {"lru_width": 64},
+    "reformer": {"axial_pos_shape": [4, 8], "axial_pos_embds_dim": [32, 32], "is_decoder": True}
+    | {"attn_layers": ["lsh", "local"]},
+    "swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
+    "swinv2": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
+    "donut-swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
+    "maskformer-swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4}
+    | {"patch_size": 2},
+    "swin2sr": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 1},
+    "time_series_transformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
+    "youtu": {},
+}
 """By model type: fields that the rules get wrong."""
 
 
@@ -68,7 +97,7 @@ def sizes_of(kind: Any, default: Any) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         name = field.name
-        value = getattr(default, name, None) if default is not None else _of_field(field)
+        value = _value(default, field)
         if name in subs:
             given[name] = _sub(subs[name], value)
             continue
@@ -76,11 +105,16 @@ def sizes_of(kind: Any, default: Any) -> dict[str, Any]:
         if small is not None:
             given[name] = small
     _adapt_layers(kind, default, given)
+    _adapt_heads(default, given)
     return given
 
 
-def _of_field(field: Any) -> Any:
-    return None if field.default is dataclasses.MISSING else field.default
+def _value(default: Any, field: Any) -> Any:
+    """Return the default of a field, as the config completed it where that is one value."""
+    try:
+        return getattr(default, field.name)
+    except Exception:  # no default config, or one that differs from layer to layer
+        return None if field.default is dataclasses.MISSING else field.default
 
 
 def _sub(kind: Any, value: Any) -> Any:
@@ -118,10 +152,26 @@ def _token(name: str, value: Any) -> Any:
     return None
 
 
+def _adapt_heads(default: Any, given: dict[str, Any]) -> None:
+    """Let heads of latent attention have keys of their own, and rotations fit the width of a head."""
+    if "kv_lora_rank" in given and "num_key_value_heads" in given:
+        given["num_key_value_heads"] = given.get("num_attention_heads", HEADS)
+    for name in ("rope_parameters", "rope_scaling"):
+        rope = getattr(default, name, None) if default is not None else None
+        if isinstance(rope, dict) and "mrope_section" in rope:
+            sections = rope["mrope_section"]
+            width = given.get("head_dim") or WIDTH // HEADS
+            width = int(width * rope.get("partial_rotary_factor", 1)) // 2
+            sizes = [max(width * each // sum(sections), 1) for each in sections]
+            given[name] = rope | {"mrope_section": [width - sum(sizes[1:]), *sizes[1:]]}
+
+
 def _adapt_layers(kind: Any, default: Any, given: dict[str, Any]) -> None:
     """Keep a layer of every kind, and at least two layers."""
     for alias in ("layer_types", "layers_block_type", "layer_type", "mlp_layer_types", "ffn_layer_types"):
         types = getattr(default, alias, None)
+        if isinstance(getattr(kind, alias, None), property):
+            continue
         name = getattr(kind, "attribute_map", {}).get(alias, alias)
         if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
             continue

@@ -162,6 +162,8 @@ class Recorder:
     inside: bool = False
     """Whether more than the weights is kept, of Regard's own layers."""
     parts: dict[str, Parts] = field(default_factory=dict)
+    left_out: Callable[[], dict[str, str]] = dict
+    """Returns the layers that ran and are not recorded, with the reason."""
 
     @property
     def partial(self) -> bool:
@@ -297,8 +299,26 @@ class Records(Mapping[str, Record]):
     def __len__(self) -> int:
         return len(self._recorder.parts)
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Return the layers that ran and have no record, with class and reason: of a hybrid model, those without
+        softmax attention; otherwise attention by hand that is not seen.
+
+            records.left_out["model.layers.0.mixer"]  # 'Mamba2Mixer without softmax attention'
+        """
+        return self._recorder.left_out()
+
     def __repr__(self) -> str:
-        return f"<Records: {', '.join(self) or 'nothing yet'}>"
+        out = sentence_of(self.left_out)
+        return f"<Records: {', '.join(self) or 'nothing yet'}{out and f'; {out}'}>"
+
+
+def sentence_of(left_out: Mapping[str, str]) -> str:
+    """Return one line that names the layers without a record, by reason; empty where there are none."""
+    reasons = dict.fromkeys(left_out.values())
+    names = {why: [short_name(name) for name, each in left_out.items() if each == why] for why in reasons}
+    told = [f"{', '.join(some)} ({why})" for why, some in names.items()]
+    return f"not recorded: {'; '.join(told)}" if told else ""
 
 
 def short_name(name: str) -> str:

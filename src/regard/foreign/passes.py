@@ -48,6 +48,8 @@ class Passes:
         """The names of the modules that run, the outermost first."""
         self.ran = False
         """Whether any has run."""
+        self.seen: set[str] = set()
+        """The names of those that have run."""
         self.start = 0
         """The step at which the first query of this pass stands."""
         self.cache: Any = None
@@ -118,6 +120,7 @@ class Passes:
         if not self.running:
             self._new = self.ran = True
         self.running.append(name)
+        self.seen.add(name)
 
     def _name(self, module: nn.Module) -> str | None:
         """Return a module's name; one that is new may have been put in while the model ran."""
