@@ -44,6 +44,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
     "esm": {"mask_token_id": 3},
     "esmc": {"num_key_value_heads": 4},
+    "falcon_h1": {"mamba_d_ssm": 128, "mamba_d_head": 16},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
+    "zamba": {"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "num_hidden_layers": 4},
     "glm5_next_text": {"num_key_value_heads": 4},
     "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
     "hunyuan_v1_dense": ROPE,
@@ -51,6 +54,8 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "hunyuan_vl_text": ROPE,
     "informer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
     "jamba": {"num_hidden_layers": 3, "attn_layer_period": 3, "attn_layer_offset": 1},
+    "lfm2": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2, "num_dense_layers": 1},
     "ministral": ROPE,
     "nemotron": {"head_dim": 16},
     "openai-gpt": {},
@@ -170,9 +175,9 @@ def _adapt_layers(kind: Any, default: Any, given: dict[str, Any]) -> None:
     """Keep a layer of every kind, and at least two layers."""
     for alias in ("layer_types", "layers_block_type", "layer_type", "mlp_layer_types", "ffn_layer_types"):
         types = getattr(default, alias, None)
-        if isinstance(getattr(kind, alias, None), property):
-            continue
         name = getattr(kind, "attribute_map", {}).get(alias, alias)
+        if isinstance(getattr(kind, name, None), property):
+            continue
         if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
             continue
         distinct = list(dict.fromkeys(types))

@@ -15,7 +15,7 @@ from regard.foreign.keeper import Keeper
 from regard.foreign.outputs import names_in
 
 MIXER = re.compile(
-    r"(Attention|Attn|Mixer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
+    r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
     r"|Retention|mLSTMLayer)(V?[0-9]+)?$"
 )
 """Ends of the names of classes whose modules mix the steps of a sequence."""
