@@ -247,7 +247,7 @@ class Recorder:
                     [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
                 )
             queries, keys = None, None
-            if self.tokens is not None and not parts.first:
+            if self.tokens is not None:
                 queries, keys = self.tokens(name, parts.kind, parts.end, part.weights.shape[-1])
             if queries is not None:
                 queries = [[each[step] for step in part.steps] for each in queries]

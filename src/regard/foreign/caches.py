@@ -11,6 +11,7 @@ from regard.foreign.interface import is_peer
 from regard.foreign.keeper import Keeper
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
+from regard.foreign.wrappers import is_adapted
 
 
 @contextmanager
@@ -18,7 +19,7 @@ def following_caches(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     """Note at which step each pass of the models of Hugging Face's stands, and what they read."""
     follower = Follower(keeper.passes, keeper.read)
     hooks = []
-    for peer in filter(is_peer, keeper.passes.modules.values()):
+    for peer in (each for each in keeper.passes.modules.values() if is_peer(each) or is_adapted(each)):
         hooks.append(peer.register_forward_pre_hook(follower.begin, with_kwargs=True))
         hooks.append(peer.register_forward_hook(follower.end, always_call=True))
     try:

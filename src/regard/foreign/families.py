@@ -25,6 +25,7 @@ from regard.errors import InputError, begun
 from regard.foreign.asked import BETWEEN, Asked
 from regard.foreign.interface import is_peer
 from regard.foreign.texts import Texts
+from regard.foreign.wrappers import base_of
 
 IGNORED = -100
 """Where an output has no truth."""
@@ -61,7 +62,7 @@ def called(model: nn.Module, given: dict[str, Any] | tuple[Any, ...]) -> Any:
     try:
         return model(**given) if isinstance(given, dict) else model(*given)
     except ValueError as error:
-        if not is_peer(model):
+        if not is_peer(base_of(model)):
             raise
         said = begun(" ".join(str(error).split()), 200)
         raise InputError(f"{type(model).__name__} does not take that: {said}") from error
@@ -107,6 +108,7 @@ class Family(ABC):
         if fed.truth is None or logits is None:
             assert fed.before is not None
             return _moved(states_of(output), fed.before), 1
+        logits = logits[:, -fed.truth.shape[1] :]  # learned steps that stand before the input have no truth
         found = F.cross_entropy(
             logits.float().flatten(0, -2), fed.truth.flatten(), ignore_index=IGNORED, reduction="sum"
         )
@@ -166,8 +168,8 @@ class Writer(Family):
         fed = {"input_ids": sequence[:, :-1], "attention_mask": torch.ones_like(sequence[:, :-1])}
         logits = self.logits(called(model, fed))
         assert logits is not None
-        likely = logits[0, start - 1 :].float().softmax(-1)
         new = sequence[0, start:].tolist()
+        likely = logits[0, -len(new) :].float().softmax(-1)
         return Answer(
             fed=Fed(asked=asked, given=fed),
             prediction=self.texts.decode(new),
@@ -309,7 +311,7 @@ class Guesser(Family):
             return Answer(fed)
         logits = self.logits(called(model, given))
         assert logits is not None
-        likely, found = logits[0, places].float().softmax(-1).max(-1)
+        likely, found = logits[0, -given["input_ids"].shape[1] :][places].float().softmax(-1).max(-1)
         whole = given["input_ids"][0].clone()
         whole[places] = found
         return Answer(

@@ -108,8 +108,10 @@ def _present(mask: Any, count: int, start: int) -> Tensor | None:
 class Read:
     """What each model inside was given, by its name: tokens (B, T), and which of them are there."""
 
-    def __init__(self, pieces: Pieces | None) -> None:
+    def __init__(self, pieces: Pieces | None, virtual: int = 0) -> None:
         self.pieces = pieces
+        self.virtual = [f"<prompt {step}>" for step in range(virtual)]
+        """Names of the learned steps before each input."""
         self.tokens: dict[str, Tensor] = {}
         self.there: dict[str, Tensor] = {}
         self.going_on: set[str] = set()
@@ -125,6 +127,8 @@ class Read:
             self.going_on.discard(name)
         self.tokens[name] = tokens.detach()
         here = _present(there, tokens.shape[1], start)
+        if here is not None and self.virtual:
+            here = here[:, -tokens.shape[1] :]
         known = self.there.pop(name, None)
         if here is None and start and known is not None and len(known) == len(tokens):
             here = known
@@ -153,12 +157,17 @@ class Read:
         readers = [*others, *around] if kind == "cross" else around
         return self._labels(around, queries), self._labels(readers, keys)
 
+    def _fits(self, name: str, count: int) -> bool:
+        return count <= self.tokens[name].shape[1] <= count + (name in self.going_on)
+
     def _labels(self, names: list[str], count: int) -> list[list[str]] | None:
         pieces = self.pieces
-        fits = (name for name in names if count <= self.tokens[name].shape[1] <= count + (name in self.going_on))
-        name = next(fits, None)
-        if name is None or pieces is None:
+        name = next((name for name in names if self._fits(name, count)), None)
+        if pieces is None:
             return None
+        if name is None:
+            found = self._labels(names, count - len(self.virtual)) if 0 < len(self.virtual) < count else None
+            return found and [[*self.virtual, *labels] for labels in found]
         there = self.there.get(name)
         rows = self.tokens[name].tolist()
         masks = [None] * len(rows) if there is None else (there != 0).tolist()

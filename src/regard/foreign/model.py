@@ -37,6 +37,7 @@ from regard.foreign.removing import removable_heads, remove_heads
 from regard.foreign.texts import Texts
 from regard.foreign.trials import trial_of
 from regard.foreign.untrained import untrained_model
+from regard.foreign.wrappers import device_of
 from regard.inspection import AttentionMap, Layer, Playback, Trial
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ class ForeignModel:
         """Return the same subject with parameters as they would be before training, or where nobody knows those,
         with its own in another order."""
         model = untrained_model(self.model, seed)
-        return dataclasses.replace(self, model=model.to(next(self.model.parameters()).device).eval())
+        return dataclasses.replace(self, model=model.to(device_of(self.model)).eval())
 
     @torch.no_grad()
     def loss(self, inputs: Sequence[Fed]) -> float:

@@ -31,6 +31,7 @@ from regard.foreign.outputs import by_hand, names_in, through_outputs
 from regard.foreign.passes import Passes
 from regard.foreign.places import at_places
 from regard.foreign.unseen import BY_HAND, left_out, mixes_steps
+from regard.foreign.wrappers import virtual_tokens
 
 
 @contextmanager
@@ -64,7 +65,7 @@ def record(
     """
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
     passes = Passes(model)
-    read = Read(None if tokenizer is None else Pieces(tokenizer))
+    read = Read(None if tokenizer is None else Pieces(tokenizer), virtual_tokens(passes.modules.values()))
     recorder.tokens = None if tokenizer is None else read.of
     keeper = Keeper(recorder, passes, layers, read)
     recorder.left_out = lambda: left_out(keeper, recorder.parts)
