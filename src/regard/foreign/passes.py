@@ -7,6 +7,7 @@ whole model begins anew, unless it goes on with sequences that a cache holds.
 Only what the thread does that records is seen: another one may run the same model at the same time.
 """
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -32,13 +33,29 @@ class Relay:
             self.tell(*given)
 
 
+def named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Return all modules of a model by name. Layers of a functional model of Keras' are no submodules of it, and
+    have names of their own."""
+    found = dict(model.named_modules())
+    keras = sys.modules.get("keras")
+    if keras is None:
+        return found
+    known = set(map(id, found.values()))
+    for name, module in list(found.items()):
+        for layer in module.layers if isinstance(module, keras.Model) else ():
+            if id(layer) not in known:
+                start = f"{name}.{layer.name}" if name else layer.name
+                found |= {f"{start}.{each}" if each else start: part for each, part in named_modules(layer).items()}
+    return found
+
+
 class Passes:
     """What runs now, of one model and in one thread."""
 
     def __init__(self, model: nn.Module) -> None:
         self.thread = threading.get_ident()
         self.model = model
-        self.modules = dict(model.named_modules())
+        self.modules = named_modules(model)
         """By name, as they were when this began."""
         self.names = {id(module): name for name, module in self.modules.items()}
         self._kept = list(self.modules.values())

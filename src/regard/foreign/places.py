@@ -4,6 +4,7 @@ Whatever goes in or comes out as rows that sum to one, over the keys, is recorde
 dropout changes what comes out.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ class Passing:
                 stacklevel=4,
             )
         else:
-            keeper.keep(name, _call(_by_head(weights.detach())))
+            keeper.keep(name, dataclasses.replace(_call(_by_head(weights.detach())), flat=weights.dim() == 2))
         return None
 
 
