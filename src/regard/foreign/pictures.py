@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.foreign.wrappers import device_of
 from regard.inspection.maps import Patches
 from regard.reading import is_file, read_json
 

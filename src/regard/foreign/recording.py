@@ -79,7 +79,7 @@ def record(
         if unseen:
             name, why = next(iter(unseen.items()))
             more = f", and {len(unseen) - 1} more like it (records.left_out)" if len(unseen) > 1 else ""
-            warnings.warn(f"not recorded: {name}, a {why}{more}", stacklevel=3)
+            warnings.warn(f"not recorded: {name} ({why}){more}", stacklevel=3)
         _flex_unseen(keeper, set(recorder.parts))
 
 
@@ -90,7 +90,7 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
     calls = keeper.touches or may_call({type(module) for module in modules})
     alone = at is None and not calls and not by_hand(modules)
     with ExitStack() as stack:
-        some = (each for each in modules if asks_interface(each) or mixes_steps(type(each)))
+        some = (each for each in modules if asks_interface(each) or mixes_steps(each))
         stack.enter_context(keeper.passes.watching(some if alone else None))
         peers = stack.enter_context(through_interface(model, keeper))
         if not keeper.touches:

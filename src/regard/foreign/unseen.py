@@ -24,9 +24,9 @@ WITHOUT = "without softmax attention"
 BY_HAND = "with weights that are not seen: name the module that they pass, with at="
 
 
-@cache
-def mixes_steps(kind: Any) -> bool:
-    """Say whether modules of a class mix the steps of a sequence, as far as its name tells."""
+def mixes_steps(module: nn.Module) -> bool:
+    """Say whether a module mixes the steps of a sequence, as far as the name of its class tells."""
+    kind = type(module)
     return MIXER.search(kind.__name__) is not None and not kind.__module__.startswith(("torch.", "regard."))
 
 
@@ -40,7 +40,7 @@ def left_out(keeper: Keeper, recorded: Collection[str]) -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     for name, module in keeper.passes.modules.items():
-        if name not in keeper.passes.seen or not mixes_steps(type(module)) or not keeper.wants(name):
+        if name not in keeper.passes.seen or not mixes_steps(module) or not keeper.wants(name):
             continue
         if any(_inside(name, each) or _inside(each, name) for each in names):
             continue
@@ -54,9 +54,8 @@ def _inside(name: str, other: str) -> bool:
 
 
 def _takes_softmax(module: nn.Module) -> bool:
-    return any(
-        isinstance(part, nn.Softmax) or any(map(SOFTMAX.search, _names(type(part)))) for part in module.modules()
-    )
+    kinds: list[Any] = [type(part) for part in module.modules()]
+    return nn.Softmax in kinds or any(SOFTMAX.search(name) for kind in kinds for name in _names(kind))
 
 
 @cache

@@ -41,7 +41,7 @@ def base_of(model: nn.Module) -> nn.Module:
 def virtual_tokens(modules: Iterable[Any]) -> int:
     """Return the number of learned steps that PEFT puts before every input: prefix tuning, prompt tuning."""
     for module in filter(is_adapted, modules):
-        config = getattr(module, "active_peft_config", None)
+        config: Any = getattr(module, "active_peft_config", None)
         if getattr(config, "is_prompt_learning", False):
             return int(config.num_virtual_tokens)
     return 0
