@@ -352,7 +352,7 @@ def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], 
                 unmatched.append(name)
     if not records and "nothing was recorded" in said:
         return
-    wrong = [name for name in left]
+    wrong = [name for name in left if name not in said]
     named = said + " ".join(getattr(records, "left_out", {}))
     silent = [name for name in unmatched if name and name not in named and not any(name.startswith(each) or each.startswith(name) for each in getattr(records, "left_out", {}))]
     if wrong:
@@ -468,6 +468,8 @@ def check_generation(result: Result, **options: Any) -> None:
     if told.shape[0] == len(read) and not torch.allclose(told, at_once.logits[:, -NEW:], atol=1e-3, rtol=1e-3):
         raise NotImplementedError  # with a cache, the model itself computes something else
     said = " ".join(str(each.message) for each in caught)
+    if "no steps" in said:
+        result.why = said.partition(": ")[0] + ", so that columns of generated steps do not match"
     compare(result, records, references, said, len(read))
 
 

@@ -1,6 +1,7 @@
 """The keeper decides which calls of attention are recorded, and hands over what was asked for of each."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,8 @@ class Keeper:
         self.recorder, self.passes, self.layers, self.read = recorder, passes, layers, read
         self.elsewhere: set[str] = set()
         """The modules whose calls of the kernel were seen."""
+        self.more_keys: set[str] = set()
+        """The records with keys that are no steps, as compressed ones, so that columns of passes do not match."""
         self.cached: set[str] = set()
         """The records made while a cache was there, so that more steps may come."""
 
@@ -118,8 +121,22 @@ class Keeper:
         weights, mask = self._worked_out(call, places)
         if self.passes.cache is not None:
             self.cached.add(name)
+            self._check_keys(name, weights, call)
+            if start and name in self.more_keys:
+                self.recorder.parts.pop(name, None)
         part = Part(weights, mask, [start + place for place in places], call.first_key)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
+
+    def _check_keys(self, name: str, weights: Tensor, call: Call) -> None:
+        """Warn of a first pass in which more keys than steps have weight: later columns stand for other keys."""
+        if self.passes.start or call.kind != "decoder" or name in self.more_keys:
+            return
+        if bool(weights[..., call.queries :].any()):
+            self.more_keys.add(name)
+            warnings.warn(
+                f"{name} has keys that are no steps: of what is generated, only its last pass is kept",
+                stacklevel=2,
+            )
 
     def _keep_step(self, layer: str, number: int, call: Call) -> bool:
         """Record call `number` of a layer as its next step, if each call so far was one: a decoder that attends

@@ -96,8 +96,9 @@ def is_inside(name: str, model: str) -> bool:
 
 
 def _present(mask: Any, count: int, start: int) -> Tensor | None:
-    """Return which of `count` tokens a mask calls present, (B, T): also one by query, or one for each kind of layers, as
-    generation makes for a static cache; None where it does not say. Later steps tell nothing: a window moves."""
+    """Return which of `count` tokens a mask calls present, (B, T): also a mask by query, or one for each kind of
+    layers, as generation makes for a static cache; None where it does not say, as in later steps, whose window
+    moves."""
     if isinstance(mask, dict):
         mask = next((each for each in mask.values() if isinstance(each, Tensor)), None)
     if isinstance(mask, Tensor) and mask.dim() == 4 and not start:

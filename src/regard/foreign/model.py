@@ -22,8 +22,8 @@ from torch import nn
 
 from regard import examination
 from regard.attention import Records, short_name
-from regard.attention.records import sentence_of
 from regard.attention.intervening import To
+from regard.attention.records import sentence_of
 from regard.errors import InputError, begun, check_range
 from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside

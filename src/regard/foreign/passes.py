@@ -44,8 +44,8 @@ def named_modules(model: nn.Module) -> dict[str, nn.Module]:
     for name, module in list(found.items()):
         for layer in module.layers if isinstance(module, keras.Model) else ():
             if id(layer) not in known:
-                start = f"{name}.{layer.name}" if name else layer.name
-                found |= {f"{start}.{each}" if each else start: part for each, part in named_modules(layer).items()}
+                parts = named_modules(layer)
+                found |= {".".join(filter(None, (name, layer.name, part))): parts[part] for part in parts}
     return found
 
 

@@ -63,7 +63,7 @@ class Texts:
         if isinstance(known, int) and most >= known:
             token = self.labels([most])[0]
             raise InputError(
-                f"token {most} ({token}) is beyond the model's vocabulary of {known:,}: give look() its own tokenizer"
+                f"token {most} ({token}) is beyond the model's vocabulary of {known:,}: give its tokenizer"
             )
 
     def target(self, model: nn.Module, text: str) -> Tensor:
