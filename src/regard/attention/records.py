@@ -127,7 +127,8 @@ class Parts:
 def _without_empty(part: Part, end: int) -> Part:
     """Return a part without the keys from `end` on, where none of them has any weight."""
     count = max(end - part.first_key, 0)
-    if count >= part.weights.shape[-1] or part.weights[..., count:].any():
+    weights = part.weights if part.mask is None else part.weights * part.mask
+    if count >= weights.shape[-1] or weights[..., count:].any():
         return part
     mask = part.mask if part.mask is None or part.mask.shape[-1] == 1 else part.mask[..., :count]
     return part._replace(weights=part.weights[..., :count], mask=mask)

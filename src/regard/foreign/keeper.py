@@ -121,7 +121,7 @@ class Keeper:
         weights, mask = self._worked_out(call, places)
         if self.passes.cache is not None:
             self.cached.add(name)
-            self._check_keys(name, weights, call)
+            self._check_keys(name, weights if mask is None else weights * mask, call)
             if start and name in self.more_keys:
                 self.recorder.parts.pop(name, None)
         part = Part(weights, mask, [start + place for place in places], call.first_key)

@@ -47,7 +47,8 @@ def look(
     `model`: a module, or a folder as `save_pretrained` writes it, or a name on the Hub of Hugging Face's (which
     needs the extra `hub`, and the network). A model with adapters of PEFT's is looked at with them, one that
     accelerate offloads where its weights are, and one in `DataParallel` without that.
-    `tokenizer`: of transformers or tokenizers; or, for a module of one's own, a function that makes of an input what the module is called with: a tensor, a tuple or a dict of them.
+    `tokenizer`: of transformers or tokenizers; or, for a module of one's own, a function that makes of an input
+    what the module is called with: a tensor, a tuple or a dict of them.
     `inputs`: what it is asked over: texts, pairs of source and target, pictures, or what the function takes.
     `loss`: a function of the model and an input, instead of the model's own. `names`: a function that names the
     steps of an input. `at`: modules through which weights pass that nothing else sees, as in `regard.record`.

@@ -17,8 +17,8 @@ def is_adapted(module: nn.Module) -> bool:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model that runs inside of wrappers. One of PEFT's that learned a prompt stays as it is: the prompt
-    is part of its wrapper. Other adapters sit in the layers of the inner model."""
+    """Return the model that runs inside of wrappers. One of PEFT's that learned a prompt stays as it is: the
+    prompt is part of its wrapper. Other adapters sit in the layers of the inner model."""
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             model = model.module
