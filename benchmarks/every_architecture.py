@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from tiny_configs import VOCAB, tiny_config
+from tiny_configs import tiny_config
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -91,9 +91,9 @@ def class_of(config: Any) -> Any:
     except ImportError:
         return None
     for kind in vars(code).values():
-        if inspect.isclass(kind) and issubclass(kind, PreTrainedModel) and kind.config_class is type(config):
-            if "PreTrained" not in kind.__name__:
-                return kind
+        model = inspect.isclass(kind) and issubclass(kind, PreTrainedModel) and "PreTrained" not in kind.__name__
+        if model and kind.config_class is type(config):
+            return kind
     return None
 
 
@@ -243,8 +243,14 @@ class Softmaxes(TorchFunctionMode):
 
 
 def _of_kernel(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-    scale: Any = None, enable_gqa: bool = False,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Any = None,
+    enable_gqa: bool = False,
 ) -> Tensor:
     """Return the weights of a call of PyTorch's kernel, in float64; a row that sees nothing is zero."""
     if enable_gqa:
@@ -294,13 +300,18 @@ def outputs_of(output: Any) -> list[Tensor]:
     if isinstance(output, Tensor):
         return [output] if output.is_floating_point() else []
     if hasattr(output, "items"):
-        return [one for key, each in output.items() if "attentions" not in key and "past" not in key and "cache" not in key for one in outputs_of(each)]
+        return [
+            one
+            for key, each in output.items()
+            if "attentions" not in key and "past" not in key and "cache" not in key
+            for one in outputs_of(each)
+        ]
     if isinstance(output, tuple | list):
         return [one for each in output for one in outputs_of(each)]
     return []
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """A record or an output differs from the reference."""
 
 
@@ -316,7 +327,9 @@ def first_given(model: nn.Module, masked: str = "") -> dict[str, Any]:
         except Exception as error:
             errors.append(error)
     if not errors:
-        raise NotImplementedError(f"no inputs are known for {sorted(inspect.signature(model.forward).parameters)[:6]}")
+        raise NotImplementedError(
+            f"no inputs are known for {sorted(inspect.signature(model.forward).parameters)[:6]}"
+        )
     raise errors[-1]
 
 
@@ -328,12 +341,14 @@ def run(model: nn.Module, given: dict[str, Any]) -> Any:
 
 
 def compare_outputs(plain: Any, recorded: Any) -> None:
-    """Raise `Wrong` where the outputs differ by more than rounding."""
+    """Raise `WrongError` where the outputs differ by more than rounding."""
     for one, other in zip(outputs_of(plain), outputs_of(recorded), strict=False):
         scale = max(float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0, 1.0)
-        if one.shape != other.shape or not torch.allclose(one, other, atol=CLOSE * scale, rtol=1e-4, equal_nan=True):
+        if one.shape != other.shape or not torch.allclose(
+            one, other, atol=CLOSE * scale, rtol=1e-4, equal_nan=True
+        ):
             off = float((one - other).abs().max()) if one.shape == other.shape else float("nan")
-            raise Wrong(f"the output is off by {off:.1g}")
+            raise WrongError(f"the output is off by {off:.1g}")
 
 
 def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], said: str, batch: int) -> None:
@@ -354,15 +369,26 @@ def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], 
         return
     wrong = [name for name in left if name not in said]
     named = said + " ".join(getattr(records, "left_out", {}))
-    silent = [name for name in unmatched if name and name not in named and not any(name.startswith(each) or each.startswith(name) for each in getattr(records, "left_out", {}))]
+    silent = [
+        name
+        for name in unmatched
+        if name
+        and name not in named
+        and not any(name.startswith(each) or each.startswith(name) for each in getattr(records, "left_out", {}))
+    ]
     if wrong:
         best = min((distance(records[wrong[0]], each) for _, each in references), default=float("nan"))
-        raise Wrong(f"{len(wrong)} records equal no softmax, {wrong[0]} {tuple(records[wrong[0]].weights.shape)} is off by {best:.1g}")
+        raise WrongError(
+            f"{len(wrong)} records equal no softmax, {wrong[0]} {tuple(records[wrong[0]].weights.shape)} is off by"
+            f" {best:.1g}"
+        )
     if silent:
-        raise Wrong(f"silently missing: {silent[0]} ({len(silent)})")
+        raise WrongError(f"silently missing: {silent[0]} ({len(silent)})")
 
 
-def references_of(name: str, given: dict[str, Any], implementation: str = "") -> tuple[list[tuple[str, Tensor]], Any]:
+def references_of(
+    name: str, given: dict[str, Any], implementation: str = ""
+) -> tuple[list[tuple[str, Tensor]], Any]:
     """Return the weights of a copy, and its output."""
     model = build(name, implementation)
     watch = Softmaxes(model)
@@ -398,9 +424,14 @@ def check_weights(result: Result, masked: str) -> None:
             if record.mask is None or record.kind == "cross" or len(record.weights) != batch:
                 continue
             if not record.mask.expand_as(record.weights)[1].any() and (record.weights[1] != 0).any():
-                raise Wrong(f"{name}: a fully masked row has weights")
-    if not records and references and any(is_attention(n, w, batch) for n, w in references) and "nothing was recorded" not in said:
-        raise Wrong("nothing recorded, nothing said")
+                raise WrongError(f"{name}: a fully masked row has weights")
+    if (
+        not records
+        and references
+        and any(is_attention(n, w, batch) for n, w in references)
+        and "nothing was recorded" not in said
+    ):
+        raise WrongError("nothing recorded, nothing said")
     if "nothing was recorded" in said:
         result.why = "nothing is recorded, which a warning says"
     elif "not recorded: " in said:
@@ -426,13 +457,20 @@ def check_implementation(result: Result, implementation: str) -> None:
 
 
 def check_generation(result: Result, **options: Any) -> None:
-    """Rows of what is generated step by step, beyond the window, against a pass over the whole without a cache."""
+    """Rows of what is generated step by step, beyond the window, against a pass without a cache."""
     model: Any = build(result.name)
-    if not getattr(model, "can_generate", lambda: False)() or "input_ids" not in inspect.signature(model.forward).parameters:
+    if (
+        not getattr(model, "can_generate", lambda: False)()
+        or "input_ids" not in inspect.signature(model.forward).parameters
+    ):
         raise NotImplementedError
     given = first_given(model)
     pair = getattr(model.config, "is_encoder_decoder", False)
-    prompt = {key: each[:, :PROMPT] if key in ("input_ids", "attention_mask") and not pair else each for key, each in given.items() if key != "decoder_input_ids"}
+    prompt = {
+        key: each[:, :PROMPT] if key in ("input_ids", "attention_mask") and not pair else each
+        for key, each in given.items()
+        if key != "decoder_input_ids"
+    }
     if prompt["input_ids"].dim() > 2:
         raise NotImplementedError
     ways = {"min_new_tokens": NEW, "max_new_tokens": NEW, "do_sample": False} | options
@@ -452,13 +490,17 @@ def check_generation(result: Result, **options: Any) -> None:
     if not isinstance(sequences, Tensor) or not isinstance(expected, Tensor):
         raise NotImplementedError
     if not torch.equal(expected, sequences):
-        raise Wrong("generates something else while it is recorded")
+        raise WrongError("generates something else while it is recorded")
     read = sequences[:, :-1]
     if pair:
-        whole = {key: each for key, each in given.items()} | {"decoder_input_ids": read}
+        whole = given | {"decoder_input_ids": read}
     else:
-        whole = {key: each for key, each in given.items() if key not in ("decoder_input_ids", "attention_mask")} | {"input_ids": read}
-    if "use_cache" in inspect.signature(model.forward).parameters or any(p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values()):
+        whole = {
+            key: each for key, each in given.items() if key not in ("decoder_input_ids", "attention_mask")
+        } | {"input_ids": read}
+    if "use_cache" in inspect.signature(model.forward).parameters or any(
+        p.kind is p.VAR_KEYWORD for p in inspect.signature(model.forward).parameters.values()
+    ):
         whole["use_cache"] = False
     try:
         references, at_once = references_of(result.name, whole)
@@ -506,7 +548,7 @@ def examine(name: str) -> Result:
                 result.checks[check] = "yes"
             except NotImplementedError:
                 result.checks[check] = "-"
-            except Wrong as error:
+            except WrongError as error:
                 result.checks[check] = _line(error)
             except Exception as error:
                 result.checks[check] = f"{type(error).__name__}: {_line(error)}"

@@ -126,7 +126,9 @@ def every_table(results: list[Result], both: int) -> str:
     wrong = [each for each in results if each.status == "wrong"]
     if wrong:
         lines += ["", "Wrong:", ""]
-        lines += [f"- **{each.name}**: {next(v for v in each.checks.values() if v not in 'yes-')}" for each in wrong]
+        lines += [
+            f"- **{each.name}**: {next(v for v in each.checks.values() if v not in 'yes-')}" for each in wrong
+        ]
     lines += ["", "Without softmax attention:", ""]
     lines.append(", ".join(each.name for each in results if each.status == "no attention") + ".")
     lines += ["", "Not built, and why:", ""]
