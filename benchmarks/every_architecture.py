@@ -238,7 +238,9 @@ class Softmaxes(TorchFunctionMode):
         elif function is F.multi_head_attention_forward:
             given = dict(zip(inspect.signature(function).parameters, args, strict=False)) | kwargs
             given |= {"need_weights": True, "average_attn_weights": False}
-            self.found.append((name, function(**given)[1]))
+            weights = function(**given)[1]
+            assert weights is not None
+            self.found.append((name, weights))
         return output
 
 
@@ -379,8 +381,8 @@ def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], 
     if wrong:
         best = min((distance(records[wrong[0]], each) for _, each in references), default=float("nan"))
         raise WrongError(
-            f"{len(wrong)} records equal no softmax, {wrong[0]} {tuple(records[wrong[0]].weights.shape)} is off by"
-            f" {best:.1g}"
+            f"{len(wrong)} records equal no softmax, {wrong[0]} {tuple(records[wrong[0]].weights.shape)} is off"
+            f" by {best:.1g}"
         )
     if silent:
         raise WrongError(f"silently missing: {silent[0]} ({len(silent)})")

@@ -94,7 +94,7 @@ def test_what_cannot_be_looked_at_is_refused_in_one_line(model_of: Callable[[str
     import transformers
 
     model = model_of("llama")
-    pipeline = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+    pipeline: Any = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
     with pytest.raises(InputError, match=r"is a pipeline: give its parts, look\(pipe.model, pipe.tokenizer\)"):
         regard.look(pipeline)
     with pytest.raises(InputError, match="has no weights: model.embed_tokens is on the meta device"):
