@@ -17,7 +17,7 @@
 #   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
 #                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
-#   make models     which architectures of Hugging Face's are recorded rightly: docs/models.md (a minute)
+#   make models     which architectures of Hugging Face's are recorded rightly: docs/models.md (ten minutes)
 #   make docs       the site of README, docs/ and the docstrings, with search: build/docs/index.html (a minute)
 #   make docs-pictures   the pictures of docs/looking.md, taken in Chromium
 #   make audit      known vulnerabilities in any version that constraints.txt pins, asked of PyPI

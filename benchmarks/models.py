@@ -4,14 +4,20 @@
 
 Every architecture is a small random model, built from its config and never downloaded. What `regard.record`
 finds is compared with what a copy of the model reports when it works attention out by itself (`eager`,
-`output_attentions`).
+`output_attentions`). Then all other architectures of the installed transformers follow, with fewer checks and a
+reference of their own: see `every_architecture`.
 """
 
 import argparse
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import torch
+from every_architecture import CHECKS as OTHER_CHECKS
+from every_architecture import Result, model_names
+from every_architecture import examine as examine_any
 from model_checks import CHECKS, Row, examine
 from small_models import ARCHITECTURES
 
@@ -61,6 +67,86 @@ def as_table(rows: list[Row]) -> str:
 WITHOUT = "What cannot be recorded, which `record` says in a warning:"
 
 
+EVERY = """
+## Every architecture
+
+All {count} types of config in transformers {transformers}, each built with sizes derived from its default config
+(`benchmarks/tiny_configs.py`): **{exact} exact**, **{warned} warned** (some attention is not recorded, and a
+warning names it with its cause), {wrong} wrong, {none} without softmax attention, {unbuilt} not built. No check
+ends in a traceback, and nothing is missing silently. {both} of these are in the table above too.
+
+The reference does not come from Regard: a copy of the model runs while every softmax, and every call of PyTorch's
+fused kernel (worked out in float64), is kept with the module that ran. Each must be in the record, or be named.
+
+- *Layers*: records of one pass; *Not recorded*: modules that `records.left_out` names: of hybrid models, those
+  without softmax attention.
+- *plain*: weights and output, of 13 tokens where windows, chunks and top-k of the configs are 4.
+- *right*, *left*: the same with padding. *row*: the second input is masked as a whole, which keeps the plain
+  output and has no weight.
+- *eager*: weights and output with that implementation.
+- *generate*: what each of 6 tokens after 7 attended to, beyond the window, against one pass without a cache.
+  A `-` also stands where the model itself computes something else with its cache.
+
+"""
+CAUSES = {
+    r"requires the (\w+) library": "need the library {}, which is not installed",
+    r"no class of models reads it": "are configs of a part, or of a whole without a class of its own",
+    r"no inputs are known|missing \d+ required|forward\(\) missing|Exactly 1|exactly one of|have to specify"
+    r"|cannot be `?None|NoneType|Expected 5|5D tensor": "take inputs that the checks do not make",
+    r"parameters in its smallest": "are too large in the sizes derived here",
+}
+"""By a pattern of what stopped a build: why, for people."""
+
+
+def every_table(results: list[Result], both: int) -> str:
+    """Return the results of all architectures as a section: a table, and lists of what is not in it."""
+    import transformers
+
+    counts = Counter(result.status for result in results)
+    text = EVERY.format(
+        count=len(results),
+        transformers=transformers.__version__,
+        exact=counts["exact"],
+        warned=counts["warned"],
+        wrong=counts["wrong"],
+        none=counts["no attention"],
+        unbuilt=counts["not built"],
+        both=both,
+    )
+    columns = ["Architecture", "Class", "Layers", "Not recorded", "Off by", *OTHER_CHECKS, ""]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for result in results:
+        if result.checks:
+            off = f"{result.difference:.0e}" if result.difference else "0"
+            marks = ["yes" if each == "yes" else "-" if each == "-" else "no" for each in result.checks.values()]
+            cells = [result.name, result.kind, str(result.layers), str(result.left_out or ""), off, *marks]
+            lines.append(f"| {' | '.join([*cells, result.status])} |")
+    lines += ["", "Warned, with the first module that is named, or the cause:", ""]
+    lines += [f"- **{each.name}**: {each.why}" for each in results if each.status == "warned"]
+    wrong = [each for each in results if each.status == "wrong"]
+    if wrong:
+        lines += ["", "Wrong:", ""]
+        lines += [
+            f"- **{each.name}**: {next(v for v in each.checks.values() if v not in 'yes-')}" for each in wrong
+        ]
+    lines += ["", "Without softmax attention:", ""]
+    lines.append(", ".join(each.name for each in results if each.status == "no attention") + ".")
+    lines += ["", "Not built, and why:", ""]
+    groups: dict[str, list[str]] = {}
+    for each in results:
+        if each.status == "not built":
+            groups.setdefault(_cause(each.why), []).append(each.name)
+    lines += [f"- {why}: {', '.join(names)}." for why, names in groups.items()]
+    return text + "\n".join(lines) + "\n"
+
+
+def _cause(why: str) -> str:
+    for pattern, cause in CAUSES.items():
+        if found := re.search(pattern, why):
+            return cause.format(*found.groups())
+    return "have sizes that the rules do not make fit"
+
+
 def _line(row: Row) -> str:
     marks = ("G" if row.architecture.heads_differ else "") + ("W" if row.architecture.window else "")
     layers = f"{row.layers}" + (f" (+{row.more})" if row.more else "")
@@ -85,9 +171,16 @@ def main() -> None:
         if not options.only or architecture.name in options.only:
             rows.append(examine(architecture))
             print("right" if rows[-1].right else "WRONG", architecture.name, rows[-1].found, flush=True)
+    known = {row.architecture.name for row in rows}
+    others = []
+    for name in model_names():
+        if not options.only or name in options.only:
+            others.append(examine_any(name))
+            print(others[-1].status, name, others[-1].why, others[-1].checks, flush=True)
     if options.out:
-        options.out.write_text(as_table(rows), encoding="utf-8")
-    sys.exit(not all(row.right for row in rows))
+        both = sum(result.name in known and bool(result.checks) for result in others)
+        options.out.write_text(as_table(rows) + every_table(others, both), encoding="utf-8")
+    sys.exit(not all(row.right for row in rows) or any(result.status == "wrong" for result in others))
 
 
 if __name__ == "__main__":

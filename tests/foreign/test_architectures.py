@@ -9,6 +9,8 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "small_models.py"
 QUICK = ["albert", "gemma2", "gptj", "t5", "longformer", "clip", "mamba"]
 """Through the interface, by hand, with caps, biases, bands, two towers; and one without attention."""
+PARTS = 10
+"""Of all architectures of the installed transformers, each a test of its own."""
 
 
 def names() -> list[str]:
@@ -24,6 +26,27 @@ def names() -> list[str]:
 
 def test_there_are_enough_architectures() -> None:
     assert len(set(names())) == len(names()) >= 90
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["deepseek_v3", "gpt_oss", "llama4_text", "t5gemma"])
+def test_any_architecture_is_recorded_or_named(small: Any, name: str) -> None:
+    from every_architecture import examine
+
+    result = examine(name)
+    assert result.status in ("exact", "warned"), (result.why, result.checks)
+    assert result.layers
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_architecture_is_recorded_or_named(small: Any, part: int) -> None:
+    from every_architecture import examine, model_names
+
+    results = [examine(name) for name in model_names()[part::PARTS]]
+    assert not [(result.name, result.checks) for result in results if result.status == "wrong"]
+    assert sum(result.status == "exact" for result in results) > 20
 
 
 @pytest.mark.filterwarnings("ignore")

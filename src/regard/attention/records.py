@@ -116,6 +116,8 @@ class Parts:
 
     def join(self) -> Part:
         """Make one part of all; of keys that came later, the earlier queries saw nothing."""
+        if self.kind == "decoder":  # a static cache, or one with rejected drafts, holds keys that are no steps
+            self.found = [_without_empty(part, self.end) for part in self.found]
         if len(self.found) > 1:
             keys = max(part.first_key + part.weights.shape[-1] for part in self.found)
             free = all(part.mask is None and part.weights.shape[-1] == keys for part in self.found)
@@ -126,6 +128,16 @@ class Parts:
             inside = joined(insides, weights, mask) if len(insides) == len(self.found) else None
             self.found = [Part(weights, mask, steps, inside=inside)]
         return self.found[0]
+
+
+def _without_empty(part: Part, end: int) -> Part:
+    """Return a part without the keys from `end` on, where none of them has any weight."""
+    count = max(end - part.first_key, 0)
+    weights = part.weights if part.mask is None else part.weights * part.mask
+    if count >= weights.shape[-1] or weights[..., count:].any():
+        return part
+    mask = part.mask if part.mask is None or part.mask.shape[-1] == 1 else part.mask[..., :count]
+    return part._replace(weights=part.weights[..., :count], mask=mask)
 
 
 def _mask(part: Part) -> Tensor:
@@ -159,6 +171,8 @@ class Recorder:
     parts: dict[str, Parts] = field(default_factory=dict)
     interventions: Callable[[], Sequence[str]] = tuple
     """What returns the interventions in force."""
+    left_out: Callable[[], dict[str, str]] = dict
+    """Returns the layers that ran and are not recorded, with the reason."""
 
     @property
     def partial(self) -> bool:
@@ -246,7 +260,7 @@ class Recorder:
                     [labels[step] for step in part.steps] if max(part.steps, default=-1) < len(labels) else None
                 )
             queries, keys, written = None, None, False
-            if self.tokens is not None and not parts.first:
+            if self.tokens is not None:
                 queries, keys, written = self.tokens(name, parts.kind, parts.end, part.weights.shape[-1])
             if queries is not None:
                 queries = [[each[step] for step in part.steps] for each in queries]
@@ -300,8 +314,26 @@ class Records(Mapping[str, Record]):
     def __len__(self) -> int:
         return len(self._recorder.parts)
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Return the layers that ran and have no record, with class and reason: of a hybrid model, those without
+        softmax attention; otherwise attention by hand that is not seen.
+
+            records.left_out["model.layers.0.mixer"]  # 'Mamba2Mixer without softmax attention'
+        """
+        return self._recorder.left_out()
+
     def __repr__(self) -> str:
-        return f"<Records: {', '.join(self) or 'nothing yet'}>"
+        out = sentence_of(self.left_out)
+        return f"<Records: {', '.join(self) or 'nothing yet'}{out and f'; {out}'}>"
+
+
+def sentence_of(left_out: Mapping[str, str]) -> str:
+    """Return one line that names the layers without a record, by reason; empty where there are none."""
+    reasons = dict.fromkeys(left_out.values())
+    names = {why: [short_name(name) for name, each in left_out.items() if each == why] for why in reasons}
+    told = [f"{', '.join(some)} ({why})" for why, some in names.items()]
+    return f"not recorded: {'; '.join(told)}" if told else ""
 
 
 def short_name(name: str) -> str:

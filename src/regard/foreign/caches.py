@@ -11,6 +11,7 @@ from regard.foreign.interface import is_peer
 from regard.foreign.keeper import Keeper
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
+from regard.foreign.wrappers import is_adapted
 
 
 @contextmanager
@@ -18,7 +19,7 @@ def following_caches(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     """Note at which step each pass of the models of Hugging Face's stands, and what they read."""
     follower = Follower(keeper.passes, keeper.read)
     hooks = []
-    for peer in filter(is_peer, keeper.passes.modules.values()):
+    for peer in (each for each in keeper.passes.modules.values() if is_peer(each) or is_adapted(each)):
         hooks.append(peer.register_forward_pre_hook(follower.begin, with_kwargs=True))
         hooks.append(peer.register_forward_hook(follower.end, always_call=True))
     try:
@@ -32,7 +33,9 @@ class Follower:
     """Looks at what the models are given. A copy of it follows nothing."""
 
     def __init__(self, passes: Passes | None = None, read: Read | None = None) -> None:
-        self.passes, self.read, self.depth = passes, read, 0
+        self.passes, self.read = passes, read
+        self.outer: list[tuple[int, Any]] = []
+        """The steps and caches of the models around the one that runs now."""
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Follower, ()
@@ -43,16 +46,18 @@ class Follower:
             return
         parameters = inspect.signature(peer.forward).parameters
         given = dict(zip(parameters, args, strict=False)) | options
-        config: Any = peer.config
-        self.depth += 1
-        if self.depth == 1:
-            cache = given.get("past_key_values")
-            self.passes.begin_sequence(_length(cache), cache)
+        config: Any = getattr(peer, "config", None)
+        cache = given.get("past_key_values")
+        self.outer.append((self.passes.start, self.passes.cache))
+        if len(self.outer) == 1:
+            self.passes.begin_sequence(length_of(cache), cache)
             paired = getattr(config, "is_encoder_decoder", False)
             self.read.began(_tokens(given, "labels") if paired else None, getattr(config, "pad_token_id", None))
-        name = self.passes.names.get(id(peer), "")
+        elif cache is not self.passes.cache:  # an encoder reads its input anew, while the decoder goes on
+            self.passes.start, self.passes.cache = length_of(cache), cache
+        name, start = self.passes.names.get(id(peer), ""), self.passes.start
         if "decoder_input_ids" not in parameters:
-            self._note(name, _tokens(given, "input_ids"), given.get("attention_mask"))
+            self._note(name, _tokens(given, "input_ids"), given.get("attention_mask"), start)
             usual = getattr(config, "is_decoder", False) or getattr(config, "is_encoder_decoder", False)
             default = parameters["is_decoder"].default if "is_decoder" in parameters else usual
             if given.get("encoder_hidden_states") is not None and given.get("is_decoder", default):
@@ -60,14 +65,14 @@ class Follower:
             return
         # The tokens of an encoder-decoder are those of its two parts.
         decoder = self._part(peer, "get_decoder")
-        self._note(self._part(peer, "get_encoder"), _tokens(given, "input_ids"), given.get("attention_mask"))
-        self._note(decoder, _tokens(given, "decoder_input_ids"), given.get("decoder_attention_mask"))
+        self._note(self._part(peer, "get_encoder"), _tokens(given, "input_ids"), given.get("attention_mask"), 0)
+        self._note(decoder, _tokens(given, "decoder_input_ids"), given.get("decoder_attention_mask"), start)
         if decoder is not None:
             self.read.writers.add(decoder)
 
-    def _note(self, name: str | None, tokens: Tensor | None, there: Any) -> None:
-        if name is not None and tokens is not None and self.read is not None and self.passes is not None:
-            self.read.given(name, tokens, there, self.passes.start)
+    def _note(self, name: str | None, tokens: Tensor | None, there: Any, start: int) -> None:
+        if name is not None and tokens is not None and self.read is not None:
+            self.read.given(name, tokens, there, start)
 
     def _part(self, peer: nn.Module, find: str) -> str | None:
         """Return the name of a model's encoder or decoder; None where it names none."""
@@ -82,8 +87,8 @@ class Follower:
         logits = getattr(output, "logits", None)
         if self.read.pieces and self.read.writers and isinstance(logits, Tensor) and logits.dim() == 3:
             self.read.answered(logits, self.passes.start)
-        self.depth -= 1
-        if not self.depth:
+        self.passes.start, self.passes.cache = self.outer.pop()
+        if not self.outer:
             self.passes.end_sequence()
 
 
@@ -92,5 +97,6 @@ def _tokens(given: dict[str, Any], name: str) -> Tensor | None:
     return found if isinstance(found, Tensor) and found.dim() == 2 else None
 
 
-def _length(cache: Any) -> int:
+def length_of(cache: Any) -> int:
+    """Return the number of steps that a cache holds."""
     return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0

@@ -26,6 +26,7 @@ from regard.errors import InputError
 from regard.foreign.asked import BETWEEN, Asked
 from regard.foreign.interface import is_peer
 from regard.foreign.texts import Texts
+from regard.foreign.wrappers import base_of
 from regard.libraries import calling
 
 IGNORED = -100
@@ -66,7 +67,7 @@ def called(model: nn.Module, given: dict[str, Any] | tuple[Any, ...]) -> Any:
 
 def answering(model: nn.Module) -> AbstractContextManager[None]:
     """Turn what a model of transformers raises into one line; what a user's own module raises is shown whole."""
-    if not is_peer(model):
+    if not is_peer(base_of(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "") or type(model).__name__
     what = f"{type(model).__name__} of {where!r} cannot answer this input"
@@ -113,6 +114,7 @@ class Family(ABC):
         if fed.truth is None or logits is None:
             assert fed.before is not None
             return _moved(states_of(output), fed.before), 1
+        logits = logits[:, -fed.truth.shape[1] :]  # learned steps that stand before the input have no truth
         found = F.cross_entropy(
             logits.float().flatten(0, -2), fed.truth.flatten(), ignore_index=IGNORED, reduction="sum"
         )
@@ -172,8 +174,8 @@ class Writer(Family):
         fed = {"input_ids": sequence[:, :-1], "attention_mask": torch.ones_like(sequence[:, :-1])}
         logits = self.logits(called(model, fed))
         assert logits is not None
-        likely = logits[0, start - 1 :].float().softmax(-1)
         new = sequence[0, start:].tolist()
+        likely = logits[0, -len(new) :].float().softmax(-1)
         return Answer(
             fed=Fed(asked=asked, given=fed),
             prediction=self.texts.decode(new),
@@ -318,7 +320,7 @@ class Guesser(Family):
             return Answer(fed)
         logits = self.logits(called(model, given))
         assert logits is not None
-        likely, found = logits[0, places].float().softmax(-1).max(-1)
+        likely, found = logits[0, -given["input_ids"].shape[1] :][places].float().softmax(-1).max(-1)
         whole = given["input_ids"][0].clone()
         whole[places] = found
         return Answer(

@@ -224,7 +224,10 @@ def _slides(module: nn.Module, cache: Any) -> bool:
     """Say whether a layer's cache forgets what lies before its window."""
     layers = getattr(getattr(cache, "self_attention_cache", cache), "layers", ())
     index = getattr(module, "layer_idx", None)
-    return index is not None and index < len(layers) and bool(getattr(layers[index], "is_sliding", False))
+    own = layers[index] if isinstance(index, int) and 0 <= index < len(layers) else None
+    if hasattr(own, "get_seq_length") and getattr(own, "is_initialized", True):
+        return bool(getattr(own, "is_sliding", False))
+    return bool(layers)  # it uses the keys of another layer: where some are gone, that one's window has moved
 
 
 def _numbers(query: Tensor) -> Callable[[Tensor], Tensor]:

@@ -82,6 +82,8 @@ class Call:
     broadcast to them."""
     kind: Kind | None = None
     first_key: int = 0
+    flat: bool = False
+    """Whether its weights came as (N, Tk): if the layer is called again, N are the samples of one step."""
 
 
 class Keeper:
@@ -93,6 +95,8 @@ class Keeper:
         """The modules whose calls of the kernel were seen."""
         self.doubted: set[str] = set()
         """The layers of which was said that their weights are not those that the model used."""
+        self.more_keys: set[str] = set()
+        """The records with keys that are no steps, as compressed ones, so that columns of passes do not match."""
         self.cached: set[str] = set()
         """The records made while a cache was there, so that more steps may come."""
 
@@ -136,6 +140,8 @@ class Keeper:
 
     def next(self, name: str) -> str | None:
         """Count a call of a layer, and return its name; None where nobody wants it."""
+        if self.passes.paused:
+            return None
         numbered = self.passes.number(name)
         if numbered == name:  # repetitions of an earlier pass are gone
             for each in [each for each in self.recorder.parts if each.startswith(f"{name}#")]:
@@ -145,20 +151,58 @@ class Keeper:
 
     def keep(self, name: str, call: Call) -> None:
         """Record a call: of the heads and rows asked for, block by block, or of all at once."""
+        layer, _, number = name.partition("#")
+        if number and self._keep_step(layer, int(number), call):
+            return
         start, end = self.passes.start, self.passes.start + call.queries
         rows = self.recorder.rows
         if rows is None:
             places: Sequence[int] = range(call.queries)
         else:
-            if self.passes.cache is None:  # otherwise more rows may come
+            if self.passes.cache is None and call.queries > 1:  # otherwise more rows may come
                 check_indices("rows", rows, end)
             places = [row - start for row in rows if start <= row < end]
         weights, mask = self._worked_out(call, places)
         if self.passes.cache is not None:
             self.cached.add(name)
+            self._check_keys(name, weights if mask is None else weights * mask, call)
+            if start and name in self.more_keys:
+                self.recorder.parts.pop(name, None)
         self.read.kinds[name.split("#")[0]] = call.kind
         part = Part(weights, mask, [start + place for place in places], call.first_key)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
+
+    def _check_keys(self, name: str, weights: Tensor, call: Call) -> None:
+        """Warn of a first pass in which more keys than steps have weight: later columns stand for other keys."""
+        if self.passes.start or call.kind != "decoder" or name in self.more_keys:
+            return
+        if bool(weights[..., call.queries :].any()):
+            self.more_keys.add(name)
+            warnings.warn(
+                f"{name} has keys that are no steps: of what is generated, only its last pass is kept",
+                stacklevel=2,
+            )
+
+    def _keep_step(self, layer: str, number: int, call: Call) -> bool:
+        """Record call `number` of a layer as its next step, if each call so far was one: a decoder that attends
+        once for each word. Returns whether it was."""
+        before, rows = self.recorder.parts.get(layer), self.recorder.rows
+        if before is None or self.passes.cache is not None or not (call.queries == 1 or call.flat):
+            return False
+        if call.flat and number == 1 and not self.recorder.partial:
+            before.found, before.end = [_as_step(before.found[0])], 1
+        if before.end != number:
+            return False
+        places = [0] if rows is None or number in rows else []
+        part = Part(*self._worked_out(call, places), [number] * len(places))
+        part = _as_step(part) if call.flat else part
+        last = before.found[-1].weights
+        keys, known = part.weights.shape[-1], last.shape[-1]
+        same_layout = last.shape[:2] == part.weights.shape[:2]
+        if not same_layout or not (keys == known > 1 or keys == known + 1 == number + 1):
+            return False
+        self.recorder.go_on(layer, part, queries=1, start=number, kind=before.kind)
+        return True
 
     def _worked_out(self, call: Call, places: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         if not self.recorder.partial:
@@ -172,6 +216,13 @@ class Keeper:
     def _selected(self, weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         mask = mask if mask is None else self.recorder.select_heads(mask.expand_as(weights))
         return self.recorder.select_heads(weights), mask
+
+
+def _as_step(part: Part) -> Part:
+    """Return weights (1, 1, N, Tk) as those of one step of N samples, (N, 1, 1, Tk)."""
+    weights, mask = (None if each is None else each.transpose(0, 2) for each in (part.weights, part.mask))
+    assert weights is not None
+    return part._replace(weights=weights, mask=mask, steps=part.steps[:1])
 
 
 class Toucher(Keeper):

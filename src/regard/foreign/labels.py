@@ -94,6 +94,22 @@ def _printable() -> dict[str, int]:
 _BYTE = _printable()
 
 
+def is_inside(name: str, model: str) -> bool:
+    """Say whether a module is a model, or inside it."""
+    return not model or name == model or name.startswith(f"{model}.")
+
+
+def _present(mask: Any, count: int, start: int) -> Tensor | None:
+    """Return which of `count` tokens a mask calls present, (B, T): also a mask by query, or one for each kind of
+    layers, as generation makes for a static cache; None where it does not say, as in later steps, whose window
+    moves."""
+    if isinstance(mask, dict):
+        mask = next((each for each in mask.values() if isinstance(each, Tensor)), None)
+    if isinstance(mask, Tensor) and mask.dim() == 4 and not start:
+        mask = (mask if mask.dtype == torch.bool else mask >= 0).any(1).any(1)[:, :count]
+    return mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
+
+
 class Read:
     """The tokens that each model inside reads, by the model's name, and what it writes at each step.
 
@@ -101,8 +117,10 @@ class Read:
     what it writes: the next token of the sequence, or at the last step the label or the most likely token.
     """
 
-    def __init__(self, pieces: Pieces | None) -> None:
+    def __init__(self, pieces: Pieces | None, virtual: int = 0) -> None:
         self.pieces = pieces
+        self.virtual = [f"<prompt {step}>" for step in range(virtual)]
+        """Names of the learned steps before each input."""
         self.tokens: dict[str, Tensor] = {}
         """(B, T) by the name of the model that reads them."""
         self.there: dict[str, Tensor] = {}
@@ -123,14 +141,25 @@ class Read:
         """Note what a model is given: from step `start` on, after what it was given before."""
         before = self.tokens.get(name)
         if start and before is not None and len(before) == len(tokens):
-            tokens = tokens if tokens.shape[1] > start else torch.cat([before[:, :start], tokens], dim=1)
+            tokens = torch.cat([before[:, :start], tokens], dim=1)
             self.going_on.add(name)
         elif not start:
             self.going_on.discard(name)
         self.tokens[name] = tokens.detach()
-        self.there.pop(name, None)
-        if there is not None and there.dim() == 2:
-            self.there[name] = there
+        here = _present(there, tokens.shape[1], start)
+        if here is not None and self.virtual:
+            here = here[:, -tokens.shape[1] :]
+        known = self.there.pop(name, None)
+        if here is None and start and known is not None and len(known) == len(tokens):
+            here = known
+        if here is not None:
+            self.there[name] = here
+
+    def cut(self, model: str, count: int) -> None:
+        """Forget all tokens of a model, and of those inside, from `count` on: they were taken back."""
+        for name in self.going_on:
+            if is_inside(name, model):
+                self.tokens[name] = self.tokens[name][:, :count]
 
     def began(self, labels: Tensor | None, padding: int | None) -> None:
         """Note the labels of a pass of the whole model, and its padding token."""
@@ -152,7 +181,8 @@ class Read:
             goes_on = sequences.shape[0] == len(read) and sequences.shape[1] == count + 1
             if beams or (goes_on and torch.equal(sequences[:, :-1], read)):
                 self.tokens[name] = sequences
-                self.there.pop(name, None)
+                if beams:
+                    self.there.pop(name, None)
                 self.going_on.add(name)
         if beams:
             self.likely = None
@@ -164,33 +194,43 @@ class Read:
         written there. Labels are None where lengths differ."""
         around = [name for name in self.tokens if _inside(layer, name)]
         around.sort(key=len, reverse=True)
-        asking = self._fitting(around, queries)
+        asking, learned = self._reader(around, queries)
         # A layer that reads another sequence does not read its own.
         others = [name for name in self.tokens if name not in around]
         readers = [*others, *(name for name in around if name != asking)] if kind == "cross" else around
         written = kind in ("cross", "decoder") and asking is not None and self._writes(asking)
-        reading = self._fitting(readers, keys)
-        rows = self._written(asking, queries) if written and asking is not None else self._read(asking, queries)
-        return rows, self._read(reading, keys), written and rows is not None
+        label = self._written if written else self._read
+        rows = None if asking is None else label(asking, queries - learned)
+        reading, before = self._reader(readers, keys)
+        columns = None if reading is None else self._read(reading, keys - before)
+        return self._after(learned, rows), self._after(before, columns), written and rows is not None
 
     def _writes(self, name: str) -> bool:
         """Say whether a model writes what follows: it is causal, and also reads another sequence."""
         kinds = {kind for layer, kind in self.kinds.items() if _inside(layer, name)}
         return name in self.writers or {"cross", "decoder"} <= kinds
 
-    def _fitting(self, names: list[str], count: int) -> str | None:
-        """Return the innermost model that has read so many tokens."""
-        fits = (name for name in names if count <= self.tokens[name].shape[1] <= count + (name in self.going_on))
-        return next(fits, None)
+    def _reader(self, names: list[str], count: int) -> tuple[str | None, int]:
+        """Return the innermost model that has read so many steps, and how many learned steps these begin with."""
+        for learned in sorted({0, len(self.virtual)}):
+            for name in names:
+                most = count - learned + (name in self.going_on)
+                if 0 < count - learned <= self.tokens[name].shape[1] <= most:
+                    return name, learned
+        return None, 0
 
-    def _read(self, name: str | None, count: int) -> list[list[str]] | None:
+    def _after(self, learned: int, labels: list[list[str]] | None) -> list[list[str]] | None:
+        """Return the labels of each input, after the names of the first learned steps."""
+        return labels and [[*self.virtual[:learned], *row] for row in labels]
+
+    def _read(self, name: str, count: int) -> list[list[str]] | None:
         """Return the labels of the first `count` tokens of each input."""
         pieces = self.pieces
-        if name is None or pieces is None:
+        if pieces is None:
             return None
         there = self.there.get(name)
         rows = self.tokens[name].tolist()
-        masks = [None] * len(rows) if there is None or there.shape[1] < count else (there != 0).tolist()
+        masks = [None] * len(rows) if there is None else (there != 0).tolist()
         return [pieces.labels(row[:count], mask) for row, mask in zip(rows, masks, strict=True)]
 
     def _written(self, name: str, count: int) -> list[list[str]] | None:
@@ -200,7 +240,9 @@ class Read:
             return None
         tokens = self.tokens[name]
         there = self.there.get(name)
-        if there is None or there.shape[1] < count:
+        if there is not None:
+            there = F.pad(there, (0, tokens.shape[1] - there.shape[1]), value=1)  # what came later is no padding
+        else:
             there = torch.ones_like(tokens)
             if self.padding is not None and name not in self.going_on:
                 there[:, 1:] = tokens[:, 1:] != self.padding

@@ -18,6 +18,7 @@ from regard.foreign.readers import Loss, Name, OwnReader
 from regard.foreign.removing import KEPT, pruned_kind
 from regard.foreign.texts import Texts, parameters_of
 from regard.foreign.whole import Classifier, States
+from regard.foreign.wrappers import base_of, check_weights, unwrapped
 from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.reading import is_file, is_folder
 from regard.training.folder import holds_run
@@ -48,8 +49,10 @@ def look(
     """Return a model, whoever built it, as a subject: to be looked at, touched and asked.
 
     `model`: a module, or a folder as `save_pretrained` writes it, or a name on the Hub of Hugging Face's (which
-    needs the extra `hub`, and the network). `tokenizer`: of transformers or tokenizers; or, for a module of one's
-    own, a function that makes of an input what the module is called with: a tensor, a tuple or a dict of them.
+    needs the extra `hub`, and the network). A model with adapters of PEFT's is looked at with them, one that
+    accelerate offloads where its weights are, and one in `DataParallel` without that.
+    `tokenizer`: of transformers or tokenizers; or, for a module of one's own, a function that makes of an input
+    what the module is called with: a tensor, a tuple or a dict of them.
     `inputs`: what it is asked over: texts, pairs of source and target, pictures, or what the function takes.
     `loss`: a function of the model and an input, instead of the model's own. `names`: a function that names the
     steps of an input. `at`: modules through which weights pass that nothing else sees, as in `regard.record`.
@@ -57,13 +60,19 @@ def look(
     and weights are read from safetensors alone. Raises `InputError` where any of that cannot be.
     """
     if not isinstance(model, nn.Module | str | Path):
+        if isinstance(getattr(model, "model", None), nn.Module):
+            raise InputError(
+                f"{type(model).__name__} is a pipeline: give its parts, look(pipe.model, pipe.tokenizer)"
+            )
         raise InputError(f"model {begun(str(model))} is none: give a module, a folder, or a name on the Hub")
     check_range("generate", generate, 0, MOST)
-    where = type(model).__name__ if isinstance(model, nn.Module) else str(model)
+    where = type(unwrapped(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
     if not isinstance(model, nn.Module):
         folder = Path(model) if is_folder(Path(model)) else None
         model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code)
+    model = unwrapped(model)
+    check_weights(model)
     model.eval()
     warn_unfinite(model.state_dict(), where)
     return ForeignModel(
@@ -81,9 +90,10 @@ def _family(
     model: nn.Module, tokenizer: Any, loss: Loss | None, names: Name | None, folder: Path | None
 ) -> Family:
     """Return how a model is fed, and what it answers."""
-    if not is_peer(model) or not (tokenizer is None or _is_tokenizer(tokenizer)):
-        kind = type(model).__name__
-        if is_peer(model) and not callable(tokenizer):
+    base = base_of(model)
+    if not is_peer(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
+        kind = type(base).__name__
+        if is_peer(base) and not callable(tokenizer):
             raise InputError(
                 f"tokenizer {begun(str(tokenizer))} is none: give what AutoTokenizer.from_pretrained returns, or"
                 f" a function from an input to what {kind} is called with"
@@ -93,15 +103,15 @@ def _family(
                 f"{kind} is no model of Hugging Face's: give look() a function that makes tensors of an input"
             )
         return OwnReader(tokenizer, loss, names)
-    kind = type(model).__name__
-    taken = parameters_of(model)
+    kind = type(base).__name__
+    taken = parameters_of(base)
     pictures = "pixel_values" in taken and "input_ids" not in taken
     if not pictures and "input_ids" not in taken:  # one of speech, or of series
         raise InputError(
-            f"{kind} takes {model.main_input_name}, neither texts nor pictures: from Python, give look() a"
+            f"{kind} takes {base.main_input_name}, neither texts nor pictures: from Python, give look() a"
             " function that makes them, instead of a tokenizer"
         )
-    writes = getattr(model, "can_generate", lambda: False)()
+    writes = getattr(base, "can_generate", lambda: False)()
     if {"pixel_values", "input_ids"} <= taken and not writes:
         raise InputError(
             f"{kind} takes a text and a picture at once: from Python, give look() a function that makes both,"

@@ -23,6 +23,7 @@ from torch import nn
 from regard import examination
 from regard.attention import Records, short_name
 from regard.attention.intervening import To
+from regard.attention.records import sentence_of
 from regard.errors import InputError, begun, check_range
 from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside
@@ -37,6 +38,7 @@ from regard.foreign.removing import removable_heads, remove_heads
 from regard.foreign.texts import Texts
 from regard.foreign.trials import trial_of
 from regard.foreign.untrained import untrained_model
+from regard.foreign.wrappers import device_of
 from regard.inspection import AttentionMap, Layer, Playback, Trial
 from regard.inspection.intervened import with_original
 
@@ -97,17 +99,28 @@ class ForeignModel:
         texts = getattr(self.family, "texts", None) or getattr(self.family, "inputs", None)
         return texts.tokenizer if isinstance(texts, Texts) else None
 
-    @cached_property
+    @property
     def layers(self) -> Sequence[Layer]:
         """Its attention layers, in the order in which they run, found by running it once; all calls of one are
         one layer."""
+        return self._once[0]
+
+    @property
+    def left_out(self) -> str:
+        """One line that names the layers that are not recorded, as those of a hybrid model without softmax
+        attention; empty where all are."""
+        return self._once[1]
+
+    @cached_property
+    def _once(self) -> tuple[Sequence[Layer], str]:
         with self.recording() as records, torch.no_grad():
             called(self.model, self._tried())
-        return [
+        layers = [
             Layer(short_name(name), each.kind or "encoder", each.weights.shape[1])
             for name, each in records.items()
             if "#" not in name
         ]
+        return layers, sentence_of(records.left_out)
 
     def _tried(self) -> Any:
         """Return what it is called with to see what it does."""
@@ -123,7 +136,7 @@ class ForeignModel:
         """Return what a page says of it."""
         return {
             "task": self.name,
-            "summary": self.family.summary,
+            "summary": "; ".join(filter(None, (self.family.summary, self._left_out()))),
             "kind": type(self.model).__name__,
             "step": None,
             "draws": bool(self.inputs),
@@ -132,6 +145,12 @@ class ForeignModel:
             "pictures": self.pictures is not None,
             "examined": {},
         }
+
+    def _left_out(self) -> str:
+        try:
+            return self.left_out
+        except InputError:  # no input is known to run it on
+            return ""
 
     def __str__(self) -> str:
         kind = type(self.model).__name__
@@ -166,7 +185,7 @@ class ForeignModel:
         tried = self._tried()
         with torch.no_grad():
             remove_heads(self.model, self.layers, layer, heads, lambda: states_of(called(self.model, tried)))
-        self.__dict__.pop("layers", None)
+        self.__dict__.pop("_once", None)
 
     def weighing(self, shown: str | None) -> ForeignModel:
         """Return itself where it has inputs of its own, or else one that has what is shown."""
@@ -274,7 +293,7 @@ class ForeignModel:
         """Return the same subject with parameters as they would be before training, or where nobody knows those,
         with its own in another order."""
         model = untrained_model(self.model, seed)
-        return dataclasses.replace(self, model=model.to(next(self.model.parameters()).device).eval())
+        return dataclasses.replace(self, model=model.to(device_of(self.model)).eval())
 
     @torch.no_grad()
     def loss(self, inputs: Sequence[Fed]) -> float:

@@ -154,6 +154,9 @@ class Asker:
         if not found:  # it was asked in vain
             found = {each.untyped_storage().data_ptr(): (KEY, each) for _, each in self.likely}
         for place, (layer, _) in self.returned.items():
+            own = keeper.passes.modules.get(layer)
+            if own is not None and asks_interface(own):
+                continue  # it has been recorded there
             if place in found and layer not in keeper.elsewhere:
                 key, returned = found[place]
                 whole = _weights_of(returned, peer, keeper.passes, layer)

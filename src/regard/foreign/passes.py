@@ -7,6 +7,7 @@ whole model begins anew, unless it goes on with sequences that a cache holds.
 Only what the thread does that records is seen: another one may run the same model at the same time.
 """
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -34,13 +35,29 @@ class Relay:
             self.tell(*given)
 
 
+def named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Return all modules of a model by name. Layers of a functional model of Keras' are no submodules of it, and
+    have names of their own."""
+    found = dict(model.named_modules())
+    keras = sys.modules.get("keras")
+    if keras is None:
+        return found
+    known = set(map(id, found.values()))
+    for name, module in list(found.items()):
+        for layer in module.layers if isinstance(module, keras.Model) else ():
+            if id(layer) not in known:
+                parts = named_modules(layer)
+                found |= {".".join(filter(None, (name, layer.name, part))): parts[part] for part in parts}
+    return found
+
+
 class Passes:
     """What runs now, of one model and in one thread."""
 
     def __init__(self, model: nn.Module) -> None:
         self.thread = threading.get_ident()
         self.model = model
-        named = dict(model.named_modules())
+        named = named_modules(model)
         self.modules = {plain_name(name): module for name, module in named.items()}
         """By name, as they were when this began."""
         self.names = {id(module): plain_name(name) for name, module in named.items()}
@@ -51,10 +68,14 @@ class Passes:
         """The names of the modules that run, the outermost first."""
         self.ran = False
         """Whether any has run."""
+        self.seen: set[str] = set()
+        """The names of those that have run."""
         self.start = 0
         """The step at which the first query of this pass stands."""
         self.cache: Any = None
         """What holds the steps before it, and is to hold these."""
+        self.paused = False
+        """Whether the passes that run now are left out: they belong to no sequence that comes out."""
         self.seen_elsewhere = False
         """Whether what runs now tells of its attention itself, and its calls of the kernel are not looked at."""
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
@@ -70,8 +91,17 @@ class Passes:
 
     @property
     def here(self) -> bool:
-        """Whether this is the thread that records."""
-        return threading.get_ident() == self.thread
+        """Whether this is the thread that records, and no pass is being left out."""
+        return not self.paused and threading.get_ident() == self.thread
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave out the passes that run in the block."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
 
     @contextmanager
     def watching(self, some: Iterable[nn.Module] | None = None) -> Iterator[None]:
@@ -110,6 +140,7 @@ class Passes:
         if not self.running:
             self._new = self.ran = True
         self.running.append(name)
+        self.seen.add(name)
 
     def _name(self, module: nn.Module) -> str | None:
         """Return a module's name; one that is new may have been put in while the model ran."""

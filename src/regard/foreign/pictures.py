@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.foreign.wrappers import device_of
 from regard.inspection.maps import Patches
 from regard.reading import is_file, read_json
 
@@ -74,7 +75,7 @@ class Pictures:
             if picture.dim() != 4 or picture.shape[:2] != (1, 3):
                 size = f"(1, 3, {self.height}, {self.width})"
                 raise InputError(f"picture has shape {tuple(picture.shape)}: give {size}, or a file")
-            return {"pixel_values": picture.to(next(model.parameters()).device)}
+            return {"pixel_values": picture.to(device_of(model))}
         if not isinstance(picture, str | Path):
             kind = type(picture).__name__
             raise InputError(
@@ -83,7 +84,7 @@ class Pictures:
         pixels = self.album[str(picture)] if picture in self.album else self._read(picture, None, str(picture))
         values = (pixels.astype(np.float32) / 255 - np.array(self.mean)) / np.array(self.deviation)
         found = torch.tensor(values, dtype=torch.float32).permute(2, 0, 1).unsqueeze(0)
-        return {"pixel_values": found.to(next(model.parameters()).device)}
+        return {"pixel_values": found.to(device_of(model))}
 
     def put(self, name: str, content: bytes) -> None:
         """Keep the picture of a PNG or JPEG file's bytes under a name; raises `InputError` for others."""

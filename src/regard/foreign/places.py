@@ -4,6 +4,7 @@ Whatever goes in or comes out as rows that sum to one, over the keys, is recorde
 dropout changes what comes out.
 """
 
+import dataclasses
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +77,8 @@ class Passing:
                 stacklevel=4,
             )
         else:
-            keeper.keep(name, _call(self._by_head(layer, weights.detach())))
+            call = _call(self._by_head(layer, weights.detach()))
+            keeper.keep(name, dataclasses.replace(call, flat=weights.dim() == 2))
         return None
 
     def _by_head(self, layer: str, weights: Tensor) -> Tensor:

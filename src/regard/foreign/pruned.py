@@ -12,6 +12,7 @@ from regard.errors import InputError
 from regard.examination import Pruned, take_out
 from regard.files import new_folder
 from regard.foreign.removing import save_pruned
+from regard.foreign.wrappers import check_whole
 from regard.result import plain
 
 
@@ -32,6 +33,7 @@ def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite
     """Do what `ForeignModel.prune` says, to a copy of a subject that has inputs; `samples`: of them at most."""
     if output.exists() and not overwrite:
         raise InputError(f"{str(output)!r} is there already: choose another folder, or overwrite=True")
+    check_whole(whole.model)
     subject = dataclasses.replace(copy.deepcopy(whole), fed=tuple(whole.unseen(samples, 0)))
     with new_folder(output) as folder:
         taken = take_out(subject, heads)

@@ -35,6 +35,8 @@ from regard.foreign.labels import Pieces, Read
 from regard.foreign.outputs import by_hand, names_in, through_outputs
 from regard.foreign.passes import Passes
 from regard.foreign.places import at_places
+from regard.foreign.unseen import BY_HAND, left_out, mixes_steps
+from regard.foreign.wrappers import virtual_tokens
 
 
 @contextmanager
@@ -69,14 +71,21 @@ def record(
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(interventions_in, model)
     passes = Passes(model)
-    read = Read(None if tokenizer is None else Pieces(tokenizer))
+    read = Read(None if tokenizer is None else Pieces(tokenizer), virtual_tokens(passes.modules.values()))
     recorder.tokens = None if tokenizer is None else read.of
     keeper = Keeper(recorder, passes, layers, read)
+    recorder.left_out = lambda: left_out(keeper, recorder.parts)
     own = own_layers(passes)
     with watching(model, keeper, at=at) as peers, recording_layers(own, recorder, layers):
         check_layers(layers, passes, peers)
         yield Records(recorder)
     nothing_recorded(model, keeper, set(recorder.parts))
+    if recorder.parts:
+        unseen = {name: why for name, why in recorder.left_out().items() if why.endswith(BY_HAND)}
+        if unseen:
+            name, why = next(iter(unseen.items()))
+            more = f", and {len(unseen) - 1} more like it (records.left_out)" if len(unseen) > 1 else ""
+            warnings.warn(f"not recorded: {name} ({why}){more}", stacklevel=3)
 
 
 @contextmanager
@@ -87,7 +96,8 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
     alone = at is None and not calls and not by_hand(modules)
     with ExitStack() as stack:
         stack.enter_context(uncompiled())
-        stack.enter_context(keeper.passes.watching(filter(asks_interface, modules) if alone else None))
+        some = (each for each in modules if asks_interface(each) or mixes_steps(each))
+        stack.enter_context(keeper.passes.watching(some if alone else None))
         peers = stack.enter_context(through_interface(model, keeper))
         if not keeper.touches:
             stack.enter_context(following_generation(model, keeper))

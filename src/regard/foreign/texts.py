@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.foreign.labels import Pieces
+from regard.foreign.wrappers import device_of
 from regard.libraries import calling
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
@@ -48,7 +49,8 @@ class Texts:
         if not count:
             raise InputError("input is empty: type a text")
         self._check(model, count)
-        device = next(model.parameters()).device
+        self._check_tokens(model, found["input_ids"])
+        device = device_of(model)
         taken = parameters_of(model)
         return {name: each.long().to(device) for name, each in found.items() if name in taken}
 
@@ -57,6 +59,15 @@ class Texts:
         most = next((getattr(config, each) for each in LENGTHS if getattr(config, each, None)), None)
         if most is not None and count > most:
             raise InputError(f"input has {count:,} tokens, at most {most:,} are taken")
+
+    def _check_tokens(self, model: Any, tokens: Tensor) -> None:
+        """Raise `InputError` for tokens that the model has no embedding of: the tokenizer is another model's."""
+        known, most = getattr(getattr(model, "config", None), "vocab_size", None), int(tokens.max())
+        if isinstance(known, int) and most >= known:
+            token = self.labels([most])[0]
+            raise InputError(
+                f"token {most} ({token}) is beyond the model's vocabulary of {known:,}: give its tokenizer"
+            )
 
     def target(self, model: nn.Module, text: str) -> Tensor:
         """Return the tokens (1, T) of a target, with its end."""
@@ -67,7 +78,9 @@ class Texts:
                 ids = self.tokenizer.encode(text).ids
         if not ids:
             raise InputError("target is empty: type one, or leave it out")
-        return torch.tensor([ids], device=next(model.parameters()).device)
+        found = torch.tensor([ids], device=device_of(model))
+        self._check_tokens(model, found)
+        return found
 
     def target_ids(self, text: str) -> list[int]:
         """Return the tokens of a text that goes on, or of a target, without special ones."""
