@@ -142,8 +142,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         Blank texts: see `score_pairs`. Raises `InputError` where a source is too long.
         """
         check_range("batchsize", batchsize, 1, 10**6)
-        pairs = list(pairs)
-        self._check([source for source, _ in pairs])
+        self._check([source for source, _ in (pairs := list(pairs))])
         return evaluation.score_pairs(
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
