@@ -96,7 +96,7 @@ def test_the_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comman
         savepath=tmp_path / "c",
         progress=False,
     )
-    assert begun.config.bleu_tokenizer is None and begun.config.task.bleu_tokenize is None  # type: ignore[attr-defined]
+    assert begun.config.bleu_tokenizer is None and begun.config.task.bleu_tokenize is None
 
 
 @pytest.mark.slow

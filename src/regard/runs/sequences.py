@@ -97,8 +97,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
-        if length_penalty is None:
-            length_penalty = self.usual_length_penalty
+        length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
         check_range("beam", beam, 1, 1000)
         check_range("n_best", n_best, 1, beam)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -142,7 +141,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         Blank texts: see `score_pairs`. Raises `InputError` where a source is too long.
         """
         check_range("batchsize", batchsize, 1, 10**6)
-        self._check([source for source, _ in (pairs := list(pairs))])
+        pairs = list(pairs)
+        self._check([source for source, _ in pairs])
         return evaluation.score_pairs(
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
