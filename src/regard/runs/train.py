@@ -220,7 +220,8 @@ def train(
             built = _task(config, folder if resume else None, before, prepared, show=show)
         keep_memory()
         validate = evaluation.validation(built, tokenize=config.bleu_tokenizer if resume else None, show=show)
-        learned, tokenizer = digest(built.files) if built.files else None, validate and validate.tokenizer
+        learned = digest(built.files) if built.files else None
+        tokenizer = None if validate is None else validate.tokenizer
         config = dataclasses.replace(config, tokenizer=learned, bleu_tokenizer=tokenizer)
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
