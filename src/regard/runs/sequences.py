@@ -96,8 +96,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
-        if length_penalty is None:
-            length_penalty = self.usual_length_penalty
+        length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
         check_range("beam", beam, 1, 1000)
         check_range("n_best", n_best, 1, beam)
         check_range("seed", seed, 0, 2**32 - 1)

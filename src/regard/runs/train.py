@@ -241,7 +241,8 @@ def train(
         keep_memory()
         stored = config.bleu_tokenizer or "13a"  # runs that stored none were judged by 13a
         validate = evaluation.validation(built, tokenize=stored if resume else None, show=show)
-        learned, tokenizer = digest(built.files) if built.files else None, validate and validate.tokenizer
+        learned = digest(built.files) if built.files else None
+        tokenizer = None if validate is None else validate.tokenizer
         config = dataclasses.replace(config, tokenizer=learned, bleu_tokenizer=tokenizer)
         if not resume:
             config = dataclasses.replace(config, text=text)
