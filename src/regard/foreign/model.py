@@ -21,15 +21,14 @@ import torch
 from torch import nn
 
 from regard import examination
-from regard.attention import Records, short_name
+from regard.attention import Records
 from regard.attention.intervening import To
-from regard.attention.records import sentence_of
 from regard.errors import InputError, begun, check_range
 from regard.foreign.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.foreign.comparing import Beside, beside
 from regard.foreign.families import Answer, Family, Fed, called, states_of
 from regard.foreign.intervening import intervene
-from regard.foreign.naming import layers_of_input, named_layer
+from regard.foreign.naming import layers_and_left_out, layers_of_input, named_layer
 from regard.foreign.pictures import Pictures
 from regard.foreign.pruned import ForeignPruned, count_of, prune_model
 from regard.foreign.readers import OwnReader
@@ -107,20 +106,12 @@ class ForeignModel:
 
     @property
     def left_out(self) -> str:
-        """One line that names the layers that are not recorded, as those of a hybrid model without softmax
-        attention; empty where all are."""
-        return self._once[1]
+        """One line that names the layers that are not recorded; empty where all are, or no input is known."""
+        return "" if isinstance(self.family, OwnReader) and not self.inputs else self._once[1]
 
     @cached_property
     def _once(self) -> tuple[Sequence[Layer], str]:
-        with self.recording() as records, torch.no_grad():
-            called(self.model, self._tried())
-        layers = [
-            Layer(short_name(name), each.kind or "encoder", each.weights.shape[1])
-            for name, each in records.items()
-            if "#" not in name
-        ]
-        return layers, sentence_of(records.left_out)
+        return layers_and_left_out(self.model, self._tried(), self.at)
 
     def _tried(self) -> Any:
         """Return what it is called with to see what it does."""
@@ -136,7 +127,7 @@ class ForeignModel:
         """Return what a page says of it."""
         return {
             "task": self.name,
-            "summary": "; ".join(filter(None, (self.family.summary, self._left_out()))),
+            "summary": "; ".join(filter(None, (self.family.summary, self.left_out))),
             "kind": type(self.model).__name__,
             "step": None,
             "draws": bool(self.inputs),
@@ -145,12 +136,6 @@ class ForeignModel:
             "pictures": self.pictures is not None,
             "examined": {},
         }
-
-    def _left_out(self) -> str:
-        try:
-            return self.left_out
-        except InputError:  # no input is known to run it on
-            return ""
 
     def __str__(self) -> str:
         kind = type(self.model).__name__

@@ -3,8 +3,11 @@
 import dataclasses
 from typing import Any
 
+import torch
 from torch import nn
 
+from regard.attention import short_name
+from regard.attention.records import sentence_of
 from regard.foreign.asked import Asked
 from regard.foreign.families import Family, Fed, called
 from regard.foreign.keeper import BLOCK
@@ -12,12 +15,27 @@ from regard.foreign.long import long_layers, record_long, side_of
 from regard.foreign.pictures import Pictures, patch_labels, patches_of
 from regard.foreign.recording import record
 from regard.foreign.texts import Texts, parameters_of
-from regard.inspection import LayerMap, layers_of_records
+from regard.inspection import Layer, LayerMap, layers_of_records
 
 START = "<start>"
 """Name of what a decoder reads before its first token."""
 LONG = 1024
 """Tokens above which a map is of squares of steps: all weights would have no place."""
+
+
+def layers_and_left_out(model: nn.Module, given: Any, at: str | None) -> tuple[list[Layer], str]:
+    """Run a model, and return its attention layers, with one line on those that are not recorded.
+
+    All calls of a layer are one layer.
+    """
+    with record(model, at=at) as records, torch.no_grad():
+        called(model, given)
+    layers = [
+        Layer(short_name(name), each.kind or "encoder", each.weights.shape[1])
+        for name, each in records.items()
+        if "#" not in name
+    ]
+    return layers, sentence_of(records.left_out)
 
 
 def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) -> dict[str, LayerMap]:
