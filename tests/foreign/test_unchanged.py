@@ -226,7 +226,7 @@ def test_scores_above_the_largest_number_stay_finite(name: str, number: torch.dt
     assert plain.isfinite().all()
     with regard.record(model) as records:
         found = model(states, "none")
-    torch.testing.assert_close(found, plain, rtol=0, atol=0)
+    torch.testing.assert_close(found, plain, rtol=0, atol=LIMITS[number] * float(plain.abs().max()))
     (record,) = records.values()
     assert record.weights.dtype == torch.float32 and record.weights.isfinite().all()
     torch.testing.assert_close(record.weights.sum(-1), torch.ones(B, H, T))

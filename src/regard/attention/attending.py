@@ -47,7 +47,7 @@ def attend(
         raise InputError(f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads}, or 1 for all")
     causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
     kernel = _takes_kernel(score, key, dropout)
-    if kernel and (observer is None or observer.only_keeps):
+    if kernel and (observer is None or observer.partial):
         if observer is not None:
             _keep_beside(observer, query, key, mask, score=score, causal=causal, step=step)
         return _kernel(query, key, value, mask, causal)

@@ -42,9 +42,10 @@ class Observer:
     """Is told how many queries there are, and what works out the weights (B, H, rows, Tk) and mask of some."""
 
     @property
-    def only_keeps(self) -> bool:
-        """Whether it only asks for weights, which can be worked out beside the fused kernel."""
-        return not self.changes and not self.looks_inside
+    def partial(self) -> bool:
+        """Whether it only asks for some heads or rows, which can be worked out beside the fused kernel."""
+        asked = self.by_rows is not None if self.recorder is None else self.recorder.partial
+        return asked and not self.changes and self.watcher is None
 
     @property
     def looks_inside(self) -> bool:
