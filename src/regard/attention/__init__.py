@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.attention.dropout import Dropout
     from regard.attention.inside import Inside
     from regard.attention.intervening import Intervention, intervene, temper
+    from regard.attention.layer_record import Record
     from regard.attention.masks import as_weights_mask, causal_mask, length_mask
     from regard.attention.multihead import KeyValues, MultiHeadAttention
     from regard.attention.observing import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     )
     from regard.attention.products import LargeProducts, product
     from regard.attention.pruning import keep_heads
-    from regard.attention.records import Record, Records, short_name
+    from regard.attention.records import Records, short_name
     from regard.attention.scores import (
         SCORES,
         Additive,

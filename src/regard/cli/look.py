@@ -21,7 +21,7 @@ from regard.memory import keep_memory
 from regard.reading import is_folder, read_text
 from regard.runs import SAVEPATH
 from regard.serving import check_port, show
-from regard.training.folder import holds_run
+from regard.training.run_paths import holds_run
 
 PROG = "regard look"
 DESCRIPTION = (

@@ -37,6 +37,7 @@ from regard.inspection.hypertext import Links, Part, Plot, page_of
 from regard.inspection.subject import Input, Subject
 from regard.result import Result
 from regard.training import RunFolder
+from regard.training.kept import write_kept
 
 _WORTH = "Bars: what is added to the loss when each head is off; the table below has the numbers"
 _PLACED = "Points: the share of each head on what the answer depends on; the table below has the numbers"
@@ -136,7 +137,7 @@ class Examination(Result):
         """
         path = Path(path)
         if (run := RunFolder(path.parent)).exists():
-            run.write_kept(path.name, self.json())
+            write_kept(run, path.name, self.json())
         else:
             write_json(path, self.json(), indent=1, allow_nan=False)
         return Path(path)

@@ -9,6 +9,7 @@ from regard.examination.estimates import Estimate
 from regard.examination.importance import worth_data
 from regard.inspection.data import WorthData
 from regard.training import RunFolder
+from regard.training.kept import read_kept
 
 FILE = "examined.json"
 MEND = "delete it, or examine the run again"
@@ -73,7 +74,7 @@ def _roles(kept: Any) -> dict[str, list[dict[str, Any]]]:
 
 def _read(run: RunFolder) -> Any:
     """Return what was saved; nothing where it is not there, or is older than the model."""
-    kept = run.read_kept(FILE, MEND) or {}
+    kept = read_kept(run, FILE, MEND) or {}
     if kept and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
         return {}
     return kept

@@ -18,7 +18,7 @@ from regard.models import Seq2Seq, Transformer
 from regard.own import told
 from regard.tasks import Translation
 from regard.training import RunConfig, RunFolder, digest, digest_tensors, make_config, new_run
-from regard.training.folder import holds_run
+from regard.training.run_paths import holds_run
 
 ORIGINS: dict[str, Callable[[Path], Arrived]] = {
     "huggingface": read_huggingface,

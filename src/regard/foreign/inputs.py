@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.records import Kind
+from regard.attention.layer_record import Kind
 from regard.errors import InputError
 from regard.foreign.keeper import HALF, Call, Rows, rows_of, share_off, without_blind
 from regard.foreign.kernel_inputs import allowed_by, self_attention

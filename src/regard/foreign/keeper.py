@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import Intervention
-from regard.attention.records import Kind, Part, Recorder, check_indices, short_name
+from regard.attention.layer_record import Kind, Part
+from regard.attention.records import Recorder, check_indices, short_name
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.records import Kind
+from regard.attention.layer_record import Kind
 from regard.foreign.keeper import (
     Call,
     Keeper,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.records import Kind
+from regard.attention.layer_record import Kind
 from regard.foreign.keeper import HALF, rows_of, without_blind
 
 LEAST = -9000.0

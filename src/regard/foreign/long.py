@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.layer_record import Kind
 from regard.attention.observing import Observer, observing
-from regard.attention.records import Kind, Recorder, check_indices, short_name
+from regard.attention.records import Recorder, check_indices, short_name
 from regard.errors import InputError, check_range
 from regard.foreign.keeper import BLOCK, Call, Keeper
 from regard.foreign.labels import Read

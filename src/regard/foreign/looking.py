@@ -21,7 +21,7 @@ from regard.foreign.whole import Classifier, States
 from regard.foreign.wrappers import base_of, check_weights, unwrapped
 from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.reading import is_file, is_folder
-from regard.training.folder import holds_run
+from regard.training.run_paths import holds_run
 from regard.training.tensors import warn_unfinite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")

@@ -100,8 +100,7 @@ class ForeignModel:
 
     @property
     def layers(self) -> Sequence[Layer]:
-        """Its attention layers, in the order in which they run, found by running it once; all calls of one are
-        one layer."""
+        """Its attention layers, in the order in which they run; all calls of one are one layer."""
         return self._once[0]
 
     @property

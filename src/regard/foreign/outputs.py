@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.records import Kind
+from regard.attention.layer_record import Kind
 from regard.foreign.bands import Bands
 from regard.foreign.interface import asks_interface, is_peer
 from regard.foreign.keeper import Call, Keeper, are_weights

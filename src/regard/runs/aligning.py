@@ -30,6 +30,7 @@ from regard.result import Result, plain
 from regard.text.cutting import cut_into
 from regard.text.links import Symmetrising, links_of_product, moses, symmetrise
 from regard.training.guided import HEAD, guided_layer
+from regard.training.kept import read_kept, write_kept
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +123,7 @@ class Aligner:
         return KeptHeads(best="head", ways={"head": head}, writing=head)
 
     def _chosen(self) -> KeptHeads | None:
-        content = self.files.read_kept(FILE, MEND)
+        content = read_kept(self.files, FILE, MEND)
         if content is None:
             return None
         try:
@@ -174,7 +175,7 @@ class Aligner:
             "writing": plain(choice.writing),
             "report": report,
         }
-        self.files.write_kept(FILE, kept)
+        write_kept(self.files, FILE, kept)
 
     def choose(
         self,

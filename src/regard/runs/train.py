@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from regard import evaluation, training
+from regard import training
 from regard.errors import InputError
 from regard.files import holding
 from regard.memory import keep_memory
-from regard.progress import progress_bar, tell
 from regard.runs.asking import asked, begun_from, check_text, going_on, name_of
-from regard.runs.loading import SAVEPATH, load, read_run, stored_task
-from regard.tasks import Beginning
-from regard.text.unknown import write_unknown
+from regard.runs.loading import SAVEPATH, load, read_run
+from regard.runs.starting import (
+    beginning_of,
+    open_run,
+    task_of,
+    tell_frozen,
+    telling,
+    text_of,
+    validation_of,
+    with_digests,
+)
 from regard.training import (
     ALONE,
     OneLearner,
     RunFolder,
     check_free,
-    digest,
-    digest_tensors,
     find_run,
     fitting_threads,
     join_world,
-    loop,
-    new_run,
     start,
     train_steps,
-    trained_parameters,
 )
-from regard.training.metrics import lost_steps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from regard.runs.pairs import PairRun
     from regard.runs.translation import TranslationRun
     from regard.tasks import (
-        AnyTask,
         DatesConfig,
         PhrasesConfig,
         RecallConfig,
@@ -75,10 +74,8 @@ if TYPE_CHECKING:
         QueryTraining,
         RecurrentTraining,
         RunConfig,
-        TrainingState,
         TransformerTraining,
         TranslationTraining,
-        World,
     )
 
 PREPARED = "prepared"
@@ -226,40 +223,30 @@ def train(
         if not resume:
             check_free(folder.path, overwrite=overwrite)  # before minutes of preparation
         show = progress and world.first
-        try:
-            text = config.task_class.digests(config.task, progress=show)
-        except InputError as error:
-            if not resume:
-                raise
-            raise InputError(
-                f"{error}; where the text was moved, say where it is: --resume --train ..."
-            ) from error
+        text = text_of(config, resume=resume, show=show)
         if resume:
             check_text(config, text)
         with world.one_by_one():
-            built = _task(config, folder if resume else None, before, prepared, show=show)
+            built = task_of(config, folder if resume else None, before, prepared, show=show)
         keep_memory()
-        stored = config.bleu_tokenizer or "13a"  # runs that stored none were judged by 13a
-        validate = evaluation.validation(built, tokenize=stored if resume else None, show=show)
-        learned = digest(built.files) if built.files else None
-        tokenizer = None if validate is None else validate.tokenizer
-        config = dataclasses.replace(config, tokenizer=learned, bleu_tokenizer=tokenizer)
-        if not resume:
-            config = dataclasses.replace(config, text=text)
+        validate = validation_of(config, built, resume=resume, show=show)
+        config = with_digests(config, built, validate, None if resume else text)
         state = start(config, built, world, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
-        _tell_frozen(state, show=show)
+        tell_frozen(state, show=show)
         if resume:
             folder.read_model()  # which is replaced at the next checkpoint, so an edited one is refused now
             state.restore(folder)
         with world.one_by_one():
-            batches = built.batches(config.training, _beginning(state, prepared, world, show=show))
+            batches = built.batches(config.training, beginning_of(state, prepared, world, show=show))
         with world.one_by_one():
             if world.first:
-                _open(folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=world.torchruns)
+                open_run(
+                    folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=world.torchruns
+                )
         learner = OneLearner(state, config.training, batches, folder, world=world, drops=config.model.dropout > 0)
         threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
-        with threads, world.watched(), _telling(config, folder, state.step, world, show=show) as tell_metrics:
+        with threads, world.watched(), telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()
     return read_run(folder)
@@ -282,96 +269,12 @@ def train_seeds(
             held.enter_context(holding(folder.path))
             if folder.exists():
                 state.restore(folder)
-            _open(folder, config, each, state, resume=folder.exists(), overwrite=False)
+            open_run(folder, config, each, state, resume=folder.exists(), overwrite=False)
         if len({state.step for state in states}) > 1:
             raise InputError("the runs stand at different steps: train each one alone")
         batches = [
-            each.batches(config.training, _beginning(state, Path(PREPARED), ALONE, show=False))
+            each.batches(config.training, beginning_of(state, Path(PREPARED), ALONE, show=False))
             for each, config, state in zip(built, configs, states, strict=True)
         ]
         train_steps(training.StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
     return [load(folder.path) for folder in folders]
-
-
-def _task(
-    config: RunConfig, stored: RunFolder | None, before: AnyRun | None, prepared: Path, *, show: bool
-) -> AnyTask:
-    """Return the task of a run that is there, or of a new one, which has the vocabularies of the run `before` it,
-    or may learn from its text first."""
-    if stored is not None:
-        return stored_task(config, stored)
-    if before is not None:
-        return config.task_class.restore(config.task, before.task.files)
-    return config.task_class.prepare(config.task, prepared, progress=show)
-
-
-def _tell_frozen(state: TrainingState, *, show: bool) -> None:
-    """Say how much of the model is trained, where that is not all of it."""
-    parts = (state.model.parameters(), trained_parameters(state.model).values())
-    every, mine = (sum(each.numel() for each in part) for part in parts)
-    tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
-
-
-def _beginning(state: TrainingState, prepared: Path, world: World, *, show: bool) -> Beginning:
-    return Beginning(
-        generator=state.generator,
-        place=state.progress.place,
-        folder=prepared,
-        sharing=(world.rank, world.size),
-        progress=show,
-    )
-
-
-def _open(
-    folder: RunFolder,
-    config: RunConfig,
-    task: AnyTask,
-    state: TrainingState,
-    *,
-    resume: bool,
-    overwrite: bool,
-    torchruns: frozenset[str] = frozenset(),
-) -> None:
-    """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
-    if resume:
-        folder.cut_metrics(state.step)
-        lost = lost_steps(folder.read_metrics(), state.step, config.training.steps, loop.METRICS_EVERY)
-        if lost:
-            tell(
-                f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
-                f"{lost[-1]}: the training goes on, without that part of its history",
-                show=True,
-            )
-        folder.forget_older()
-        folder.write_torchruns(torchruns)
-        return
-    config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
-    with new_run(folder.path, config, overwrite=overwrite) as building:
-        building.write_vocabularies(task.files)
-        write_unknown(building.path, getattr(task, "unknown", ()))
-        state.begin(building)
-        building.write_torchruns(torchruns)
-
-
-@contextmanager
-def _telling(
-    config: RunConfig, folder: RunFolder, step: int, world: World, *, show: bool
-) -> Iterator[Callable[[dict[str, float]], None]]:
-    """Yield what to call with each line of metrics, to be shown to a person and, where asked for, by
-    TensorBoard."""
-    with progress_bar(config.name, step, config.training.steps, show=show) as on_metrics:
-        if not (world.first and config.training.tensorboard):
-            yield on_metrics
-            return
-        from torch.utils.tensorboard import SummaryWriter
-
-        # What was written past the step that is gone on from is written again.
-        with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
-
-            def write(metrics: dict[str, float]) -> None:
-                on_metrics(metrics)
-                for name, value in metrics.items():
-                    if name != "step":
-                        writer.add_scalar(name, value, int(metrics["step"]))
-
-            yield write

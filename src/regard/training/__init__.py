@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from regard.training.building import build_model, load_parameters
     from regard.training.config import PARTS, ModelPart, Origin, RunConfig, TaskPart, TrainingPart
     from regard.training.flags import changed, changed_config, make_config, stored_config
-    from regard.training.folder import RunFolder, check_free, digest, find_run, new_run, renamed
+    from regard.training.folder import RunFolder
     from regard.training.freezing import trained_parameters
     from regard.training.kinds import KINDS, ModelKind, find_kind, kinds_for
     from regard.training.learner import Learner, OneLearner
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.training.objective import Objective, exact, objective_of
     from regard.training.presets import PRESETS, sized
     from regard.training.recipes import RECIPES, Recipe
+    from regard.training.run_paths import check_free, find_run, new_run
     from regard.training.settings import (
         OwnAnswerTraining,
         OwnSequenceTraining,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from regard.training.start import start
     from regard.training.state import TrainingState
     from regard.training.stopping import Interrupted
+    from regard.training.stored import digest, renamed
     from regard.training.tensors import digest_tensors, kept, pack
     from regard.training.threads import fitting_threads
     from regard.training.trust import trust

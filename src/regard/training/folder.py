@@ -18,127 +18,57 @@ and the config the digest of the vocabularies. So every file can be checked by i
 whichever file was written last; one that was edited, or is another run's, is refused (see `trust_edited`).
 """
 
-import dataclasses
-import hashlib
 import json
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor
 
 from regard.errors import InputError
 from regard.files import (
     append_inside,
-    new_folder,
     refuse_links,
     remove_quietly,
     still_there,
-    tidy,
     write_file,
     write_inside,
-    write_json,
 )
 from regard.own import OwnCodeError
 from regard.progress import tell
 from regard.reading import (
     DamageError,
     canonical,
-    damaged,
     digest_of,
-    files_in,
     is_file,
     is_folder,
-    is_sealed,
     numbered,
     parse_json,
     read_bytes,
-    read_json,
     read_text,
-    sealed,
 )
-from regard.training.config import PARTS, RunConfig
+from regard.training.config import RunConfig
 from regard.training.flags import stored_config
 from regard.training.metrics import read_metrics
-from regard.training.tensors import Expected, TensorFile, pack, read_about, read_tensors
+from regard.training.stored import (
+    BEFORE,
+    FORMAT,
+    LARGEST_CONFIG,
+    differences,
+    digest,
+    is_intact,
+    mixed,
+    todays,
+    without_digest,
+)
+from regard.training.tensors import Expected, pack, read_about, read_tensors
 from regard.training.trust import check_trusted
 
-FORMAT = "regard-run/7"
-BEFORE = ("regard-run/6", "regard-run/5")
-"""Earlier formats, which are read too. Neither has digests; 5 called the task's name `task`, and what is chosen
-of it `size`."""
-MOST_DIFFERENCES = 3
-"""Differences between two configs that a message names."""
-SHOWN = 24
-"""Characters of a value in such a message."""
-DIGESTS = "digests"
-"""Begins the names of files of digests, in a checkpoint that several processes have written."""
 MEND = "restore a copy of it, or train it again"
 TRUST = "if you changed it yourself, add --trust-edited (in Python trust_edited=True)"
 _told: set[tuple[Path, str]] = set()
 """Differences that were shown since a run was last loaded."""
-LARGEST_CONFIG = 1 << 20
-"""Bytes of a config, at most."""
-
-
-def digest(vocabularies: dict[str, str]) -> str:
-    """Return what tells vocabularies, as JSON by name, from others."""
-    return hashlib.sha256(json.dumps(vocabularies, sort_keys=True).encode()).hexdigest()
-
-
-def renamed(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored config with today's names, if it has those of the format before."""
-    if "size" not in stored:
-        return stored
-    others = {name: value for name, value in stored.items() if name not in ("task", "size")}
-    return {**others, "on": stored.get("task"), "task": stored["size"]}
-
-
-def _differences(stored: Mapping[str, Any], in_file: str, name: str) -> str:
-    """Say in which values config.json, as plain data, and the config in another file, as JSON, differ; nothing
-    where they are the same, or the latter is no config."""
-    try:
-        found = parse_json(in_file, finite=False)
-    except DamageError:
-        return ""
-    one, other = dict(_values("", _without_digest(stored))), dict(_values("", found))
-    names = [each for each in {**one, **other} if one.get(each) != other.get(each)]
-    if names == ["initial"]:
-        return "it began with other parameters than config.json says"
-    names = [each for each in names if each != "initial"]  # which follows from the others
-    said = [
-        f"{each} is {_shown(one.get(each))} in config.json, {_shown(other.get(each))} in {name}" for each in names
-    ]
-    more = len(said) - MOST_DIFFERENCES
-    return "; ".join(said[:MOST_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested objects by the last name that leads to each, which for flags is their name."""
-    if isinstance(content, Mapping) and content:
-        for inner, value in content.items():
-            yield from _values(f"{name}.{inner}" if name and name not in PARTS else inner, value)
-    else:
-        yield name, content
-
-
-def _shown(value: object) -> str:
-    text = "missing" if value is None else str(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
-
-class _Digests(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file of digests holds."""
-
-    config: str
-    files: dict[str, str]
-    """SHA-256 of each, by name."""
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -185,12 +115,11 @@ class RunFolder:
         return is_file(self.config_file)
 
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
-        """Read the config; raises `InputError` where the run is missing, damaged or foreign, or names code that
-        is not trusted (see `trust`)."""
-        stored = self._stored_config()
-        if not _is_intact(stored):
-            self._refuse_edited("config.json", self._edits(stored))
-        stored = _todays(stored)
+        """Read the config; raises `InputError` where it is missing, damaged, foreign, or its code not trusted."""
+        stored = self.stored()
+        if not is_intact(stored):
+            self.refuse_edited("config.json", self._edits(stored))
+        stored = todays(stored)
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
             return stored_config(stored)
@@ -199,7 +128,7 @@ class RunFolder:
         except InputError as error:
             raise self._damaged("config.json", error) from error
 
-    def _stored_config(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         """Return what config.json holds, unchecked."""
         if not self.exists():
             raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder")
@@ -208,11 +137,8 @@ class RunFolder:
             stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
         except DamageError as error:
             raise self._damaged("config.json", error) from error
-        if (
-            isinstance(stored, dict)
-            and "format" not in stored
-            and ("model_type" in stored or "architectures" in stored)
-        ):
+        kinds = {"format", "model_type", "architectures"} & set(stored if isinstance(stored, dict) else ())
+        if kinds and "format" not in kinds:
             raise InputError(
                 f"{str(self.path)!r} is a model of Hugging Face's, no run: look inside it with"
                 f" `regard look {self.path}`, or make a run of a translator with `regard import {self.path}`"
@@ -231,9 +157,9 @@ class RunFolder:
             config, _ = read_about(self.model_file)
         except (DamageError, InputError):
             config = ""
-        return _differences(stored, config, self.model_file.name) or "it has changed since it was written"
+        return differences(stored, config, self.model_file.name) or "it has changed since it was written"
 
-    def _refuse_edited(self, name: str, what: str, mend: str = MEND) -> None:
+    def refuse_edited(self, name: str, what: str, mend: str = MEND) -> None:
         """Raise `InputError` for a file that is not as this run wrote it, or, where that is trusted, say so."""
         said = f"run {str(self.path)!r} was edited or mixed with another run: {name}: {what}"
         if not self.trust_edited:
@@ -263,9 +189,9 @@ class RunFolder:
         return self._read_tensors(files[-1], expected)
 
     @property
-    def _config_text(self) -> str:
+    def config_text(self) -> str:
         """The config as JSON, as each file of tensors has it."""
-        return canonical(_without_digest(self._stored_config()))
+        return canonical(without_digest(self.stored()))
 
     def _damaged(self, name: str, what: object) -> InputError:
         return InputError(f"run {str(self.path)!r} is damaged: {name}: {what}; {MEND}")
@@ -276,7 +202,7 @@ class RunFolder:
 
     def pack(self, tensors: dict[str, Tensor], step: int) -> bytes:
         """Return the content of a file of tensors of this run."""
-        return pack(tensors, step, self._config_text)
+        return pack(tensors, step, self.config_text)
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
@@ -290,39 +216,6 @@ class RunFolder:
         refuse_links(self.path / "trainer")
         for older in self._trainer_files()[:-1]:
             remove_quietly(older)
-
-    def seal_checkpoint(self, checkpoint: Path, rank: int, size: int) -> None:
-        """Write digests of a checkpoint's files beside them: process `rank` of `size`, of its share of them."""
-        mine = [path for path in files_in(checkpoint) if path.suffix != ".json"][rank::size]
-        files = {path.name: _file_digest(path) for path in mine}
-        content = {"config": self._config_text, "files": files}
-        write_json(checkpoint / f"{DIGESTS}-{rank}.json", sealed(content))
-
-    def check_checkpoint(self, checkpoint: Path, rank: int, size: int) -> None:
-        """Raise `InputError` where a checkpoint's files were edited, or are another run's.
-
-        Process `rank` of `size` reads its share of them.
-        """
-        every = files_in(checkpoint)
-        files = [path for path in every if path.suffix != ".json"]
-        kept = [
-            read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")
-        ]
-        if not kept and not self.has_digests:
-            return
-        known = {name: digest for each in kept for name, digest in each.files.items()}
-        stored = self._stored_config()
-        if (
-            not all(is_sealed(msgspec.to_builtins(each)) for each in kept)
-            or known.keys() != {path.name for path in files}
-            or any(known[path.name] != _file_digest(path) for path in files[rank::size])
-        ):
-            self._refuse_edited(checkpoint.name, "its files have changed since they were written")
-        elif not (self.trust_edited and not _is_intact(stored)):
-            for each in kept:
-                if each.config != self._config_text:
-                    what = _differences(stored, each.config, checkpoint.name) or "it names no config"
-                    self._refuse_edited(checkpoint.name, what)
 
     def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
         """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
@@ -369,52 +262,22 @@ class RunFolder:
                 f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}"
             ) from error
         if digest(found) != expected:
-            self._refuse_edited("tokenizer", "its vocabularies are others than those of the training")
+            self.refuse_edited("tokenizer", "its vocabularies are others than those of the training")
         return found
-
-    def write_kept(self, name: str, content: dict[str, Any]) -> None:
-        """Keep what was found of the model, as JSON; raises `MachineError` where the disk refuses."""
-        write_json(self.path / name, sealed({**content, "of": self._identity}), indent=1, allow_nan=False)
-
-    def read_kept(self, name: str, mend: str) -> dict[str, Any] | None:
-        """Return what `write_kept` has kept of the model as it is; None where there is nothing, or it is of an
-        earlier step.
-
-        Raises `InputError` where the file is damaged, was edited, or is another run's; `mend`: what to do then.
-        """
-        path = self.path / name
-        if not is_file(path):
-            return None
-        try:
-            found = parse_json(read_bytes(path))
-            if not isinstance(found, dict):
-                raise DamageError("it is no object")
-        except DamageError as error:
-            raise damaged(path, error, mend) from error
-        if "digest" not in found and not self.has_digests:
-            return found
-        of = found.get("of")
-        if not is_sealed(found):
-            self._refuse_edited(name, "it has changed since it was written", mend)
-        elif not isinstance(of, dict) or of.get("config") != self._identity["config"]:
-            self._refuse_edited(name, "it is of another run", mend)
-        elif of != self._identity:
-            return None
-        return {name: value for name, value in found.items() if name not in ("of", "digest")}
 
     @property
     def has_digests(self) -> bool:
         """Whether each file of the run is to have a digest; those of earlier formats need none."""
-        return bool(self._stored_config()["format"] == FORMAT)
+        return bool(self.stored()["format"] == FORMAT)
 
     @property
-    def _identity(self) -> dict[str, str | None]:
+    def identity_of_model(self) -> dict[str, str | None]:
         """Digests of the config and of the model's file; the latter is None in a file of an earlier format."""
         try:
             _, model = read_about(self.model_file)
         except DamageError as error:
             raise self._damaged(self.model_file.name, error) from error
-        return {"config": digest_of(_without_digest(self._stored_config())), "model": model}
+        return {"config": digest_of(without_digest(self.stored())), "model": model}
 
     def write_torchruns(self, torchruns: frozenset[str]) -> None:
         """Keep who has started the processes that train the run; nothing where it is one alone."""
@@ -466,96 +329,17 @@ class RunFolder:
             found = read_tensors(path, expected)
         except DamageError as error:
             raise self._damaged(path.name, error) from error
-        stored = self._stored_config()
+        stored = self.stored()
         if not found.intact:
-            self._refuse_edited(
+            self.refuse_edited(
                 path.name, "it has changed since it was written (its names, shapes, step or values)"
             )
         elif found.digest is None and self.has_digests:
-            self._refuse_edited(path.name, "its digest is missing")
-        elif self.trust_edited and not _is_intact(stored):
+            self.refuse_edited(path.name, "its digest is missing")
+        elif self.trust_edited and not is_intact(stored):
             pass  # of the config, that was said when it was read
-        elif (what := _mixed(found, stored, path.name)) is not None:
-            self._refuse_edited(path.name, what)
+        elif (what := mixed(found, stored, path.name)) is not None:
+            self.refuse_edited(path.name, what)
         if path != self.model_file and path.stem != f"step-{found.step}":
             raise self._damaged(path.name, f"it is of step {found.step}")
         return found.tensors, found.step
-
-
-def _is_intact(stored: dict[str, Any]) -> bool:
-    """Whether what config.json holds has its digest; earlier formats have none."""
-    return is_sealed(stored) or (stored["format"] in BEFORE and "digest" not in stored)
-
-
-def _mixed(found: TensorFile, stored: dict[str, Any], name: str) -> str | None:
-    """Say how the config in a file of tensors differs from config.json; None where it does not."""
-    if found.digest is None:  # earlier files hold a CRC-32 of today's names, or nothing
-        total = zlib.crc32(json.dumps(_todays(stored), sort_keys=True).encode())
-        return None if found.config in ("", f"{total:08x}") else "it was trained with another config.json"
-    if found.config == canonical(_without_digest(stored)):
-        return None
-    return _differences(stored, found.config, name) or "it names no config"
-
-
-def _without_digest(stored: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in stored.items() if name != "digest"}
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _todays(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored config alone, with today's names."""
-    return renamed({name: value for name, value in stored.items() if name not in ("format", "digest")})
-
-
-@contextmanager
-def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
-    """Make a run at `path`: yields a folder to fill with its first checkpoint, which then takes its place.
-
-    A run already at `path` is only replaced with `overwrite`, and only once the new one is complete on disk.
-    Raises `InputError` where something is in the way, and `MachineError` where it cannot be written.
-    """
-    check_free(path, overwrite=overwrite)
-    with new_folder(path) as building:
-        folder = RunFolder(building)
-        write_json(folder.config_file, sealed({"format": FORMAT, **dataclasses.asdict(config)}))
-        yield folder
-
-
-def check_free(path: Path, *, overwrite: bool) -> None:
-    """Raise `InputError` where no new run can be made at `path`, for something is in the way."""
-    if RunFolder(path).exists() and not overwrite:
-        raise InputError(
-            f"{str(path)!r} already holds a run: continue it with --resume, replace it with --overwrite, "
-            f"or choose another --savepath"
-        )
-    if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
-
-
-def holds_run(folder: Path) -> bool:
-    """Say whether a folder holds a run of Regard's, of any format."""
-    try:
-        stored = parse_json(read_bytes(folder / "config.json", most=LARGEST_CONFIG), finite=False)
-    except (DamageError, InputError, OSError):
-        return False
-    return isinstance(stored, dict) and str(stored.get("format", "")).startswith("regard-run/")
-
-
-def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> RunFolder:
-    """Find a run by the path of its folder, or by its task's name under `savepath`.
-
-    `trust_edited`: read its files also where they were edited. Raises `InputError` where there is none.
-    """
-    if not isinstance(run, str | Path):
-        raise InputError(f"run {run!r} is no name: give a task's, or the path of a run's folder")
-    for path in (Path(run), savepath / run):
-        tidy(path.parent)
-        if RunFolder(path).exists():
-            return RunFolder(path, trust_edited)
-    raise InputError(
-        f"no run {str(run)!r} in {str(savepath)!r}: train it with `regard train`, or give its --savepath"
-    )

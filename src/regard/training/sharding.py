@@ -29,6 +29,7 @@ from regard.errors import InputError
 from regard.files import refuse_links, remove_quietly
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective
+from regard.training.sealing import check_checkpoint, seal_checkpoint
 from regard.training.state import TrainingState
 from regard.training.world import ALONE, World
 
@@ -93,7 +94,7 @@ class ShardedState(TrainingState):
         writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
         save(self.trainer_tensors(), storage_writer=writer)
         world.wait()
-        folder.seal_checkpoint(building, world.rank, world.size)
+        seal_checkpoint(folder, building, world.rank, world.size)
         world.wait()
         if world.first:
             remove_quietly(target)
@@ -107,7 +108,7 @@ class ShardedState(TrainingState):
         found = _checkpoints(folder)
         if not found:
             raise InputError(f"run {str(folder.path)!r} is incomplete: the state of its training is missing")
-        folder.check_checkpoint(found[-1], torch.distributed.get_rank(), torch.distributed.get_world_size())
+        check_checkpoint(folder, found[-1], torch.distributed.get_rank(), torch.distributed.get_world_size())
         tensors = self.trainer_tensors()
         try:
             load(tensors, storage_reader=HuggingFaceStorageReader(str(found[-1])))
