@@ -58,19 +58,26 @@ AGAIN = (
 
 
 def answers_of(
-    exercise: Exercise, thing: Any, cases: Sequence[Case], right: Sequence[Array], told: Callable[[Answer], None]
+    exercise: Exercise,
+    thing: Any,
+    cases: Sequence[Case],
+    right: Sequence[Array],
+    told: Callable[[Answer], None],
+    watch: contextlib.AbstractContextManager[Any] | None = None,
 ) -> None:
     """Ask everything, and tell each answer: `{"reading": 0, "case": 0, "outputs": [...]}` or an error.
 
     `right`: what the first case's outputs should be; where parameters can be read in several ways, or arrays may
     be NumPy's or PyTorch's, the first way that gives them is taken.
+    `watch`: a context in which the first case is asked.
     """
     ways = [
         (flavour, reading) for flavour in flavours_of(thing) for reading in _readings(exercise, thing, cases[0])
     ]
     tried: list[tuple[Answer, tuple[Flavour, Reading]]] = []
     for way in ways:
-        answer = ask(exercise, thing, cases[0], *way)
+        with watch or contextlib.nullcontext():
+            answer = ask(exercise, thing, cases[0], *way)
         if "outputs" in answer and agree(cases[0], _arrays(answer), right):
             tried = [(answer, way)]
             break

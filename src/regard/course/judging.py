@@ -16,6 +16,10 @@ DETACHED = (
     "no gradient comes to {names}: is something cut off (.detach(), .data, .item(), .numpy(), torch.tensor(...), "
     "torch.no_grad())?"
 )
+UNNAMED = "No usual mistake answers so; what is tried in the first wrong line says where to look."
+CUT = "No usual mistake and no two together answer so, and not all sets of three were tried; {}."
+LOOK = "what is tried in the first wrong line says where to look"
+NOTED = "Mend what the note says first; if the answer stays wrong, the first wrong line says where to look."
 MOST = 8
 """Numbers of a sequence that are written."""
 NOT_A_NUMBER = (
@@ -43,6 +47,9 @@ def judge(
     wrong = any(each.verdict in ("wrong", "failed") for each in judged)
     notes = _notes(chosen)
     faulty = wrong or any(serious for serious, _ in notes)
+    shown = [words for serious, words in notes if faulty or serious or "in place" in words]
+    differs = any(_differs(exercise, *each) for each in zip(cases, chosen, right, strict=True))
+    ending = "" if explained or not differs else NOTED if shown else UNNAMED
     return ExerciseReport(
         exercise=exercise.name,
         title=exercise.title,
@@ -50,8 +57,9 @@ def judge(
         state="wrong" if faulty else "right",
         cases=judged,
         diagnoses=[explanation(each, exercise) for each in explained] if wrong else [],
-        notes=[words for serious, words in notes if faulty or serious or "in place" in words],
+        notes=shown,
         lines=next((list(each["lines"]) for each in chosen if each.get("lines")), []),
+        ending=ending,
     )
 
 
@@ -86,13 +94,17 @@ def _judge(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> Ca
     given = _outputs(answer)
     if given is None:
         return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
-    names = case.outputs or exercise.outputs
-    told = len(exercise.outputs) > 1
-    for name, one, other in zip(names, given, right, strict=False):
+    words = _differs(exercise, case, answer, right)
+    return CaseReport(name=case.name, verdict="wrong", words=words) if words else _judge_slopes(exercise, case, answer)
+
+
+def _differs(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> str:
+    """Return in which output an answer differs from the right one, and how; nothing where there is no answer."""
+    for name, one, other in zip(case.outputs or exercise.outputs, _outputs(answer) or [], right, strict=False):
         if not alike(one, other, case.counts):
             words = difference(one, other, case.counts)
-            return CaseReport(name=case.name, verdict="wrong", words=f"{name}: {words}" if told else words)
-    return _judge_slopes(exercise, case, answer)
+            return f"{name}: {words}" if len(exercise.outputs) > 1 else words
+    return ""
 
 
 def _judge_slopes(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
