@@ -59,6 +59,18 @@ class Candidates:
     """Exercises that only an imported object would answer: its name, and the module it comes from."""
 
     @property
+    def replaced(self) -> list[str]:
+        """Functions of other modules that the file puts its own in the place of, as in `json.dumps = mine`."""
+        found = {}
+        for step in ast.walk(_tree(self.names)):
+            for place in step.targets if isinstance(step, ast.Assign) else ():
+                if isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name):
+                    module = self.names.get(place.value.id)
+                    if inspect.ismodule(module):
+                        found[f"{module.__name__}.{place.attr}"] = None
+        return list(found)
+
+    @property
     def calls(self) -> dict[str, list[str]]:
         """Names of the file that each answer uses, directly or through others."""
         return {exercise: sorted(self.reached(name)) for exercise, name in self.exercises.items()}
@@ -182,11 +194,7 @@ def _module(thing: Any) -> str:
 
 def _origin(name: str, thing: Any, names: Mapping[str, Any]) -> str:
     """Return the module that a name was imported from, as the file says it, or else as the object does."""
-    try:
-        tree = ast.parse(Path(names["__file__"]).read_text(encoding="utf-8"))
-    except (KeyError, OSError, ValueError, SyntaxError):
-        tree = ast.Module([], [])
-    for step in ast.walk(tree):
+    for step in ast.walk(_tree(names)):
         if isinstance(step, ast.ImportFrom) and any((part.asname or part.name) == name for part in step.names):
             return "." * step.level + (step.module or "")
     if isinstance(thing, type):
@@ -194,6 +202,14 @@ def _origin(name: str, thing: Any, names: Mapping[str, Any]) -> str:
         return _module(bases[0])
     inner = next((value for value in (_attribute(thing, each) for each in INSIDE) if callable(value)), thing)
     return re.split(r"\._", _module(inner))[0] or "a library"
+
+
+def _tree(names: Mapping[str, Any]) -> ast.Module:
+    """Return a module's file, parsed; an empty one where there is no file any more."""
+    try:
+        return ast.parse(Path(names["__file__"]).read_text(encoding="utf-8"))
+    except (KeyError, TypeError, OSError, ValueError, SyntaxError):
+        return ast.Module([], [])
 
 
 @functools.cache

@@ -113,6 +113,11 @@ def _report(name: str, told: Told, found: dict[str, str]) -> CheckReport:
 
 
 def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseReport:
+    replaced = (
+        [f"your file replaces {', '.join(told.replaced)}, for the checker and all libraries too"]
+        if told.replaced
+        else []
+    )
     if exercise.name in told.troubles or not told.answers.get(exercise.name):
         words, lines = told.troubles.get(exercise.name, ("was not reached", []))
         return ExerciseReport(
@@ -122,6 +127,7 @@ def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseRep
             state="stopped",
             trouble=words,
             lines=lines,
+            notes=replaced,
         )
     report = judge(exercise, called, exercise.cases(0), told.answers[exercise.name])
     notes = [
@@ -129,7 +135,7 @@ def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseRep
     ]
     if others := told.passed_over.get(exercise.name):
         notes.append(f"{called} was taken for this exercise, not {', '.join(others)}")
-    return dataclasses.replace(report, notes=[*report.notes, *notes])
+    return dataclasses.replace(report, notes=[*report.notes, *notes, *replaced])
 
 
 def _as_helper(report: ExerciseReport, reports: list[ExerciseReport], told: Told) -> ExerciseReport:

@@ -29,13 +29,10 @@ SEED = 0
 BROKEN = 97
 """Exit status of a process whose checker failed, as when the code has replaced what it needs."""
 Tell = Callable[[dict[str, Any]], None]
-_encode, _write, _getpid, _exit, _setitimer = (
-    json.JSONEncoder().encode,
-    os.write,
-    os.getpid,
-    os._exit,
-    signal.setitimer,
-)
+_encode, _write, _getpid, _exit = json.JSONEncoder().encode, os.write, os.getpid, os._exit
+_signal, _setitimer = signal.signal, signal.setitimer
+_clock = {"on": False}
+"""Whether the code may be stopped for the time that it has taken."""
 
 
 class StopError(BaseException):
@@ -50,13 +47,17 @@ def within(seconds: float) -> str:
 def limit(seconds: float) -> None:
     """Give the code so many seconds of the processor from now on, and four times as many of the clock."""
 
-    def end(number: int, frame: Any) -> NoReturn:
+    def end(number: int, frame: Any) -> None:
+        if not _clock["on"]:
+            return
+        _clock["on"] = False
         raise StopError(f"did not end within {within(seconds)}: is there an endless loop?")
 
-    signal.signal(signal.SIGPROF, end)
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 4 * seconds)
+    _clock["on"] = True
+    _signal(signal.SIGPROF, end)
+    _signal(signal.SIGALRM, end)
+    _setitimer(signal.ITIMER_PROF, seconds)
+    _setitimer(signal.ITIMER_REAL, 4 * seconds)
 
 
 def confine(memory: int) -> None:
@@ -113,7 +114,8 @@ def work(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], tell: Te
         limit(job["seconds"] + LOADING)
         found = find_candidates(load(), exercise)
     except BaseException as error:
-        told({"event": "trouble", "words": trouble_of(error), "lines": lines_of(error, job["folder"])})
+        _clock["on"] = False  # first of all: a signal that waits comes with the next call
+        told({"event": "trouble", **_trouble(error, job["folder"])})
         return
     if "asked" in job:  # an object that was given, wherever it is written
         found = Candidates(found.names, dict(found.names), {job["asked"]: job["asked"]})
@@ -124,6 +126,7 @@ def work(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], tell: Te
             "names": list(found.own)[:20],
             "passed over": found.passed_over,
             "imported": found.imported,
+            "replaced": found.replaced,
             "calls": found.calls,
         }
     )
@@ -135,10 +138,8 @@ def work(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], tell: Te
             limit(job["seconds"])
             _ask(find_exercise(name), called, found, told)
         except BaseException as error:
-            _setitimer(signal.ITIMER_PROF, 0)
-            _setitimer(signal.ITIMER_REAL, 0)
-            words, lines = trouble_of(error), lines_of(error, job["folder"])
-            told({"event": "trouble", "exercise": name, "words": words, "lines": lines})
+            _clock["on"] = False
+            told({"event": "trouble", "exercise": name, **_trouble(error, job["folder"])})
         told({"event": "end", "exercise": name})
     told({"event": "done"})
 
@@ -152,6 +153,14 @@ def _ask(exercise: Exercise, called: str, found: Candidates, told: Tell) -> None
 
     answers_of(exercise, found.names[called], cases, right, answered, watch)
     told({"event": "ran", "exercise": exercise.name, "names": list(watch.names), "library": list(watch.library)})
+
+
+def _trouble(error: BaseException, folder: str) -> dict[str, Any]:
+    words, lines = trouble_of(error), []
+    with contextlib.suppress(Exception):  # as where the traceback fills the memory
+        lines = lines_of(error, folder)
+    error.__traceback__ = error.__context__ = None
+    return {"words": words, "lines": lines}
 
 
 def trouble_of(error: BaseException) -> str:

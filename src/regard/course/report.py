@@ -106,17 +106,23 @@ class CheckReport(Result):
         for each in self.exercises:
             parts += [_exercise(each), ""]
         if self.prints:
-            parts += ["Your code printed:", Padding(Text(self.prints), (0, 0, 0, 2)), ""]
+            parts += ["Your code printed:", Padding(_text(self.prints), (0, 0, 0, 2)), ""]
         return Group(*parts[:-1])
+
+
+def _text(words: str, style: str = "") -> Text:
+    """Return text of a learner's as a terminal is to show it: control characters are escaped."""
+    shown = (each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in words)
+    return Text("".join(shown), style=style)
 
 
 def _exercise(report: ExerciseReport) -> RenderableType:
     called = f" ({report.object})" if report.object and report.object != report.exercise else ""
-    head = Text(f"{report.exercise}{called}: ", style="bold")
+    head = _text(f"{report.exercise}{called}: ", "bold")
     head.append(report.state, style=STYLES[report.state])
     if report.trouble:
-        head.append(f", {report.trouble}")
-    parts: list[RenderableType] = [head, *(Text(f"    {line}") for line in report.lines)]
+        head.append(_text(f", {report.trouble}"))
+    parts: list[RenderableType] = [head, *(_text(f"    {line}") for line in report.lines)]
     if report.cases:
         parts.append(_cases(report.cases))
     parts += [Text(f"  Note: {note}.") for note in report.notes]
@@ -137,7 +143,7 @@ def _cases(cases: list[CaseReport]) -> RenderableType:
         cases = [dataclasses.replace(cases[0], name="on every input")]
     for each in cases:
         style = "green" if each.verdict == "right" else "" if each.verdict == "not compared" else "red"
-        table.add_row(" ", Text(SIGNS[each.verdict], style=style), each.name, each.words)
+        table.add_row(" ", Text(SIGNS[each.verdict], style=style), each.name, _text(each.words))
     return table
 
 

@@ -79,6 +79,8 @@ class Told:
     """For each exercise, names that would answer it too and are not asked."""
     imported: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Exercises that only an imported object would answer: its name and its module."""
+    replaced: list[str] = field(default_factory=list)
+    """Functions of other modules that the file has replaced."""
     calls: dict[str, list[str]] = field(default_factory=dict)
     """For each exercise, names of the file that its answer uses."""
     library: dict[str, list[str]] = field(default_factory=dict)
@@ -227,6 +229,7 @@ def _note(event: dict[str, Any], where: str | None, told: Told) -> str | None:
     if kind == "found" and told.found is None:
         told.found, told.names, told.calls = event["exercises"], event["names"], event["calls"]
         told.passed_over, told.imported = event["passed over"], event["imported"]
+        told.replaced = event["replaced"]
     elif kind == "begin":
         told.answers[name] = []
         return str(name)
