@@ -35,12 +35,14 @@ INSIDE = (
 """Where decorators, partial functions, methods and compilers keep the function that they were given."""
 DEPTH = 4
 """Wrappers inside of wrappers that are opened."""
-WHOLE = re.compile(r"attention|transformer(en|de)?coder|transformer\.|sinusoid|masked.?softmax|beam.?search|greedy", re.I)
+WHOLE = re.compile(
+    r"attention|\btransformer(encoder|decoder)?(layer)?\b|sinusoid|masked.?softmax|beam.?search|greedy", re.I
+)
 """Names of library functions that do the work of an exercise; softmax and matmul do not."""
 COURSE = Path(__file__).parent
 SOLUTIONS = ("loops", "catalogue")
 """Folders of the course whose functions do an exercise's work; its other code runs when an answer is called."""
-LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ def _tree(names: Mapping[str, Any]) -> ast.Module:
 
 @functools.cache
 def is_library(filename: str) -> bool:
-    """Whether code of this file belongs to Python, to an installed package or to Regard, and is no learner's."""
+    """Whether code of this file belongs to an installed package or to Regard, and is no learner's."""
     path = Path(filename)
     if path.is_relative_to(COURSE):
         return path.relative_to(COURSE).parts[0] in SOLUTIONS
