@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.faults import commands, files, kills, requests, together
+from tests.faults import commands, files, kills, learners, requests, together
 from tests.faults.report import read_json, write_json, write_table
 
 CAMPAIGNS = {
@@ -18,6 +18,7 @@ CAMPAIGNS = {
     "files": files.main,
     "requests": requests.main,
     "kills": kills.main,
+    "learners": learners.main,
     "signals": kills.main_signals,
     "together": together.main,
 }
