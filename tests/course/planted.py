@@ -138,7 +138,12 @@ WEIGHING: list[Plant] = [
 ]
 WAVES: list[Plant] = [
     ("waves_torch", "sinusoidal_positions", "dimensions for pairs", [("2 * (dimension // 2)", "2 * dimension")]),
-    ("waves_torch", "sinusoidal_positions", "dimensions from one", [("2 * (dimension // 2)", "2 * (dimension // 2 + 1)")]),
+    (
+        "waves_torch",
+        "sinusoidal_positions",
+        "dimensions from one",
+        [("2 * (dimension // 2)", "2 * (dimension // 2 + 1)")],
+    ),
     ("waves_torch", "sinusoidal_positions", "own frequency each", [("2 * (dimension // 2)", "dimension")]),
     (
         "waves_numpy",

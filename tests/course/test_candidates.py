@@ -70,7 +70,9 @@ def test_an_exercises_own_name_comes_before_its_other_names() -> None:
 
 
 def test_of_several_functions_the_one_that_uses_the_others_is_the_exercise_asked_for() -> None:
-    found = find_candidates(names_of("def helper(x): ...\ndef mine(q, k): return helper(q)\n"), find_exercise("score"))
+    found = find_candidates(
+        names_of("def helper(x): ...\ndef mine(q, k): return helper(q)\n"), find_exercise("score")
+    )
     assert found.exercises == {"score": "mine"} and found.calls == {"score": ["helper"]}
 
 

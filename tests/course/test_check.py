@@ -167,7 +167,9 @@ def test_a_file_that_meddles_with_python_is_checked_all_the_same(tmp_path: Path,
     assert status == 0 and "score: right" in out and err == "", out
     text = "import numpy as np\nnp.allclose = None\n"
     status, out, _ = command("check", written(tmp_path, text + RIGHT))
-    assert status == 1 and "Note: your file replaces numpy.allclose, for the checker and all libraries too." in out
+    assert (
+        status == 1 and "Note: your file replaces numpy.allclose, for the checker and all libraries too." in out
+    )
 
 
 def test_an_error_shows_the_learners_own_lines_only(tmp_path: Path) -> None:

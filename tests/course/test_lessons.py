@@ -92,7 +92,9 @@ def test_a_page_holds_all_parts_and_asks_nothing_of_a_network(lesson: Lesson) ->
 
 def test_the_numbers_of_the_scores_are_those_that_their_text_names() -> None:
     shown = find_lesson("scores").parts["By hand"]
-    (spreads,) = re.findall(r"The first number is the spread of the scores: ([\d.]+), ([\d.]+) and ([\d.]+)", shown)
+    (spreads,) = re.findall(
+        r"The first number is the spread of the scores: ([\d.]+), ([\d.]+) and ([\d.]+)", shown
+    )
     printed = [line.split()[1] for line in shown.split("```text\n")[1].split("```")[0].splitlines()]
     assert list(spreads) == printed
     assert [round(float(each)) for each in spreads] == [2, 8, 32]

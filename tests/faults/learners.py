@@ -118,7 +118,13 @@ def tried(index: int, seed: int) -> Trial:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, errors="replace", timeout=PATIENCE, env=environment, cwd=folder
+                argv,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE,
+                env=environment,
+                cwd=folder,
             )
         except subprocess.TimeoutExpired:
             return Trial(index, kind, "hung", (f"did not end within {PATIENCE} seconds",), (text,))
@@ -131,4 +137,6 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
     """Check so many files, or one of them."""
     numbers = range(count or USUAL_COUNT) if only is None else [only]
     trials = [tried(index, seed) for index in counted("learners", len(numbers), numbers)]
-    return Report("learners' files", seed, trials, f"python -m tests.faults learners --seed {seed} --only {{index}}")
+    return Report(
+        "learners' files", seed, trials, f"python -m tests.faults learners --seed {seed} --only {{index}}"
+    )

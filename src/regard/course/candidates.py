@@ -162,7 +162,9 @@ def _codes(thing: Any, names: Mapping[str, Any], depth: int = DEPTH) -> Iterator
         return
     inside = [_attribute(thing, name) for name in INSIDE]
     if isinstance(thing, type):
-        inside += [value for each in thing.__mro__ for value in vars(each).values() if not isinstance(value, type)]
+        inside += [
+            value for each in thing.__mro__ for value in vars(each).values() if not isinstance(value, type)
+        ]
     elif isinstance(code, CodeType):
         cells = _attribute(thing, "__closure__") or ()
         inside += [_attribute(cell, "cell_contents") for cell in cells]
@@ -239,7 +241,9 @@ class Watch:
         sys.setprofile(self._note)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         sys.setprofile(None)
         self._inside = None
 

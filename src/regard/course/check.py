@@ -131,7 +131,8 @@ def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseRep
         )
     report = judge(exercise, called, exercise.cases(0), told.answers[exercise.name])
     notes = [
-        f"the work of {called} is done by {name}, not by your own code" for name in told.library.get(exercise.name, [])
+        f"the work of {called} is done by {name}, not by your own code"
+        for name in told.library.get(exercise.name, [])
     ]
     if others := told.passed_over.get(exercise.name):
         notes.append(f"{called} was taken for this exercise, not {', '.join(others)}")

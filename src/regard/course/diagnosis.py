@@ -171,14 +171,21 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
         fresh = [each for each in showing[case.name] if each not in decided]
         decided.update(fresh)
         grown = [
-            (*known, *more) for known in kept for count in range(4 - len(known)) for more in combinations(fresh, count)
+            (*known, *more)
+            for known in kept
+            for count in range(4 - len(known))
+            for more in combinations(fresh, count)
         ]
         tries += len(grown)
         if tries > TRIES:
             return ThreeTogether([], whole=False)
         kept = [each for each in grown if (made := _together(each)) and _answers(made, exercise, case, answer)]
     ordered = _likely(exercise, cases, answers)
-    full = [each for each in kept if len(each) == 3 and (made := _together(each)) and explains(made, exercise, *ordered)]
+    full = [
+        each
+        for each in kept
+        if len(each) == 3 and (made := _together(each)) and explains(made, exercise, *ordered)
+    ]
     return ThreeTogether([list(each) for each in full], whole=True)
 
 

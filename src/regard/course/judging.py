@@ -102,7 +102,11 @@ def _judge(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> Ca
     if given is None:
         return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
     words = _differs(exercise, case, answer, right)
-    return CaseReport(name=case.name, verdict="wrong", words=words) if words else _judge_slopes(exercise, case, answer)
+    return (
+        CaseReport(name=case.name, verdict="wrong", words=words)
+        if words
+        else _judge_slopes(exercise, case, answer)
+    )
 
 
 def _differs(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> str:

@@ -38,8 +38,10 @@ def notebook_of(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
         _text(f"<details><summary>I have made my bet</summary>\n\n{part['Answer']}\n\n</details>"),
         _text(f"## By hand\n\n{before}"),
         _code(lesson.code),
-        _text(f"{after.strip()}\n\n## Run it\n\nAbout {lesson.seconds:.0f} seconds of one core. "
-            f"The run is kept in `{folder}`{seen}."),
+        _text(
+            f"{after.strip()}\n\n## Run it\n\nAbout {lesson.seconds:.0f} seconds of one core. "
+            f"The run is kept in `{folder}`{seen}."
+        ),
         _code(
             f"import regard\nfrom regard.course.lessons import find_lesson\n\n"
             f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'

@@ -18,7 +18,14 @@ State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported"]
 UNDECIDED = ("not begun", "helper", "imported")
 """States that do not decide whether a file is right."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
-STYLES = {"right": "green", "wrong": "red", "stopped": "red", "not begun": "dim", "helper": "dim", "imported": "dim"}
+STYLES = {
+    "right": "green",
+    "wrong": "red",
+    "stopped": "red",
+    "not begun": "dim",
+    "helper": "dim",
+    "imported": "dim",
+}
 COUNTS = {2: "Two", 3: "Three"}
 LINES, PRINTS = 10, 1_000
 """Lines and characters of what the learner's code printed that are shown."""

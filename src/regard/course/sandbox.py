@@ -62,7 +62,9 @@ class Forked:
 Start = Callable[[dict[str, Any], int], Process]
 """Starts a process for a job, that prints into a pipe."""
 ENDED = "ended its own process, as os._exit does: take that out"
-BROKE = "broke the checker's own steps: does it replace a function of Python's, or close files that are not its own?"
+BROKE = (
+    "broke the checker's own steps: does it replace a function of Python's, or close files that are not its own?"
+)
 OUTSIDE = ""
 """Where a process is that is in no exercise."""
 MEDDLED = "writes into the file of its own answers: take that out"
