@@ -112,7 +112,7 @@ class MultiHeadAttention(nn.Module):
         (RIGHT, {"attention": "right"}),
         (RIGHT.replace("axis=-1", "mask"), {"masked_softmax": "helper", "attention": "right"}),
         (
-            RIGHT.replace("axis=-1", "mask").replace("softmax(np", "globals()['softmax'](np").replace("softmax(scores, None)", "globals()['softmax'](scores, None)"),
+            RIGHT.replace("axis=-1", "mask").replace("softmax(np", "globals()['softmax'](np").replace("softmax(scores, None)", "globals()['softmax'](scores, None)"),  # noqa: E501
             {"masked_softmax": "helper", "attention": "right"},
         ),
         (
@@ -121,7 +121,7 @@ class MultiHeadAttention(nn.Module):
         ),
         (RIGHT.replace("axis=-1", "mask").partition("def attention")[0], {"masked_softmax": "wrong"}),
         (HEADS, {"attention": "helper", "multi_head_attention": "right"}),
-        ("from torch.nn import MultiheadAttention\n" + SCORE, {"score": "right", "multi_head_attention": "imported"}),
+        ("from torch.nn import MultiheadAttention\n" + SCORE, {"score": "right", "multi_head_attention": "imported"}),  # noqa: E501
         ("from torch.nn.functional import softmax\n" + SCORE, {"score": "right"}),
     ],
     ids=["option", "helper", "at run time", "both wrong", "alone", "class", "import", "softmax"],

@@ -134,15 +134,15 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path: Path, text: str, wor
         ("import os; os._exit(3)", "ended its own process, as os._exit does: take that out"),
         ("import ctypes; ctypes.string_at(0)", "crashed (segmentation fault)"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "was ended by signal 15"),
-        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "sends a signal to another process (os.kill)"),
-        ("import multiprocessing as m; m.get_context('spawn').Process().start()", "starts a process (multiprocessing)"),
+        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "sends a signal to another process (os.kill)"),  # noqa: E501
+        ("import multiprocessing as m; m.get_context('spawn').Process().start()", "starts a process (multiprocessing)"),  # noqa: E501
         ("raise KeyboardInterrupt", "raises KeyboardInterrupt"),
         ("def f(): f()\nf()", "RecursionError"),
         ("raise ValueError('\\x1b[2J')", "cannot be run: ValueError: \\x1b[2J"),
         ("print('x' * 3_000_000)", "prints without end"),
         ("import os; os.closerange(3, 999)", "broke the checker's own steps"),
         ("import builtins; builtins.len = None", "broke the checker's own steps"),
-        ("import os\nfor n in range(3, 30):\n    try: os.write(n, b'{}\\n')\n    except OSError: pass", "of its own answers"),
+        ("import os\nfor n in range(3, 30):\n    try: os.write(n, b'{}\\n')\n    except OSError: pass", "of its own answers"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_a_file_that_dies_while_it_is_loaded_is_one_line(

@@ -3,8 +3,8 @@
     python -m tests.faults learners --count 100    files, by the seed
     python -m tests.faults learners --only 12      one of them again
 
-Each file has a right answer and one act, done while the file is loaded, when its function is called, or in a method
-that Python calls. Status 0 or 1; no traceback, no fault of Regard's own, one line for what stopped; no process left.
+Each file has a right answer and one act, done while the file is loaded, when its function is called, or in a
+method that Python calls. Status 0 or 1; no traceback, no fault of Regard's own, one line for what stopped.
 """
 
 import os

@@ -63,7 +63,7 @@ class Candidates:
     @property
     def replaced(self) -> list[str]:
         """Functions of other modules that the file puts its own in the place of, as in `json.dumps = mine`."""
-        found = {}
+        found: dict[str, None] = {}
         for step in ast.walk(_tree(self.names)):
             for place in step.targets if isinstance(step, ast.Assign) else ():
                 if isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name):

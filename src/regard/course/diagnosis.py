@@ -150,7 +150,7 @@ class ThreeTogether:
 
 
 def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> ThreeTogether:
-    """Return the sets of three mistakes that explain the answers together.
+    """Return the sets of three mistakes that explain the answers.
 
     The cases are taken one by one, those first on which the fewest mistakes show. Each keeps the sets that answer
     it, and the next one adds mistakes that show there and not before: of more than SOME mistakes, one that changes

@@ -66,7 +66,7 @@ def judge(
 def _chosen(
     exercise: Exercise, cases: Sequence[Case], readings: Sequence[Sequence[Answer]], right: Sequence[Outputs]
 ) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
-    """Return the reading that is right, or one that mistakes explain, or else the first; the mistakes; and whether
+    """Return the reading that is right, or one that mistakes explain, else the first; the mistakes, and whether
     all sets of them were tried.
     """
     for answers in readings:

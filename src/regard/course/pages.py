@@ -58,14 +58,15 @@ def index_page() -> str:
         "asks you to predict something, works it by hand in numbers, trains a model on this machine, and "
         f"lets you look at what it attends to, beside what ten seeds came to. The exercises are yours to write: "
         f"<code>regard learn --stubs exercises</code> gives you what to start from, and "
-        f"<code>regard check FILE.py</code> says what is wrong with it. Run all commands of these pages in one folder."
-        f"</p>\n<ol>\n{rows}\n</ol>\n</main>",
+        f"<code>regard check FILE.py</code> says what is wrong with it. "
+        f"Run all commands of these pages in one folder.</p>\n<ol>\n{rows}\n</ol>\n</main>",
     )
 
 
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
-    """Return a lesson's page; `see`: what stands where its run is looked at, HTML; `home`: the folder of runs that
-    its commands name.
+    """Return a lesson's page.
+
+    `see`: what stands where its run is looked at, HTML; `home`: the folder of runs that its commands name.
     """
     part = {name: in_home(_MARKDOWN.render(text), home, html.escape) for name, text in lesson.parts.items()}
     command = in_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)

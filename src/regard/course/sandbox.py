@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -106,7 +106,7 @@ def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memo
             "PYTHONPATH": os.pathsep.join([str(home), *([inherited] if inherited else [])]),
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
-            "TORCHDYNAMO_DISABLE": "1",  # a compiled function is asked as it is written: compilers start processes
+            "TORCHDYNAMO_DISABLE": "1",  # compilers start processes: a function is asked as it is written
         }
         return subprocess.Popen(
             [sys.executable, "-P", "-c", "from regard.course.child import main; main()", description],
@@ -212,8 +212,9 @@ def _attend(process: Process, reading: int, answers: int, told: Told, seconds: f
 
 
 def _read(text: str, told: Told) -> str | None:
-    """Read what a process told; return None where it came to its end, and else the exercise in which it broke off,
-    or OUTSIDE.
+    """Read what a process told.
+
+    Return None where it came to its end, and else the exercise in which it broke off, or OUTSIDE.
     """
     where: str | None = OUTSIDE
     try:
