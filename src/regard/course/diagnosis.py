@@ -152,7 +152,7 @@ class ThreeTogether:
 def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> ThreeTogether:
     """Return the sets of three mistakes that explain the answers.
 
-    The cases are taken one by one, those first on which the fewest mistakes show. Each keeps the sets that answer
+    The cases are taken one by one, first those on which few mistakes show. Each keeps the sets that explain
     it, and the next one adds mistakes that show there and not before: of more than SOME mistakes, one that changes
     no answer to a case by itself is taken to change none together with others.
     """
