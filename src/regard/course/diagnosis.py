@@ -153,7 +153,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
     """Return the sets of three mistakes that explain the answers.
 
     The cases are taken one by one, first those on which few mistakes show. Each keeps the sets that explain
-    it, and the next one adds mistakes that show there and not before: of more than SOME mistakes, one that changes
+    it, and the next one adds mistakes that show there and not before: of more than SOME, a mistake that changes
     no answer to a case by itself is taken to change none together with others.
     """
     usual = usual_mistakes(exercise.name)
