@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.course import ExerciseReport
 from regard.course.answering import answers_of
-from regard.course.child import meant
+from regard.course.candidates import find_candidates
 from regard.course.exercises import find_exercise
 from regard.course.judging import judge
 
@@ -26,7 +26,7 @@ def names_of(source: str) -> dict[str, Any]:
 def checked(source: str, name: str, seed: int = 0) -> ExerciseReport:
     """Return the report on a file's answer to one exercise."""
     exercise, names = find_exercise(name), names_of(source)
-    called = meant(names, exercise)[name]
+    called = find_candidates(names, exercise).exercises[name]
     cases = exercise.cases(seed)
     told: list[dict[str, Any]] = []
     with warnings.catch_warnings():

@@ -34,6 +34,7 @@ WEIGHING: list[Plant] = [
     ("weighing_loops", "score", "scale by width", [("math.sqrt(q.shape[2])", "q.shape[2]")]),
     ("weighing_numpy", "attention", "scale multiplied", [("/ np.sqrt(d)", "* np.sqrt(d)")]),
     ("weighing_numpy", "score", "scale by time", [("Q.shape[-1]", "Q.shape[1]")]),
+    ("weighing_numpy", "score", "scale by keys", [("Q.shape[-1]", "K.shape[1]")]),
     (
         "weighing_numpy",
         "score",
@@ -137,6 +138,12 @@ WEIGHING: list[Plant] = [
 ]
 WAVES: list[Plant] = [
     ("waves_torch", "sinusoidal_positions", "dimensions for pairs", [("2 * (dimension // 2)", "2 * dimension")]),
+    (
+        "waves_torch",
+        "sinusoidal_positions",
+        "dimensions from one",
+        [("2 * (dimension // 2)", "2 * (dimension // 2 + 1)")],
+    ),
     ("waves_torch", "sinusoidal_positions", "own frequency each", [("2 * (dimension // 2)", "dimension")]),
     (
         "waves_numpy",
@@ -638,3 +645,60 @@ PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [
     ),
 ]
 """Two mistakes in one file."""
+
+LAYER = ["keys times queries", "scale by time", "mask ignored"]
+TRIPLES: list[tuple[str, list[str], str]] = [
+    (
+        "attention",
+        LAYER,
+        """
+import math, torch
+
+def attention(query, key, value, mask=None):
+    kq = torch.matmul(key, query.transpose(1, 2)) / math.sqrt(query.shape[1])
+    weights = torch.softmax(kq, dim=-1)
+    return torch.matmul(weights, value), weights
+""",
+    ),
+    (
+        "multi_head_attention",
+        LAYER,
+        """
+import math, torch
+from torch import nn
+
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        kq = torch.matmul(k, q.transpose(1, 2)) / math.sqrt(q.shape[1])
+        return torch.matmul(torch.softmax(kq, dim=-1), v)
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, width, num_heads):
+        super().__init__()
+        self.q_w, self.k_w, self.v_w = (nn.Linear(width, width, bias=False) for _ in range(3))
+        self.heads = nn.ModuleList([Attention() for _ in range(num_heads)])
+        self.output_layer = nn.Linear(width, width)
+
+    def forward(self, query, key, value, mask=None):
+        parts = (each.chunk(len(self.heads), -1) for each in (self.q_w(query), self.k_w(key), self.v_w(value)))
+        found = [head(q, k, v) for head, q, k, v in zip(self.heads, *parts)]
+        return self.output_layer(torch.cat(found, -1))
+""",
+    ),
+    (
+        "sinusoidal_positions",
+        ["dimensions for pairs", "dimensions from one", "from one"],
+        """
+import numpy as np
+
+def sinusoidal_positions(length, width):
+    places = np.tile(np.arange(length) + 1, (width, 1))
+    dims = np.tile(np.arange(width) + 1, (length, 1)).T
+    waves = np.zeros(places.shape)
+    waves[::2] = np.sin(places[::2] / 10000 ** (2 * dims[::2] / width))
+    waves[1::2] = np.cos(places[1::2] / 10000 ** (2 * dims[1::2] / width))
+    return waves.T
+""",
+    ),
+]
+"""Three mistakes in one file: a layer and waves of a notebook, with a mask and a source of their own for keys."""

@@ -15,6 +15,7 @@ SAME = {
     ("keys as values", "values by key weights"),
     ("keys times queries", "query and key weights swapped"),
     ("queries times queries", "keys by query weights"),
+    ("scale by time", "scale by keys"),
     ("tanh of each", "only memory scores"),
 }
 """What nothing can tell apart: where queries, keys and values have one source, or a softmax loses a constant."""

@@ -128,6 +128,50 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path: Path, text: str, wor
     assert report.state == "stopped" and words in report.trouble
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import os; os._exit(3)", "ended its own process, as os._exit does: take that out"),
+        ("import ctypes; ctypes.string_at(0)", "crashed (segmentation fault)"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "was ended by signal 15"),
+        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "sends a signal to another process (os.kill)"),  # noqa: E501
+        ("import multiprocessing as m; m.get_context('spawn').Process().start()", "starts a process (multiprocessing)"),  # noqa: E501
+        ("raise KeyboardInterrupt", "raises KeyboardInterrupt"),
+        ("def f(): f()\nf()", "RecursionError"),
+        ("raise ValueError('\\x1b[2J')", "cannot be run: ValueError: \\x1b[2J"),
+        ("print('x' * 3_000_000)", "prints without end"),
+        ("import os; os.closerange(3, 999)", "broke the checker's own steps"),
+        ("import builtins; builtins.len = None", "broke the checker's own steps"),
+        ("import os\nfor n in range(3, 30):\n    try: os.write(n, b'{}\\n')\n    except OSError: pass", "of its own answers"),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_a_file_that_dies_while_it_is_loaded_is_one_line(
+    tmp_path: Path, command: Command, text: str, words: str
+) -> None:
+    status, out, err = command("check", written(tmp_path, f"{text}\n{RIGHT}"))
+    assert status == 1 and err == "", err
+    first = out.splitlines()[0]
+    assert first.startswith("mine.py: stopped, ") and words in first, out
+
+
+def test_a_file_that_meddles_with_python_is_checked_all_the_same(tmp_path: Path, command: Command) -> None:
+    text = (
+        "import builtins, json, os, signal, sys, threading, time\n"
+        "json.dumps = json.JSONEncoder.encode = lambda *a, **k: 1 / 0\n"
+        "builtins.print = signal.signal = signal.setitimer = None\n"
+        "threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "class A:\n    def __del__(self): 1 / 0\n"
+        "A(); os.chdir('/'); os.remove(__file__); sys.stdout.close(); os.close(1); os.close(2)\n"
+    )
+    status, out, err = command("check", written(tmp_path, text + RIGHT))
+    assert status == 0 and "score: right" in out and err == "", out
+    text = "import numpy as np\nnp.allclose = None\n"
+    status, out, _ = command("check", written(tmp_path, text + RIGHT))
+    assert (
+        status == 1 and "Note: your file replaces numpy.allclose, for the checker and all libraries too." in out
+    )
+
+
 def test_an_error_shows_the_learners_own_lines_only(tmp_path: Path) -> None:
     text = "import torch\n\ndef score(query, key):\n    return helper(query, key)\n\n"
     text += "def helper(query, key):\n    return torch.matmul(query, key)\n"
@@ -218,10 +262,12 @@ def test_notes_on_what_is_no_wrong_number() -> None:
     text = (LEARNERS / "heads_separate.py").read_text(encoding="utf-8").replace("nn.ModuleList", "list")
     report = checked(text, "multi_head_attention")
     assert report.state == "wrong" and "plain list of modules" in report.notes[0]
+    assert "No usual mistake" not in report.ending
     text = (LEARNERS / "heads_function.py").read_text(encoding="utf-8")
     always = text.replace("torch.softmax(att, -1)", "torch.dropout(torch.softmax(att, -1), 0.5, True)")
     report = checked(always, "multi_head_attention")
     assert report.state == "wrong" and any("dropout" in note for note in report.notes)
+    assert report.ending.startswith("Mend what the note says first")
     text = "import torch\n\ndef masked_softmax(scores, mask):\n    scores[~mask] = -1e9\n"
     report = checked(text + "    return scores.softmax(-1) * mask\n", "masked_softmax")
     assert any("scores is changed in place" in note for note in report.notes)
@@ -254,6 +300,7 @@ def test_gradients_that_are_cut_or_broken_are_told(old: str, new: str, words: st
     assert old in text
     report = checked(text.replace(old, new), "attention")
     assert report.state == "wrong" and any(words in each.words for each in report.cases), report.cases
+    assert report.ending == ""  # the line of the gradients says what it is
 
 
 def test_checking_numpy_does_not_load_pytorch(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
 """The lessons: what they work by hand is right, their runs can be asked for, pages and notebooks hold them."""
 
 import contextlib
+import html
 import io
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +88,48 @@ def test_a_page_holds_all_parts_and_asks_nothing_of_a_network(lesson: Lesson) ->
     for heading in ("Predict", "By hand", "Run it", "What to see", "Why", "Exercises"):
         assert f"<h2>{heading}</h2>" in page
     assert "http" not in page and "<details>" in page and f'{lesson.name}.html">' in index_page()
+
+
+def test_the_numbers_of_the_scores_are_those_that_their_text_names() -> None:
+    shown = find_lesson("scores").parts["By hand"]
+    (spreads,) = re.findall(
+        r"The first number is the spread of the scores: ([\d.]+), ([\d.]+) and ([\d.]+)", shown
+    )
+    printed = [line.split()[1] for line in shown.split("```text\n")[1].split("```")[0].splitlines()]
+    assert list(spreads) == printed
+    assert [round(float(each)) for each in spreads] == [2, 8, 32]
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """Return the commands of a page or a notebook that have flags, as a shell takes them apart."""
+    found = re.findall(r"<code>(regard [^<]*)</code>|`(regard [^`]*)`", text)
+    return [shlex.split(html.unescape(page or note)) for page, note in found if "--" in page + note]
+
+
+@EVERY
+@pytest.mark.parametrize("folder", ["mine", "my runs & 'more'"])
+def test_commands_name_the_folder_of_runs(lesson: Lesson, folder: str) -> None:
+    home = Path(folder)
+    page = lesson_page(lesson, see="", home=home)
+    notebook = notebook_of(lesson, home)
+    cells = "\n".join(cell["source"] for cell in notebook["cells"])
+    assert "course/" not in re.sub(r"regard\.course|docs/", "", page + cells)
+    assert commands_of(page)[0][-2:] == ["--savepath", f"{folder}/{lesson.name}"]
+    for words in (*commands_of(page), *commands_of(cells)):
+        places = [words[place + 1] for place, word in enumerate(words) if word in ("--savepath", "--beside")]
+        assert all(each.startswith(f"{folder}/") for each in places)
+        assert places or words[1:] in (["positions", "--width", "8"], ["learn", "--stubs", "exercises"]), words
+    assert f"savepath={str(home / lesson.name)!r}" in cells
+
+
+def test_commands_of_a_page_work_as_they_are_copied(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    page = lesson_page(find_lesson("counting"), see="", home=tmp_path / "my runs")
+    training, testing = commands_of(page)
+    assert command(*training[1:], "--steps", "2")[0] == 0
+    status, out, err = command(*testing[1:], "--samples", "20")
+    assert status == 0 and "counting" in out, err
 
 
 @EVERY

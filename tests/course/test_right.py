@@ -4,12 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.course.child import meant
+from regard.course.candidates import find_candidates
 from regard.course.exercises import EXERCISES
 from tests.course.learning import LEARNERS, checked, names_of
 
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS.glob("*.py"))}
-ANSWERS = [(file, exercise) for file, source in FILES.items() for exercise in meant(names_of(source), None)]
+ANSWERS = [
+    (file, exercise)
+    for file, source in FILES.items()
+    for exercise in find_candidates(names_of(source), None).exercises
+]
 LARGE = [(file, exercise) for file, exercise in ANSWERS if exercise in ("transformer", "decoder_layer")]
 QUICK = [each for each in ANSWERS if each not in LARGE and each[1] != "train_copy"]
 SLOW = ("learning_by_hand", "train_copy")

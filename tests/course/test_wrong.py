@@ -5,7 +5,7 @@ import pytest
 from regard.course.catalogue import MISTAKES
 from regard.course.judging import plain_words
 from tests.course.learning import LEARNERS, checked, named
-from tests.course.planted import PAIRS, PLANTS, Edit
+from tests.course.planted import PAIRS, PLANTS, TRIPLES, Edit
 
 
 def planted(file: str, edits: list[Edit]) -> str:
@@ -38,6 +38,7 @@ def test_a_mistake_is_named(file: str, exercise: str, mistake: str, edits: list[
     assert [mistake] in found, f"{found}; {report.cases}"
     assert len(found) <= 3  # of which none can be told apart
     assert all(each.example for diagnosis in report.diagnoses for each in diagnosis.findings)
+    assert report.ending == ""  # no sentence says that no usual mistake answers so
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,13 @@ def test_two_mistakes_are_named(file: str, exercise: str, mistakes: list[str], e
     report = checked(planted(file, edits), exercise)
     assert report.state == "wrong"
     assert sorted(mistakes) in [sorted(each) for each in named(report)]
+
+
+@pytest.mark.parametrize(("exercise", "mistakes", "source"), TRIPLES, ids=[each[0] for each in TRIPLES])
+def test_three_mistakes_are_named(exercise: str, mistakes: list[str], source: str) -> None:
+    report = checked(source, exercise)
+    assert sorted(mistakes) in [sorted(each) for each in named(report)], report
+    assert report.ending == ""
 
 
 def test_every_mistake_of_the_catalogue_is_planted_somewhere() -> None:

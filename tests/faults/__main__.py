@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import commands, files, foreign, kills, links, requests, texts, together
+from tests.faults import commands, files, foreign, kills, learners, links, requests, texts, together
 from tests.faults.report import Report, read_json, write_json, write_table
 
 CAMPAIGNS: dict[str, Callable[..., Report]] = {
@@ -21,6 +21,7 @@ CAMPAIGNS: dict[str, Callable[..., Report]] = {
     "texts": texts.main,
     "kills": kills.main,
     "links": links.main,
+    "learners": learners.main,
     "signals": kills.main_signals,
     "together": together.main,
     **foreign.CAMPAIGNS,

@@ -5,7 +5,8 @@ Nothing is judged here. What comes back is plain: numbers, lines of text.
 
 import contextlib
 import inspect
-import traceback
+import linecache
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,19 +59,26 @@ AGAIN = (
 
 
 def answers_of(
-    exercise: Exercise, thing: Any, cases: Sequence[Case], right: Sequence[Array], told: Callable[[Answer], None]
+    exercise: Exercise,
+    thing: Any,
+    cases: Sequence[Case],
+    right: Sequence[Array],
+    told: Callable[[Answer], None],
+    watch: contextlib.AbstractContextManager[Any] | None = None,
 ) -> None:
     """Ask everything, and tell each answer: `{"reading": 0, "case": 0, "outputs": [...]}` or an error.
 
     `right`: what the first case's outputs should be; where parameters can be read in several ways, or arrays may
     be NumPy's or PyTorch's, the first way that gives them is taken.
+    `watch`: a context in which the first case is asked.
     """
     ways = [
         (flavour, reading) for flavour in flavours_of(thing) for reading in _readings(exercise, thing, cases[0])
     ]
     tried: list[tuple[Answer, tuple[Flavour, Reading]]] = []
     for way in ways:
-        answer = ask(exercise, thing, cases[0], *way)
+        with watch or contextlib.nullcontext():
+            answer = ask(exercise, thing, cases[0], *way)
         if "outputs" in answer and agree(cases[0], _arrays(answer), right):
             tried = [(answer, way)]
             break
@@ -304,15 +312,19 @@ def one_line(error: BaseException) -> str:
 
 def own_lines(error: BaseException, home: Path) -> list[str]:
     """Return the learner's own lines of an error's traceback, those of his folder, the innermost last."""
-    frames = traceback.extract_tb(error.__traceback__)
     ours = str(Path(__file__).parent)
-    own = [
-        each
-        for each in frames
-        if (Path(each.filename).parent == home and not each.filename.startswith(ours))
-        or each.filename.startswith("<ip")
-    ]
-    return [f"line {each.lineno}, in {each.name}: {each.line}" for each in own[-LINES:]]
+    own: deque[tuple[str, int, str]] = deque(maxlen=LINES)
+    known: dict[str, bool] = {}
+    step = error.__traceback__
+    while step is not None:  # millions of frames, where a recursion without end had no limit
+        code = step.tb_frame.f_code
+        file = code.co_filename
+        if file not in known:
+            known[file] = file.startswith("<ip") or (Path(file).parent == home and not file.startswith(ours))
+        if known[file]:
+            own.append((file, step.tb_lineno, code.co_name))
+        step = step.tb_next
+    return [f"line {line}, in {name}: {linecache.getline(file, line).strip()}" for file, line, name in own]
 
 
 def _home(thing: Any) -> Path:

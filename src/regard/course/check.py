@@ -1,11 +1,13 @@
 """Checking a learner's own code: `regard check FILE.py` and `regard.check(object)`."""
 
+import dataclasses
 import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from regard.course.candidates import is_library
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.course.judging import judge
 from regard.course.report import LINES, PRINTS, CheckReport, ExerciseReport
@@ -34,7 +36,10 @@ def check(object: str | Path | Callable[..., Any], exercise: str | None = None) 
         object = type(object)  # a module that was made already: its class is checked
     name = object.__name__
     known = known or _exercise_of(name)
-    told = run_object({known.name: object}, _folder_of(object), known.name)
+    if is_library(_file_of(object)):
+        told = Told(imported={known.name: (name, object.__module__)})
+        return _report(name, told, {})
+    told = run_object(object, _folder_of(object), known.name)
     return _report(name, told, {known.name: name})
 
 
@@ -47,7 +52,7 @@ def check_file(path: Path, exercise: Exercise | None = None, *, seconds: float =
     if path.suffix != ".py":
         raise InputError(f"file {str(path)!r} is no Python file: its name has to end in .py")
     told = run_file(path, exercise.name if exercise else None, seconds=seconds)
-    if told.found == {}:
+    if told.found == {} and not told.imported:
         wanted = exercise.name if exercise else ", ".join(each.name for each in EXERCISES)
         there = ", ".join(told.names) or "nothing"
         raise InputError(
@@ -67,10 +72,15 @@ def _exercise_of(name: str) -> Exercise:
 
 
 def _folder_of(object: Any) -> Path:
+    file = _file_of(object)
+    return Path(file).parent if file else Path.cwd()
+
+
+def _file_of(object: Any) -> str:
     try:
-        return Path(inspect.getfile(object)).parent
-    except (TypeError, OSError):
-        return Path.cwd()
+        return inspect.getfile(inspect.unwrap(object))
+    except (TypeError, OSError, ValueError):
+        return ""
 
 
 def _cut(prints: str) -> str:
@@ -93,10 +103,21 @@ def _report(name: str, told: Told, found: dict[str, str]) -> CheckReport:
         )
     for exercise, called in found.items():
         reports.append(_exercise_report(find_exercise(exercise), called, told))
+    reports = [_as_helper(report, reports, told) for report in reports]
+    for exercise, (called, module) in told.imported.items():
+        title, words = find_exercise(exercise).title, f"{called} is imported from {module}: write your own"
+        reports.append(
+            ExerciseReport(exercise=exercise, title=title, object=called, state="imported", trouble=words)
+        )
     return CheckReport(name=name, exercises=reports, prints=prints)
 
 
 def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseReport:
+    replaced = (
+        [f"your file replaces {', '.join(told.replaced)}, for the checker and all libraries too"]
+        if told.replaced
+        else []
+    )
     if exercise.name in told.troubles or not told.answers.get(exercise.name):
         words, lines = told.troubles.get(exercise.name, ("was not reached", []))
         return ExerciseReport(
@@ -106,8 +127,39 @@ def _exercise_report(exercise: Exercise, called: str, told: Told) -> ExerciseRep
             state="stopped",
             trouble=words,
             lines=lines,
+            notes=replaced,
         )
-    return judge(exercise, called, exercise.cases(0), told.answers[exercise.name])
+    report = judge(exercise, called, exercise.cases(0), told.answers[exercise.name])
+    notes = [
+        f"the work of {called} is done by {name}, not by your own code"
+        for name in told.library.get(exercise.name, [])
+    ]
+    if others := told.passed_over.get(exercise.name):
+        notes.append(f"{called} was taken for this exercise, not {', '.join(others)}")
+    return dataclasses.replace(report, notes=[*report.notes, *notes, *replaced])
+
+
+def _as_helper(report: ExerciseReport, reports: list[ExerciseReport], told: Told) -> ExerciseReport:
+    """Return the report on a helper, where one is: it is not right as an answer, and another answer uses it.
+
+    That answer is right, or the helper fails on every input, as one does that takes something else.
+    """
+    if report.state not in ("wrong", "stopped") or not report.exercise:
+        return report
+    users = [
+        each
+        for each in reports
+        if report.object in told.calls.get(each.exercise, []) and each.object not in told.calls[report.exercise]
+    ]
+    right = [each for each in users if each.state == "right"]
+    failing = report.state == "wrong" and all(each.verdict == "failed" for each in report.cases)
+    if not right and not (users and failing):
+        return report
+    user = (right or users)[0]
+    words = f"{user.object} uses it; as an answer to {report.exercise} it would be {report.state}"
+    return ExerciseReport(
+        exercise=report.exercise, title=report.title, object=report.object, state="helper", trouble=words
+    )
 
 
 def stubs_in(folder: Path) -> dict[Path, bytes]:

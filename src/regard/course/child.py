@@ -1,11 +1,12 @@
 """The process that runs a learner's code: a fresh Python for a file, or a fork for an object in memory.
 
-It writes what happens, one line of JSON after the other, into a file: its standard output is the learner's.
+It writes what happens, one line of JSON after the other, into an open file: its standard output is the learner's.
+The functions that write are looked up before the learner's code is loaded, which may replace any of them.
 """
 
+import contextlib
 import faulthandler
 import importlib.util
-import inspect
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from regard.course.answering import answers_of, one_line, own_lines
+from regard.course.candidates import Candidates, Watch, find_candidates
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.own import own_imports
 
@@ -25,8 +27,13 @@ LOADING = 20.0
 STARTING = {"os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec", "subprocess.Popen"}
 """What Python calls the ways to start a process."""
 SEED = 0
-PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+BROKEN = 97
+"""Exit status of a process whose checker failed, as when the code has replaced what it needs."""
 Tell = Callable[[dict[str, Any]], None]
+_encode, _write, _getpid, _exit = json.JSONEncoder().encode, os.write, os.getpid, os._exit
+_signal, _setitimer = signal.signal, signal.setitimer
+_clock = {"on": False}
+"""Whether the code may be stopped for the time that it has taken."""
 
 
 class StopError(BaseException):
@@ -41,17 +48,21 @@ def within(seconds: float) -> str:
 def limit(seconds: float) -> None:
     """Give the code so many seconds of the processor from now on, and four times as many of the clock."""
 
-    def end(number: int, frame: Any) -> NoReturn:
+    def end(number: int, frame: Any) -> None:
+        if not _clock["on"]:
+            return
+        _clock["on"] = False
         raise StopError(f"did not end within {within(seconds)}: is there an endless loop?")
 
-    signal.signal(signal.SIGPROF, end)
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 4 * seconds)
+    _clock["on"] = True
+    _signal(signal.SIGPROF, end)
+    _signal(signal.SIGALRM, end)
+    _setitimer(signal.ITIMER_PROF, seconds)
+    _setitimer(signal.ITIMER_REAL, 4 * seconds)
 
 
 def confine(memory: int) -> None:
-    """Limit memory, and refuse new processes."""
+    """Limit memory, and refuse new processes and signals to others."""
     there = 0
     status = Path("/proc/self/status")
     if status.exists():
@@ -65,8 +76,17 @@ def confine(memory: int) -> None:
     def refuse(event: str, arguments: Any) -> None:
         if event in STARTING:
             raise StopError(f"starts a process ({event}): take that out, the checker runs your code in one")
+        if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
+            raise StopError(f"sends a signal to another process ({event}): take that out")
+
+    def refuse_spawning(*arguments: Any) -> NoReturn:
+        raise StopError("starts a process (multiprocessing): take that out, the checker runs your code in one")
 
     sys.addaudithook(refuse)
+    with contextlib.suppress(ImportError):
+        import _posixsubprocess  # by which multiprocessing starts processes, without an audit event
+
+        _posixsubprocess.fork_exec = refuse_spawning
 
 
 def load_file(path: Path) -> dict[str, Any]:
@@ -80,78 +100,74 @@ def load_file(path: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def meant(names: Mapping[str, Any], exercise: Exercise | None) -> dict[str, str]:
-    """Return which name of the learner's answers which exercise: that one alone where one is asked for."""
-    own = {name: each for name, each in names.items() if callable(each) and not name.startswith("_")}
-    found: dict[str, str] = {}
-    for each in EXERCISES if exercise is None else (exercise,):
-        called = [name for name in own if each.answers_to(name)]
-        fitting = [name for name in called if name == each.name or fits(own[name], each)]
-        for name in sorted(fitting, key=lambda name: name != each.name)[:1]:
-            found[each.name] = name
-    if exercise is not None and not found:
-        home = [name for name, each in own.items() if getattr(each, "__module__", None) == names.get("__name__")]
-        called = [name for name in home if exercise.answers_to(name)] or home
-        if len(called) == 1:
-            found[exercise.name] = called[0]
-    return found
-
-
-def fits(thing: Any, exercise: Exercise) -> bool:
-    """Whether a function takes what an exercise gives, or a class is built of what it has."""
-    try:
-        own = [each for each in inspect.signature(thing).parameters.values() if each.kind in PLACES]
-    except (TypeError, ValueError):
-        return True
-    needed = sum(each.default is each.empty for each in own)
-    if isinstance(thing, type):
-        return needed <= len(exercise.builds)
-    wanted = inspect.signature(exercise.reference).parameters.values()
-    return needed <= len(wanted) and sum(each.default is each.empty for each in wanted) <= len(own)
-
-
 def work(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], tell: Tell) -> None:
     """Load the learner's code and ask it everything, telling what happens."""
-    home = os.getpid()
+    home = _getpid()
 
     def told(event: dict[str, Any]) -> None:
-        if os.getpid() == home:  # a fork that came through all the same has nothing to tell
+        if _getpid() == home:  # a fork that came through all the same has nothing to tell
             tell(event)
 
+    exercise = find_exercise(job["exercise"]) if job["exercise"] else None
+    for each in EXERCISES:  # drawn before the code is loaded, which may replace NumPy's functions
+        each.expected(each.cases(SEED)[0])
     try:
         limit(job["seconds"] + LOADING)
-        names = load()
+        found = find_candidates(load(), exercise)
     except BaseException as error:
-        told({"event": "trouble", "words": trouble_of(error), "lines": lines_of(error, job["folder"])})
+        _clock["on"] = False  # first of all: a signal that waits comes with the next call
+        told({"event": "trouble", **_trouble(error, job["folder"])})
         return
-    exercise = find_exercise(job["exercise"]) if job["exercise"] else None
-    found = meant(names, exercise)
-    own = [name for name, each in names.items() if callable(each) and not name.startswith("_")]
-    told({"event": "found", "exercises": found, "names": own[:20]})
-    for name, called in found.items():
+    if "asked" in job:  # an object that was given, wherever it is written
+        found = Candidates(found.names, dict(found.names), {job["asked"]: job["asked"]})
+    told(
+        {
+            "event": "found",
+            "exercises": found.exercises,
+            "names": list(found.own)[:20],
+            "passed over": found.passed_over,
+            "imported": found.imported,
+            "replaced": found.replaced,
+            "calls": found.calls,
+        }
+    )
+    for name, called in found.exercises.items():
         if name in job["done"]:
             continue
         told({"event": "begin", "exercise": name})
         try:
             limit(job["seconds"])
-            _ask(find_exercise(name), names[called], told)
+            _ask(find_exercise(name), called, found, told)
         except BaseException as error:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            words, lines = trouble_of(error), lines_of(error, job["folder"])
-            told({"event": "trouble", "exercise": name, "words": words, "lines": lines})
+            _clock["on"] = False
+            told({"event": "trouble", "exercise": name, **_trouble(error, job["folder"])})
         told({"event": "end", "exercise": name})
     told({"event": "done"})
 
 
-def _ask(exercise: Exercise, thing: Any, told: Tell) -> None:
-    cases = exercise.cases(SEED)
+def _ask(exercise: Exercise, called: str, found: Candidates, told: Tell) -> None:
+    cases, watch = exercise.cases(SEED), Watch(found)
     right = exercise.expected(cases[0])
-    answers_of(exercise, thing, cases, right, lambda answer: told({"event": "answer", "answer": answer}))
+
+    def answered(answer: dict[str, Any]) -> None:
+        told({"event": "answer", "answer": answer})
+
+    answers_of(exercise, found.names[called], cases, right, answered, watch)
+    told({"event": "ran", "exercise": exercise.name, "names": list(watch.names), "library": list(watch.library)})
+
+
+def _trouble(error: BaseException, folder: str) -> dict[str, Any]:
+    words, lines = trouble_of(error), []
+    with contextlib.suppress(Exception):  # as where the traceback fills the memory
+        lines = lines_of(error, folder)
+    error.__traceback__ = error.__context__ = None
+    return {"words": words, "lines": lines}
 
 
 def trouble_of(error: BaseException) -> str:
     """Return what stopped the code, in a few words."""
+    if isinstance(error, KeyboardInterrupt):
+        return "raises KeyboardInterrupt: take that out"
     if isinstance(error, StopError):
         return str(error)
     if isinstance(error, SystemExit):
@@ -172,12 +188,13 @@ def lines_of(error: BaseException, folder: str) -> list[str]:
     return [] if isinstance(error, SyntaxError) else own_lines(error, Path(folder))
 
 
-def teller(path: Path) -> Tell:
-    """Return what writes events into a file, each at once."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+def teller(descriptor: int) -> Tell:
+    """Return what writes events into an open file, each at once."""
 
     def tell(event: dict[str, Any]) -> None:
-        os.write(descriptor, (json.dumps(event) + "\n").encode())
+        left = (_encode(event) + "\n").encode()
+        while left:
+            left = left[_write(descriptor, left) :]
 
     return tell
 
@@ -193,24 +210,30 @@ def run_in_fork(job: Mapping[str, Any], names: Mapping[str, Any], stdout: int) -
         sys.stderr = sys.stdout
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # a fork has none of the threads that there were
-        tell = teller(Path(job["answers"]))
         _prepare(job)
-        work(job, lambda: names, tell)
-        sys.stdout.flush()
+        work(job, lambda: names, teller(job["answers"]))
     finally:
-        os._exit(0)
+        _end()
 
 
 def _prepare(job: Mapping[str, Any]) -> None:
-    faulthandler.enable(os.open(job["crashed"], os.O_WRONLY | os.O_CREAT, 0o600))
+    faulthandler.enable(job["crashed"])
     confine(job["memory"])
 
 
 def main() -> NoReturn:
-    """Do the work that the file describes that is named on the command line."""
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    tell = teller(Path(job["answers"]))
-    _prepare(job)
-    work(job, lambda: load_file(Path(job["file"])), tell)
-    sys.stdout.flush()
-    os._exit(0)  # whatever threads it left
+    """Do the work that the JSON on the command line describes."""
+    try:
+        job = json.loads(sys.argv[1])
+        _prepare(job)
+        work(job, lambda: load_file(Path(job["file"])), teller(job["answers"]))
+    finally:
+        _end()
+
+
+def _end() -> NoReturn:
+    """End this process, whatever threads the code left and whatever it did to its output."""
+    broken = sys.exc_info()[0] is not None
+    with contextlib.suppress(BaseException):
+        sys.stdout.flush()
+    _exit(BROKEN if broken else 0)

@@ -1,7 +1,7 @@
 """Which usual mistakes would have answered what a learner's code answered.
 
 Each mistake of the catalogue is run on the same inputs. The answer is compared with all of them, and, where none
-alone explains it, with pairs of them.
+alone explains it, with pairs of them, and then with sets of three.
 """
 
 import functools
@@ -22,6 +22,8 @@ Answers = Sequence[Outputs | None]
 """What was answered to each case; None where nothing was."""
 FEW = 12
 """Numbers that an example shows all of."""
+SOME, TRIES = 36, 40_000
+"""Mistakes of which all sets of three are tried on an input; and sets that are tried before the search ends."""
 KEPT = 1 << 16
 """Answers of the catalogue that are kept: of every mistake to every input, and of as many pairs again."""
 
@@ -136,6 +138,69 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
         if named not in found:
             found.append(named)
     return found
+
+
+@dataclass(frozen=True)
+class ThreeTogether:
+    """What became of the search for three mistakes that explain answers together."""
+
+    found: list[list[Mistake]]
+    whole: bool
+    """Whether the search came to its end, and not to TRIES."""
+
+
+def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> ThreeTogether:
+    """Return the sets of three mistakes that explain the answers.
+
+    The cases are taken one by one, first those on which few mistakes show. Each keeps the sets that explain
+    it, and the next one adds mistakes that show there and not before: of more than SOME, a mistake that changes
+    no answer to a case by itself is taken to change none together with others.
+    """
+    usual = usual_mistakes(exercise.name)
+    showing = {
+        case.name: [each for each in usual if len(usual) <= SOME or _differs(each, exercise, case)]
+        for case in cases
+        if case.telling
+    }
+    paired = [pair for pair in zip(cases, answers, strict=True) if pair[0].telling]
+    paired.sort(key=lambda pair: (pair[1] is None, len(showing[pair[0].name])))
+    kept: list[tuple[Mistake, ...]] = [()]
+    decided: set[Any] = set()
+    tries = 0
+    for case, answer in paired:
+        fresh = [each for each in showing[case.name] if each not in decided]
+        decided.update(fresh)
+        grown = [
+            (*known, *more)
+            for known in kept
+            for count in range(4 - len(known))
+            for more in combinations(fresh, count)
+        ]
+        tries += len(grown)
+        if tries > TRIES:
+            return ThreeTogether([], whole=False)
+        kept = [each for each in grown if (made := _together(each)) and _answers(made, exercise, case, answer)]
+    ordered = _likely(exercise, cases, answers)
+    full = [
+        each
+        for each in kept
+        if len(each) == 3 and (made := _together(each)) and explains(made, exercise, *ordered)
+    ]
+    return ThreeTogether([list(each) for each in full], whole=True)
+
+
+def _answers(mistake: Mistake, exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
+    if answer is None:
+        return work_out(mistake, exercise, case) is None
+    return explains(mistake, exercise, [case], [answer])
+
+
+def _together(mistakes: Sequence[Mistake]) -> Mistake | None:
+    """Return workings with several mistakes, or None where two are made in the same step."""
+    steps = [step for each in mistakes for step in _steps(each)]
+    if len(set(steps)) < len(steps):
+        return None
+    return type("And".join(each.__name__ for each in mistakes), tuple(mistakes), {}) if mistakes else Workings
 
 
 def _likely(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.diagnosis import Mistake, diagnose_one, diagnose_two, example_of
+from regard.course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, example_of
 from regard.course.exercises import Case, Exercise
 from regard.course.exercises.exercise import Array
 from regard.course.likeness import Outputs, alike, same_slope
@@ -16,6 +16,10 @@ DETACHED = (
     "no gradient comes to {names}: is something cut off (.detach(), .data, .item(), .numpy(), torch.tensor(...), "
     "torch.no_grad())?"
 )
+LOOK = "what is tried in the first wrong line says where to look."
+UNNAMED = f"No usual mistake answers so; {LOOK}"
+CUT = f"No usual mistake and no two together answer so (not all sets of three were tried); {LOOK}"
+NOTED = "Mend what the note says first; if the answer stays wrong, the first wrong line says where to look."
 MOST = 8
 """Numbers of a sequence that are written."""
 NOT_A_NUMBER = (
@@ -38,11 +42,14 @@ def judge(
     cases = [cases[place] for place in asked]
     readings = [[answers[place] for place in asked] for answers in readings]
     right = [exercise.expected(case) for case in cases]
-    chosen, explained = _chosen(exercise, cases, readings, right)
+    chosen, explained, whole = _chosen(exercise, cases, readings, right)
     judged = [_judge(exercise, *each) for each in zip(cases, chosen, right, strict=True)]
     wrong = any(each.verdict in ("wrong", "failed") for each in judged)
     notes = _notes(chosen)
     faulty = wrong or any(serious for serious, _ in notes)
+    shown = [words for serious, words in notes if faulty or serious or "in place" in words]
+    differs = any(_differs(exercise, *each) for each in zip(cases, chosen, right, strict=True))
+    ending = "" if explained or not differs else NOTED if shown else UNNAMED if whole else CUT
     return ExerciseReport(
         exercise=exercise.name,
         title=exercise.title,
@@ -50,24 +57,32 @@ def judge(
         state="wrong" if faulty else "right",
         cases=judged,
         diagnoses=[explanation(each, exercise) for each in explained] if wrong else [],
-        notes=[words for serious, words in notes if faulty or serious or "in place" in words],
+        notes=shown,
         lines=next((list(each["lines"]) for each in chosen if each.get("lines")), []),
+        ending=ending,
     )
 
 
 def _chosen(
     exercise: Exercise, cases: Sequence[Case], readings: Sequence[Sequence[Answer]], right: Sequence[Outputs]
-) -> tuple[Sequence[Answer], list[list[Mistake]]]:
-    """Return the reading that is right, or one that mistakes explain, or else the first; and the mistakes."""
+) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
+    """Return the reading that is right, or one that mistakes explain, else the first; the mistakes, and whether
+    all sets of them were tried.
+    """
     for answers in readings:
         judged = [_judge(exercise, *each) for each in zip(cases, answers, right, strict=True)]
         if all(each.verdict not in ("wrong", "failed") for each in judged):
-            return answers, []
+            return answers, [], True
     for answers in readings:
         found = diagnose_one(exercise, cases, [_outputs(each) for each in answers])
         if found:
-            return answers, found
-    return readings[0], diagnose_two(exercise, cases, [_outputs(each) for each in readings[0]])
+            return answers, found, True
+    answered = [_outputs(each) for each in readings[0]]
+    two = diagnose_two(exercise, cases, answered)
+    if two or not any(_differs(exercise, *each) for each in zip(cases, readings[0], right, strict=True)):
+        return readings[0], two, True
+    three = diagnose_three(exercise, cases, answered)
+    return readings[0], three.found, three.whole
 
 
 def _notes(answers: Sequence[Answer]) -> list[tuple[bool, str]]:
@@ -86,13 +101,21 @@ def _judge(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> Ca
     given = _outputs(answer)
     if given is None:
         return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
-    names = case.outputs or exercise.outputs
-    told = len(exercise.outputs) > 1
-    for name, one, other in zip(names, given, right, strict=False):
+    words = _differs(exercise, case, answer, right)
+    return (
+        CaseReport(name=case.name, verdict="wrong", words=words)
+        if words
+        else _judge_slopes(exercise, case, answer)
+    )
+
+
+def _differs(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> str:
+    """Return in which output an answer differs from the right one, and how; nothing where there is no answer."""
+    for name, one, other in zip(case.outputs or exercise.outputs, _outputs(answer) or [], right, strict=False):
         if not alike(one, other, case.counts):
             words = difference(one, other, case.counts)
-            return CaseReport(name=case.name, verdict="wrong", words=f"{name}: {words}" if told else words)
-    return _judge_slopes(exercise, case, answer)
+            return f"{name}: {words}" if len(exercise.outputs) > 1 else words
+    return ""
 
 
 def _judge_slopes(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:

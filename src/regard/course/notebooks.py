@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from regard.course.lessons import Lesson, lessons
+from regard.course.lessons.lesson import HOME, in_home
 from regard.files import write_new
 
 
-def notebooks_in(folder: Path) -> dict[Path, bytes]:
-    """Return a notebook for each lesson."""
+def notebooks_in(folder: Path, home: Path = HOME) -> dict[Path, bytes]:
+    """Return a notebook for each lesson; `home`: the folder of runs, a relative one seen from the notebook's."""
     return {
         folder / f"{each.number:02d}_{each.name}.ipynb": (
-            json.dumps(notebook_of(each), indent=1, ensure_ascii=False) + "\n"
+            json.dumps(notebook_of(each, home), indent=1, ensure_ascii=False) + "\n"
         ).encode()
         for each in lessons()
     }
@@ -24,9 +25,11 @@ def write_notebooks(folder: Path) -> list[Path]:
     return write_new(notebooks_in(folder))
 
 
-def notebook_of(lesson: Lesson) -> dict[str, Any]:
-    """Return a lesson as a notebook, in the format nbformat 4.5."""
-    part, run = lesson.parts, lesson.runs[0]
+def notebook_of(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
+    """Return a lesson as a notebook, in the format nbformat 4.5, whose run and commands are under `home`."""
+    part = {name: in_home(text, home) for name, text in lesson.parts.items()}
+    run, folder = lesson.runs[0], str(home / lesson.name)
+    seen = "" if home.is_absolute() else ", seen from this notebook's folder: run the commands below there too"
     flags = "".join(f", {name}={value!r}" for name, value in run.flags.items())
     before, after = re.split(r"```python\n.*?```", part["By hand"], maxsplit=1, flags=re.DOTALL)
     after = re.sub(r"```text\n.*?```", "", after, flags=re.DOTALL)
@@ -35,10 +38,13 @@ def notebook_of(lesson: Lesson) -> dict[str, Any]:
         _text(f"<details><summary>I have made my bet</summary>\n\n{part['Answer']}\n\n</details>"),
         _text(f"## By hand\n\n{before}"),
         _code(lesson.code),
-        _text(f"{after.strip()}\n\n## Run it\n\nAbout {lesson.seconds:.0f} seconds of one core."),
+        _text(
+            f"{after.strip()}\n\n## Run it\n\nAbout {lesson.seconds:.0f} seconds of one core. "
+            f"The run is kept in `{folder}`{seen}."
+        ),
         _code(
             f"import regard\nfrom regard.course.lessons import find_lesson\n\n"
-            f'run = regard.train("{run.task}"{flags}, savepath="course/{lesson.name}", overwrite=True)\n'
+            f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'
             f"print(run.test())\n"
             f'print(*find_lesson("{lesson.name}").told(vars(run.figures())), sep="\\n")'
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from regard.course.lessons import Lesson, lessons
-from regard.course.lessons.lesson import FIGURES
+from regard.course.lessons.lesson import FIGURES, HOME, in_home
 from regard.course.trying import TOLD, looked_at, run_of, try_lesson
 from regard.errors import InputError
 from regard.files import cannot_write, check_folder, write_file
@@ -58,16 +58,18 @@ def index_page() -> str:
         "asks you to predict something, works it by hand in numbers, trains a model on this machine, and "
         f"lets you look at what it attends to, beside what ten seeds came to. The exercises are yours to write: "
         f"<code>regard learn --stubs exercises</code> gives you what to start from, and "
-        f"<code>regard check FILE.py</code> says what is wrong with it.</p>\n<ol>\n{rows}\n</ol>\n</main>",
+        f"<code>regard check FILE.py</code> says what is wrong with it. "
+        f"Run all commands of these pages in one folder.</p>\n<ol>\n{rows}\n</ol>\n</main>",
     )
 
 
-def lesson_page(lesson: Lesson, *, see: str, script: str = "") -> str:
-    """Return a lesson's page; `see`: what stands where its run is looked at, HTML."""
-    part = {name: _MARKDOWN.render(text) for name, text in lesson.parts.items()}
-    command = (
-        f"{lesson.runs[0].command} --savepath course/{lesson.name}"  # where the lesson's own words look for it
-    )
+def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
+    """Return a lesson's page.
+
+    `see`: what stands where its run is looked at, HTML; `home`: the folder of runs that its commands name.
+    """
+    part = {name: in_home(_MARKDOWN.render(text), home, html.escape) for name, text in lesson.parts.items()}
+    command = in_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
     body = "\n".join(
         [
             f"<header>{_ways(lesson)}{_heading(lesson)}</header>",
@@ -149,7 +151,7 @@ def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]
             run = run_of(lesson, home)
             write_page(view, [run.with_sums(run.attend(each)) for each in looked_at(lesson, run, VIEWS)])
             page = folder / f"{lesson.name}.html"
-            write_file(page, lesson_page(lesson, see=baked(view.name, words)).encode())
+            write_file(page, lesson_page(lesson, see=baked(view.name, words), home=home).encode())
             found += [view, page]
     except OSError as error:
         raise cannot_write(folder, error) from error

@@ -13,9 +13,20 @@ from regard.course.diagnosis import SmallExample
 from regard.result import Result
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
-State = Literal["right", "wrong", "stopped", "not begun"]
+State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported"]
+"""A helper is a function that another answer uses and that does not answer the exercise it is named like."""
+UNDECIDED = ("not begun", "helper", "imported")
+"""States that do not decide whether a file is right."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
-STYLES = {"right": "green", "wrong": "red", "stopped": "red", "not begun": "dim"}
+STYLES = {
+    "right": "green",
+    "wrong": "red",
+    "stopped": "red",
+    "not begun": "dim",
+    "helper": "dim",
+    "imported": "dim",
+}
+COUNTS = {2: "Two", 3: "Three"}
 LINES, PRINTS = 10, 1_000
 """Lines and characters of what the learner's code printed that are shown."""
 
@@ -46,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """One explanation of wrong answers: one mistake, or two together."""
+    """One explanation of wrong answers: one mistake, or two or three together."""
 
     findings: list[Finding]
 
@@ -65,9 +76,11 @@ class ExerciseReport:
     """Every explanation there is; where they are several, they answer alike on all inputs."""
     notes: list[str] = field(default_factory=list)
     trouble: str = ""
-    """Why it was stopped."""
+    """Why it was stopped, or is no answer."""
     lines: list[str] = field(default_factory=list)
     """The learner's own lines in which that happened."""
+    ending: str = ""
+    """Where to look, of a wrong answer that no diagnosis explains."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -83,7 +96,7 @@ class CheckReport(Result):
     @property
     def right(self) -> bool:
         """Whether everything that was begun is right, and something was."""
-        begun = [each for each in self.exercises if each.state != "not begun"]
+        begun = [each for each in self.exercises if each.state not in UNDECIDED]
         return bool(begun) and all(each.state == "right" for each in begun)
 
     def summary(self) -> str:
@@ -100,17 +113,23 @@ class CheckReport(Result):
         for each in self.exercises:
             parts += [_exercise(each), ""]
         if self.prints:
-            parts += ["Your code printed:", Padding(Text(self.prints), (0, 0, 0, 2)), ""]
+            parts += ["Your code printed:", Padding(_text(self.prints), (0, 0, 0, 2)), ""]
         return Group(*parts[:-1])
+
+
+def _text(words: str, style: str = "") -> Text:
+    """Return text of a learner's as a terminal is to show it: control characters are escaped."""
+    shown = (each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in words)
+    return Text("".join(shown), style=style)
 
 
 def _exercise(report: ExerciseReport) -> RenderableType:
     called = f" ({report.object})" if report.object and report.object != report.exercise else ""
-    head = Text(f"{report.exercise}{called}: ", style="bold")
+    head = _text(f"{report.exercise}{called}: ", "bold")
     head.append(report.state, style=STYLES[report.state])
     if report.trouble:
-        head.append(f", {report.trouble}")
-    parts: list[RenderableType] = [head, *(Text(f"    {line}") for line in report.lines)]
+        head.append(_text(f", {report.trouble}"))
+    parts: list[RenderableType] = [head, *(_text(f"    {line}") for line in report.lines)]
     if report.cases:
         parts.append(_cases(report.cases))
     parts += [Text(f"  Note: {note}.") for note in report.notes]
@@ -118,10 +137,8 @@ def _exercise(report: ExerciseReport) -> RenderableType:
         parts.append(Text("  Each of these would answer exactly as your code does:"))
     for each in report.diagnoses:
         parts.append(_diagnosis(each))
-    if report.state == "wrong" and not report.diagnoses and any(each.verdict == "wrong" for each in report.cases):
-        parts.append(
-            Text("  No usual mistake answers so; what is tried in the first wrong line says where to look.")
-        )
+    if report.ending:
+        parts.append(Text(f"  {report.ending}"))
     return Group(*parts)
 
 
@@ -133,14 +150,14 @@ def _cases(cases: list[CaseReport]) -> RenderableType:
         cases = [dataclasses.replace(cases[0], name="on every input")]
     for each in cases:
         style = "green" if each.verdict == "right" else "" if each.verdict == "not compared" else "red"
-        table.add_row(" ", Text(SIGNS[each.verdict], style=style), each.name, each.words)
+        table.add_row(" ", Text(SIGNS[each.verdict], style=style), each.name, _text(each.words))
     return table
 
 
 def _diagnosis(diagnosis: Diagnosis) -> RenderableType:
     parts: list[RenderableType] = []
     if len(diagnosis.findings) > 1:
-        parts.append(Text("  Two mistakes together:"))
+        parts.append(Text(f"  {COUNTS[len(diagnosis.findings)]} mistakes together:"))
     for each in diagnosis.findings:
         parts.append(Padding(Text(f"→ {each.did}", style="bold"), (0, 0, 0, 2)))
         lines = [Text(each.instead), Text(each.paper, style="dim")]

@@ -10,12 +10,12 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
-from regard.course.child import LOADING, MEMORY, run_in_fork, within
+from regard.course.child import BROKEN, LOADING, MEMORY, run_in_fork, within
 from regard.errors import MachineError
 
 SECONDS = 20.0
@@ -30,7 +30,7 @@ SIGNALS: dict[int, str] = {
     signal.SIGBUS: "crashed (bus error)",
     signal.SIGFPE: "crashed (arithmetic)",
     signal.SIGILL: "crashed (illegal instruction)",
-    signal.SIGKILL: "was ended by the system, as where memory is short",
+    signal.SIGKILL: "was ended by SIGKILL, as by the system where memory is short",
 }
 
 
@@ -59,8 +59,15 @@ class Forked:
         return self.ended
 
 
-Start = Callable[[dict[str, Any], Path, int], Process]
-"""Starts a process for a job, in a folder for its files, that prints into a pipe."""
+Start = Callable[[dict[str, Any], int], Process]
+"""Starts a process for a job, that prints into a pipe."""
+ENDED = "ended its own process, as os._exit does: take that out"
+BROKE = (
+    "broke the checker's own steps: does it replace a function of Python's, or close files that are not its own?"
+)
+OUTSIDE = ""
+"""Where a process is that is in no exercise."""
+MEDDLED = "writes into the file of its own answers: take that out"
 
 
 @dataclass
@@ -70,6 +77,16 @@ class Told:
     found: dict[str, str] | None = None
     """Which name answers which exercise; None where the code was never loaded."""
     names: list[str] = field(default_factory=list)
+    passed_over: dict[str, list[str]] = field(default_factory=dict)
+    """For each exercise, names that would answer it too and are not asked."""
+    imported: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Exercises that only an imported object would answer: its name and its module."""
+    replaced: list[str] = field(default_factory=list)
+    """Functions of other modules that the file has replaced."""
+    calls: dict[str, list[str]] = field(default_factory=dict)
+    """For each exercise, names of the file that its answer uses."""
+    library: dict[str, list[str]] = field(default_factory=dict)
+    """For each exercise, library functions that do such work when it is answered."""
     answers: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
     """For each exercise, for each reading of its parameters, the answers."""
     troubles: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
@@ -80,9 +97,8 @@ class Told:
 def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memory: int = MEMORY) -> Told:
     """Run a learner's file in a fresh Python, and return what it told."""
 
-    def start(job: dict[str, Any], folder: Path, stdout: int) -> Process:
-        description = folder / "job.json"
-        description.write_text(json.dumps({**job, "file": str(path.resolve())}), encoding="utf-8")
+    def start(job: dict[str, Any], stdout: int) -> Process:
+        description = json.dumps({**job, "file": str(path.resolve())})
         home = Path(__file__).parents[2]
         inherited = os.environ.get("PYTHONPATH")
         environment = {
@@ -90,12 +106,14 @@ def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memo
             "PYTHONPATH": os.pathsep.join([str(home), *([inherited] if inherited else [])]),
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
+            "TORCHDYNAMO_DISABLE": "1",  # compilers start processes: a function is asked as it is written
         }
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", "from regard.course.child import main; main()", str(description)],
+            [sys.executable, "-P", "-c", "from regard.course.child import main; main()", description],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stdout,
+            pass_fds=(job["answers"], job["crashed"]),
             start_new_session=True,
             env=environment,
         )
@@ -103,15 +121,15 @@ def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memo
     return _run_all(start, str(path.resolve().parent), exercise, seconds, memory)
 
 
-def run_object(names: Mapping[str, Any], folder: Path, exercise: str | None, *, seconds: float = SECONDS) -> Told:
-    """Run a learner's objects, which only this process has, in a fork of it."""
+def run_object(thing: Any, folder: Path, exercise: str, *, seconds: float = SECONDS) -> Told:
+    """Run a learner's object, which only this process has, in a fork of it."""
 
-    def start(job: dict[str, Any], _: Path, stdout: int) -> Process:
+    def start(job: dict[str, Any], stdout: int) -> Process:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # threads of this process are not needed in the fork
             pid = os.fork()
         if not pid:
-            run_in_fork(job, names, stdout)
+            run_in_fork({**job, "asked": exercise}, {exercise: thing}, stdout)
         return Forked(pid)
 
     return _run_all(start, str(folder), exercise, seconds, MEMORY)
@@ -128,41 +146,37 @@ def _run_all(
     told = Told()
     job: dict[str, Any] = {"exercise": exercise, "folder": home, "seconds": seconds, "memory": memory, "done": []}
     while True:
-        with tempfile.TemporaryDirectory(prefix="regard-check-") as name:
-            folder = Path(name)
-            files = {"answers": str(folder / "answers"), "crashed": str(folder / "crashed")}
-            (folder / "answers").touch()
-            stopped = _run_once(start, {**job, **files}, folder, told, seconds)
-            ended = _read(folder / "answers", told)
-            lines = _crash_lines(folder / "crashed", home)
-        if ended == "":
+        with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as crashed:
+            files = {"answers": answers.fileno(), "crashed": crashed.fileno()}
+            stopped = _run_once(start, {**job, **files}, told, seconds)
+            ended = _read(_contents(answers), told)
+            lines = _crash_lines(_contents(crashed), home)
+        if ended is None:
             return told
-        words = stopped or "ended its own process, as os._exit does: take that out"
-        told.troubles[ended.removeprefix("in ")] = words, lines
-        if not ended.startswith("in "):
+        told.troubles[ended] = stopped, lines
+        if ended == OUTSIDE:
             return told
         job["done"] = [*told.answers, *told.troubles]
         if told.found is None or all(each in job["done"] for each in told.found):
             return told
 
 
-def _run_once(
-    start: Start,
-    job: dict[str, Any],
-    folder: Path,
-    told: Told,
-    seconds: float,
-) -> str:
-    """Run one process to its end; return why it was ended, where it was."""
+def _contents(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
+
+
+def _run_once(start: Start, job: dict[str, Any], told: Told, seconds: float) -> str:
+    """Run one process to its end; return why it ended, which says something where it told of no end."""
     reading, writing = os.pipe()
     try:
-        process = start(job, folder, writing)
+        process = start(job, writing)
     except OSError as error:
         raise MachineError(f"no process can be started for your code: {error.strerror}; try again") from error
     finally:
         os.close(writing)
     try:
-        return _attend(process, reading, Path(job["answers"]), told, seconds)
+        return _attend(process, reading, job["answers"], told, seconds)
     finally:
         for ending in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -172,7 +186,7 @@ def _run_once(
         os.close(reading)
 
 
-def _attend(process: Process, reading: int, answers: Path, told: Told, seconds: float) -> str:
+def _attend(process: Process, reading: int, answers: int, told: Told, seconds: float) -> str:
     """Read what a process prints until it ends or has to be ended; return why."""
     printed, size, heard = 0, -1, time.monotonic()
     while True:
@@ -185,46 +199,63 @@ def _attend(process: Process, reading: int, answers: Path, told: Told, seconds: 
                 return f"prints without end: more than {FLOOD >> 20} MB"
             if text:
                 continue
+            time.sleep(0.05)  # its output is closed, which a select does not wait for
         ended = process.poll()
         if ended is not None:
-            return SIGNALS.get(-ended, f"was ended by signal {-ended}") if ended < 0 else ""
-        if answers.stat().st_size != size:
-            size, heard = answers.stat().st_size, time.monotonic()
+            if ended >= 0:
+                return BROKE if ended == BROKEN else ENDED
+            return SIGNALS.get(-ended, f"was ended by signal {-ended}")
+        if os.fstat(answers).st_size != size:
+            size, heard = os.fstat(answers).st_size, time.monotonic()
         if time.monotonic() - heard > PATIENCE * seconds + 2 * LOADING:
             return f"did not end within {within(seconds)}, and holds up its own limit: an endless loop?"
 
 
-def _read(path: Path, told: Told) -> str:
-    """Read what a process told; return "" where it came to its end, "in NAME" where it broke off in an exercise,
-    and else "outside"."""
-    where = "outside"
-    for line in path.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        kind, name = event["event"], event.get("exercise", "")
-        if kind == "found":
-            told.found, told.names = event["exercises"], event["names"]
-        elif kind == "begin":
-            where = f"in {name}"
-            told.answers[name] = []
-        elif kind == "answer":
-            answer = event["answer"]
-            kept = told.answers[where.removeprefix("in ")]
-            if answer["reading"] == len(kept):
-                kept.append([])
-            kept[answer["reading"]].append(answer)
-        elif kind == "trouble":
-            told.troubles[name] = event["words"], event["lines"]
-            where = where if name else ""
-        elif kind in ("end", "done"):
-            where = "outside" if kind == "end" else ""
+def _read(text: str, told: Told) -> str | None:
+    """Read what a process told.
+
+    Return None where it came to its end, and else the exercise in which it broke off, or OUTSIDE.
+    """
+    where: str | None = OUTSIDE
+    try:
+        for line in text.splitlines():
+            where = _note(json.loads(line), where, told)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        told.troubles[OUTSIDE] = MEDDLED, []
+        return None
     return where
 
 
-def _crash_lines(path: Path, home: str) -> list[str]:
+def _note(event: dict[str, Any], where: str | None, told: Told) -> str | None:
+    """Take in one event; return where the process is after it, as `_read` does."""
+    kind, name = event["event"], event.get("exercise", OUTSIDE)
+    if kind == "found" and told.found is None:
+        told.found, told.names, told.calls = event["exercises"], event["names"], event["calls"]
+        told.passed_over, told.imported = event["passed over"], event["imported"]
+        told.replaced = event["replaced"]
+    elif kind == "begin":
+        told.answers[name] = []
+        return str(name)
+    elif kind == "answer":
+        answer = event["answer"]
+        kept = told.answers[str(where)]
+        if answer["reading"] == len(kept):
+            kept.append([])
+        kept[answer["reading"]].append(answer)
+    elif kind == "ran":
+        told.calls[name] += event["names"]
+        told.library[name] = event["library"]
+    elif kind == "trouble":
+        told.troubles[name] = event["words"], event["lines"]
+        return where if name else None
+    elif kind in ("end", "done"):
+        return OUTSIDE if kind == "end" else None
+    return where
+
+
+def _crash_lines(text: str, home: str) -> list[str]:
     """Return the learner's innermost line of a crash."""
-    if not path.exists():
-        return []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in text.splitlines():
         if f'File "{home}' in line:
             return [line.strip().replace(home, "").replace('"/', '"')]
     return []

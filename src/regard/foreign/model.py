@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,23 +231,21 @@ class ForeignModel:
         asked = asked if target is None else pair_of(asked.given, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, MOST)
-        return with_original(
-            self.model, self.where, lambda: self._map(self.family.answer(self.model, asked, count))
-        )
+        answer = partial(self.family.answer, self.model, asked, count)
+        return with_original(self.model, self.where, lambda: self._map(answer()))
 
     def _map(self, answer: Answer) -> AttentionMap:
         layers = layers_of_input(self.model, answer.fed, self.tokenizer, self.at)
+        asked = answer.fed.asked
+        named = {name: named_layer(layer, self.family, self.model, asked) for name, layer in layers.items()}
         pictures, given = self.pictures, answer.fed.given
         pixels = pictures.shown(given["pixel_values"]) if pictures and isinstance(given, dict) else None
         return AttentionMap(
             task=self.name,
-            input=answer.fed.asked.text,
+            input=asked.text,
             prediction=answer.prediction,
             truth=answer.truth,
-            layers={
-                name: named_layer(layer, self.family, self.model, answer.fed.asked)
-                for name, layer in layers.items()
-            },
+            layers=named,
             outputs=list(answer.outputs),
             probabilities=list(answer.probabilities),
             pixels=pixels,
@@ -274,8 +272,7 @@ class ForeignModel:
         return self._map(Answer(dataclasses.replace(input, given=self.family.plain(self.model, input))))
 
     def untrained(self, seed: int) -> ForeignModel:
-        """Return the same subject with parameters as they would be before training, or where nobody knows those,
-        with its own in another order."""
+        """Return the same subject before training: with initial parameters, or else its own in another order."""
         model = untrained_model(self.model, seed)
         return dataclasses.replace(self, model=model.to(device_of(self.model)).eval())
 
@@ -337,8 +334,7 @@ class ForeignModel:
         return prune_model(whole, heads, Path(output), samples=IMPORTANCE, overwrite=overwrite)
 
     def beside(self, other: ForeignModel, texts: Iterable[Any]) -> Beside:
-        """Return this model and another one over the same inputs: losses, answers, importance, entropy and
-        weights of heads. Raises `InputError` where they do not measure the same."""
+        """Return two models over the same inputs; raises `InputError` where they do not measure the same."""
         if not isinstance(other, ForeignModel):
             raise InputError(f"{begun(str(other))} is no model to stand beside: give what look() returns")
         one = self.over(texts)

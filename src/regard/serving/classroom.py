@@ -100,7 +100,8 @@ def make_classroom(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: st
         lesson = find_lesson(name)
         asked = lesson.runs[0].input
         place = "" if asked is None else f"#{urlencode({'input': asked})}"
-        return _html(lesson_page(lesson, see=SEE.format(name=name, asked=place), script="learn.js"))
+        see = SEE.format(name=name, asked=place)
+        return _html(lesson_page(lesson, see=see, script="learn.js", home=home.absolute()))
 
     async def first(request: Request) -> Response:
         return _html(index_page())

@@ -82,8 +82,7 @@ class Counts:
 class Text(ABC):
     """Pairs of sentences that can be read again and again; each time they are counted anew, in `counts`.
 
-    `strict`: raise `InputError` at the first pair that would be left out. `lenient`: leave out what is broken in
-    files that would be refused otherwise (see `check_files`).
+    `strict`: raise `InputError` at the first pair to leave out. `lenient`: leave out what `check_files` would refuse.
     """
 
     bytes: int
@@ -320,8 +319,7 @@ def _lines(path: Path, raw: BinaryIO, stack: ExitStack) -> Iterator[bytes]:
 def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
     """Return lines and SHA-256 of a file, plain or .gz, as it is without compression.
 
-    `on_bytes` is called with the bytes of the file that have been read. Raises `InputError` where it cannot be
-    read.
+    `on_bytes` gets the number of bytes that have been read. Raises `InputError` where it cannot be read.
     """
     _size(path)
     with reading([path]), ExitStack() as stack:
@@ -329,7 +327,7 @@ def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None)
         status = os.fstat(raw.fileno())
         key = (path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if key not in _digests:
-            file = stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
+            file = _unpacked(path, raw, stack)
             digest, lines, end = hashlib.sha256(), 0, b"\n"
             while part := file.read(READ):
                 digest.update(part)

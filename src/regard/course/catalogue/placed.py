@@ -20,8 +20,16 @@ class DimensionsForPairs(Workings):
     paper = SECTION_3_5
 
     def sinusoidal_positions(self, length: int, width: int) -> Array:
-        angles = self.steps(length)[:, None] * self.base ** -(2 * np.arange(width) / width)
+        angles = self.steps(length)[:, None] * self.base ** -(2 * self.numbers(width) / width)
         return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
+
+
+class DimensionsFromOne(Workings):
+    """Dimensions, or pairs of them, are counted from 1 in the exponent: no wave has the frequency 1."""
+
+    instead = "Count from 0: the first pair turns by 1 in each step, 10000^0."
+    paper = SECTION_3_5
+    first = 1
 
 
 class OwnFrequencyEach(Workings):
@@ -31,7 +39,7 @@ class OwnFrequencyEach(Workings):
     paper = SECTION_3_5
 
     def sinusoidal_positions(self, length: int, width: int) -> Array:
-        angles = self.steps(length)[:, None] * self.base ** -(np.arange(width) / width)
+        angles = self.steps(length)[:, None] * self.base ** -(self.numbers(width) / width)
         return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
@@ -98,7 +106,7 @@ class HalfExponent(Workings):
     paper = SECTION_3_5
 
     def rates(self, width: int) -> Array:
-        return self.base ** -(np.arange((width + 1) // 2) / width)
+        return self.base ** -(self.numbers((width + 1) // 2) / width)
 
 
 class DoubleExponent(Workings):
@@ -108,7 +116,7 @@ class DoubleExponent(Workings):
     paper = SECTION_3_5
 
     def rates(self, width: int) -> Array:
-        return self.base ** -(4 * np.arange((width + 1) // 2) / width)
+        return self.base ** -(4 * self.numbers((width + 1) // 2) / width)
 
 
 class Multiplied(Workings):

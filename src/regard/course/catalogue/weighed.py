@@ -14,7 +14,7 @@ class NoScale(Workings):
     instead = "Divide q · k by the square root of a key's width before the softmax."
     paper = EQUATION_1
 
-    def divisor(self, query: Array, heads: int) -> float:
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
         return 1.0
 
 
@@ -24,7 +24,7 @@ class ScaleByWidth(Workings):
     instead = "Divide by √d_k: a sum of d_k products of unit size has a spread of √d_k."
     paper = EQUATION_1
 
-    def divisor(self, query: Array, heads: int) -> float:
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
         return float(query.shape[-1])
 
 
@@ -34,7 +34,7 @@ class ScaleMultiplied(Workings):
     instead = "Divide by √d_k, so that wide keys do not make the softmax hard."
     paper = EQUATION_1
 
-    def divisor(self, query: Array, heads: int) -> float:
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
         return float(query.shape[-1] ** -0.5)
 
 
@@ -44,7 +44,7 @@ class ScaleByWholeWidth(Workings):
     instead = "Divide by √d_k with d_k = d_model / h, the width of the head's own keys."
     paper = "Vaswani et al. 2017, section 3.2.2: d_k = d_model / h"
 
-    def divisor(self, query: Array, heads: int) -> float:
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
         return float(np.sqrt(query.shape[-1] * heads))
 
 
@@ -54,8 +54,18 @@ class ScaleByTime(Workings):
     instead = "Take the last dimension: query.shape[-1] is the width."
     paper = EQUATION_1
 
-    def divisor(self, query: Array, heads: int) -> float:
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
         return float(np.sqrt(query.shape[-2]))
+
+
+class ScaleByKeys(Workings):
+    """The scores are divided by the root of the number of keys: of key.shape[1], or of a row of scores."""
+
+    instead = "Take the last dimension of the keys: key.shape[-1] is the width."
+    paper = EQUATION_1
+
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
+        return float(np.sqrt(key.shape[-2]))
 
 
 class ScaleByHeads(Workings):
@@ -64,8 +74,8 @@ class ScaleByHeads(Workings):
     instead = "Divide by √d_k, the root of the width of a head's keys."
     paper = EQUATION_1
 
-    def divisor(self, query: Array, heads: int) -> float:
-        return float(np.sqrt(heads)) if heads > 1 else super().divisor(query, heads)
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
+        return float(np.sqrt(heads)) if heads > 1 else super().divisor(query, key, heads)
 
 
 class KeysTimesQueries(Workings):

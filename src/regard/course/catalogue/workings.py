@@ -23,13 +23,13 @@ class Weighing:
         """Return `Q Kᵀ` over the last two dimensions."""
         return np.einsum("...id,...jd->...ij", query, key)
 
-    def divisor(self, query: Array, heads: int) -> float:
+    def divisor(self, query: Array, key: Array, heads: int) -> float:
         """Return what scores are divided by."""
         return float(np.sqrt(query.shape[-1]))
 
     def score(self, query: Array, key: Array, heads: int = 1) -> Array:
         """Return scores (..., Tq, Tk)."""
-        return self.products(query, key) / self.divisor(query, heads)
+        return self.products(query, key) / self.divisor(query, key, heads)
 
     def hide(self, scores: Array, mask: Array) -> Array:
         """Return scores with those away that the mask does not allow."""
@@ -69,6 +69,8 @@ class Waves:
     """Positions."""
 
     base = 10_000.0
+    first = 0
+    """The number of the first dimension, or of the first pair."""
 
     def steps(self, length: int) -> Array:
         """Return the positions, counted."""
@@ -76,7 +78,11 @@ class Waves:
 
     def rates(self, width: int) -> Array:
         """Return by how much each pair of dimensions turns in one step."""
-        return self.base ** -(2 * np.arange((width + 1) // 2) / width)
+        return self.base ** -(2 * self.numbers((width + 1) // 2) / width)
+
+    def numbers(self, count: int) -> Array:
+        """Return the numbers of dimensions, or of pairs of them."""
+        return np.arange(self.first, self.first + count)
 
     def arranged(self, sines: Array, cosines: Array) -> Array:
         """Return waves (T, D) of sines and cosines (T, D / 2)."""

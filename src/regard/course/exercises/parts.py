@@ -10,6 +10,8 @@ from regard.course.exercises.exercise import Array, Case, Exercise, varied
 from regard.course.loops import layers
 
 HEADS, WIDTH, INNER = 3, 15, 11
+WIDER = 21
+"""Width of inputs with as many keys as queries: a head's is not that number too."""
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 FEED_FORWARD = ("w_1", "b_1", "w_2", "b_2")
 
@@ -52,7 +54,7 @@ def _multi_head(seed: int) -> list[Case]:
     every = ("query", "key", "value")
     blind = case("all masked", 2, 5, 7, HEADS, WIDTH, slopes=every)
     blind.arguments["mask"][0, 1] = False
-    alone = case("self-attention", 2, 5, 5, HEADS, WIDTH)
+    alone = case("self-attention", 2, 5, 5, HEADS, WIDER)
     same = {**alone.arguments, "key": alone.arguments["query"], "value": alone.arguments["query"]}
     small = {
         "query": np.array([[[1.0, 0.0], [0.0, 2.0]]]),
@@ -67,7 +69,7 @@ def _multi_head(seed: int) -> list[Case]:
     }
     return [
         case("Tq other than Tk", 2, 5, 7, HEADS, WIDTH, masked=False),
-        case("as many keys as queries", 3, 5, 5, HEADS, WIDTH, masked=False),
+        case("as many keys as queries", 3, 5, 5, HEADS, WIDER, masked=False),
         Case(name="self-attention", arguments=same, sizes=alone.sizes),
         case("a mask", 2, 5, 7, HEADS, WIDTH),
         case("other sizes", 2, 3, 5, 2, 14),

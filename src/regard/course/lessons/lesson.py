@@ -3,15 +3,19 @@
 import functools
 import json
 import re
+import shlex
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from regard.course.lessons.lesson_runs import RUNS, LessonRun
 from regard.errors import unknown
 
+HOME = Path("course")
+"""Folder of the lessons' runs where none is named, as the lessons' texts have it."""
 PARTS = ("Predict", "Answer", "By hand", "See", "Why", "Exercises")
 """Parts of every lesson's text, in their order."""
 FIGURES = {
@@ -105,6 +109,18 @@ class Lesson:
             for name, value in figures.items()
             if name in FIGURES and value is not None
         ]
+
+
+def in_home(text: str, home: Path, written: Callable[[str], str] = str) -> str:
+    """Return a lesson's text whose commands name runs under `home`, quoted for a shell, instead of under HOME.
+
+    `written`: how a path stands in the text, as `html.escape` where that is HTML.
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        return f"{match[1]} {written(shlex.quote(str(home / match[2])))}"
+
+    return re.sub(rf"(--savepath|--beside) {HOME}/([\w/]+)", moved, text)
 
 
 @functools.cache

@@ -1,0 +1,176 @@
+"""Which objects of a learner's file are taken for answers, and which for imports and helpers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.course.candidates import find_candidates
+from regard.course.exercises import find_exercise
+from tests.course.learning import names_of
+
+SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
+SOFTMAX = """
+def softmax(x, {more}):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+"""
+ATTENTION = """
+def attention(query, key, value, mask=None):
+    scores = query @ key.transpose(0, 2, 1) / np.sqrt(query.shape[-1])
+    weights = softmax(scores, None) if mask is None else softmax(np.where(mask, scores, -1e30), None) * mask
+    return weights @ value, weights
+"""
+RIGHT = "import numpy as np\n" + SOFTMAX.format(more="axis=-1") + ATTENTION
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("from regard.attention import MultiHeadAttention", "regard.attention"),
+        ("from torch.nn import MultiheadAttention", "torch.nn"),
+        ("from torch.nn import MultiheadAttention as MHA", "torch.nn"),
+        ("from regard.attention import *", "regard.attention"),
+        ("import torch\nmulti_head_attention = torch.nn.MultiheadAttention", "torch.nn.modules.activation"),
+        ("import torch\nclass MHA(torch.nn.MultiheadAttention):\n    pass", "torch.nn.modules.activation"),
+        ("import functools, torch\nMHA = functools.partial(torch.nn.MultiheadAttention, 8)", "torch.nn"),
+    ],
+)
+def test_what_is_imported_is_no_answer(text: str, origin: str) -> None:
+    found = find_candidates(names_of(text), None)
+    assert found.exercises == {}
+    assert found.imported["multi_head_attention"][1].startswith(origin)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "attention = lambda q, k, v, mask=None: q",
+        "import functools\ndef work(q, k, v, mask=None): ...\nattention = functools.partial(work)",
+        "import functools\n@functools.cache\ndef attention(q, k, v, mask=None): ...",
+        "import torch\n@torch.no_grad()\ndef attention(q, k, v, mask=None): ...",
+        "import torch\n@torch.compile(backend='eager')\ndef attention(q, k, v, mask=None): ...",
+        "class Base:\n    def __call__(self, q, k, v): ...\nattention = Base()",
+        "attention = type('Attention', (), {'__call__': lambda self, q, k, v: q})",
+        "import dataclasses\n@dataclasses.dataclass\nclass Attention:\n    def forward(self, q, k, v): ...",
+        "exec('def attention(q, k, v, mask=None): ...')",
+    ],
+)
+def test_what_is_written_in_the_file_is_an_answer_however_it_is_wrapped(text: str) -> None:
+    found = find_candidates(names_of(text), None)
+    assert list(found.exercises) == ["attention"] and found.imported == {}
+
+
+def test_an_exercises_own_name_comes_before_its_other_names() -> None:
+    text = "def softmax(scores, mask): ...\ndef masked_softmax(scores, mask): ...\n"
+    found = find_candidates(names_of(text), None)
+    assert found.exercises == {"masked_softmax": "masked_softmax"}
+    assert found.passed_over == {"masked_softmax": ["softmax"]}
+
+
+def test_of_several_functions_the_one_that_uses_the_others_is_the_exercise_asked_for() -> None:
+    found = find_candidates(
+        names_of("def helper(x): ...\ndef mine(q, k): return helper(q)\n"), find_exercise("score")
+    )
+    assert found.exercises == {"score": "mine"} and found.calls == {"score": ["helper"]}
+
+
+def test_a_method_of_the_same_name_is_no_use_of_a_function() -> None:
+    text = "def softmax(scores, mask): ...\ndef attention(q, k, v, mask=None):\n    return q.softmax(-1)\n"
+    assert find_candidates(names_of(text), None).calls["attention"] == []
+
+
+HEADS = """
+import torch
+from torch import nn
+
+class Attention(nn.Module):
+    def forward(self, q, k, v, mask):
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None], -1e30)
+        weights = scores.softmax(-1)
+        return (weights if mask is None else weights * mask[:, None]) @ v
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.attention = heads, Attention()
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, query, key, value, mask=None):
+        parts = self.q(query), self.k(key), self.v(value)
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in parts)
+        return self.o(self.attention(q, k, v, mask).transpose(1, 2).flatten(2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "states"),
+    [
+        (RIGHT, {"attention": "right"}),
+        (RIGHT.replace("axis=-1", "mask"), {"masked_softmax": "helper", "attention": "right"}),
+        (
+            RIGHT.replace("axis=-1", "mask").replace("softmax(np", "globals()['softmax'](np").replace("softmax(scores, None)", "globals()['softmax'](scores, None)"),  # noqa: E501
+            {"masked_softmax": "helper", "attention": "right"},
+        ),
+        (
+            RIGHT.replace("axis=-1", "mask").replace(" / np.sqrt(query.shape[-1])", ""),
+            {"masked_softmax": "wrong", "attention": "wrong"},
+        ),
+        (RIGHT.replace("axis=-1", "mask").partition("def attention")[0], {"masked_softmax": "wrong"}),
+        (HEADS, {"attention": "helper", "multi_head_attention": "right"}),
+        ("from torch.nn import MultiheadAttention\n" + SCORE, {"score": "right", "multi_head_attention": "imported"}),  # noqa: E501
+        ("from torch.nn.functional import softmax\n" + SCORE, {"score": "right"}),
+    ],
+    ids=["option", "helper", "at run time", "both wrong", "alone", "class", "import", "softmax"],
+)  # fmt: skip
+def test_helpers_and_imports_do_not_decide(
+    text: str, states: dict[str, str], tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    report = regard.check(path)
+    assert {each.exercise: each.state for each in report.exercises} == states
+    assert report.right == ("wrong" not in states.values())
+    assert all("\n" not in each.trouble for each in report.exercises)
+
+
+def test_a_file_that_only_imports_is_not_right(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from regard.attention import MultiHeadAttention\n", encoding="utf-8")
+    status, out, _ = command("check", path)
+    assert status == 1
+    assert "MultiHeadAttention is imported from regard.attention: write your own" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("return F.scaled_dot_product_attention(q, k, v, mask), mask", "scaled_dot_product_attention"),
+        ("return loops(q, k, v, mask)", "regard.course.loops.weighing.attention"),
+    ],
+)
+def test_work_that_a_library_does_is_told(tmp_path: Path, body: str, name: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch.nn.functional as F\nfrom regard.course.loops.weighing import attention as loops\n"
+        f"def attention(q, k, v, mask=None):\n    {body}\n",
+        encoding="utf-8",
+    )
+    (report,) = regard.check(path).exercises
+    assert f"the work of attention is done by {name}, not by your own code" in report.notes
+
+
+def test_softmax_and_matmul_of_a_library_are_ones_own_work(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("import torch\n" + HEADS, encoding="utf-8")
+    assert all(not each.notes for each in regard.check(path).exercises)
+
+
+def test_an_object_of_a_library_is_no_answer_either() -> None:
+    report = regard.check(regard.attention.MultiHeadAttention)
+    assert not report.right and report.exercises[0].state == "imported"

@@ -1,0 +1,142 @@
+"""Learners' files that die, print, patch and loop: `regard check` says what happened in one line.
+
+    python -m tests.faults learners --count 100    files, by the seed
+    python -m tests.faults learners --only 12      one of them again
+
+Each file has a right answer and one act, done while the file is loaded, when its function is called, or in a
+method that Python calls. Status 0 or 1; no traceback, no fault of Regard's own, one line for what stopped.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from tests.faults.report import Report, Trial, counted
+
+USUAL_COUNT = 60
+PATIENCE = 300
+RIGHT = "    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
+ACTS = {
+    "dies": [
+        "import os; os._exit({number})",
+        "import ctypes; ctypes.string_at(0)",
+        "import os, signal; os.kill(os.getpid(), signal.Signals({signal}))",
+        "import os; os.abort()",
+        "import sys; sys.exit({number})",
+        "raise KeyboardInterrupt",
+        "raise SystemExit('{word}')",
+        "raise BaseException('{word}\\x1b[2J')",
+        "def again(): again()\nagain()",
+        "many = [0] * 10**{power}",
+    ],
+    "prints": [
+        "print('{word}' * 10**{small})",
+        "import os; os.write(1, bytes(range(256)))",
+        "import sys; sys.stdout.close()",
+        "import os; os.close({descriptor})",
+        "import os; os.closerange(1, {number})",
+        "import sys; sys.stdout = sys.stderr = None",
+        "input()",
+    ],
+    "patches": [
+        "import json; json.{name} = None",
+        "import builtins; builtins.{builtin} = None",
+        "import os; os.{call} = None",
+        "import signal; signal.signal = signal.setitimer = None",
+        "import sys; sys.setprofile(lambda *a: None); sys.settrace(lambda *a: None)",
+        "import sys; sys.modules.clear()",
+        "import sys; sys.path.clear()",
+    ],
+    "loops": [
+        "import threading, time; threading.Thread(target=time.sleep, args=(1000,)).start()",
+        "import os; os.fork()",
+        "import subprocess; subprocess.Popen(['sleep', '1000'])",
+        "import multiprocessing as m; m.get_context('{start}').Process(target=print).start()",
+        "import os, signal; os.kill(os.getppid(), signal.SIGKILL)",
+        "while True: pass",
+    ],
+    "moves": [
+        "import os; os.chdir('/')",
+        "import os; os.remove(__file__)",
+        "import os; os.chmod(__file__, 0)",
+        "import os, pathlib; pathlib.Path(__file__).write_text('1 / 0')",
+    ],
+}
+PLACES = {
+    "loaded": "{act}\ndef score(q, k):\n" + RIGHT,
+    "called": "def score(q, k):\n{inner}\n" + RIGHT,
+    "deleted": "class Act:\n    def __del__(self):\n{deeper}\nAct()\ndef score(q, k):\n" + RIGHT,
+}
+
+
+def learners_file(random: Random) -> tuple[str, str]:
+    """Return what a file does, and its text."""
+    kind = random.choice(list(ACTS))
+    act = random.choice(ACTS[kind]).format(
+        number=random.randrange(3, 200),
+        signal=random.choice((1, 2, 4, 6, 8, 9, 11, 15)),
+        word=random.choice(("a", "\u00e9", "{}", "\\n")),
+        power=random.randrange(9, 12),
+        small=random.randrange(0, 7),
+        descriptor=random.randrange(0, 8),
+        name=random.choice(("dumps", "loads", "JSONEncoder", "decoder")),
+        builtin=random.choice(("print", "len", "isinstance", "open", "list", "getattr")),
+        call=random.choice(("write", "getpid", "_exit", "fspath")),
+        start=random.choice(("fork", "spawn", "forkserver")),
+    )
+    place = random.choice(list(PLACES))
+    inner, deeper = ("\n".join(" " * deep + line for line in act.splitlines()) for deep in (4, 8))
+    return f"{kind}, {place}", PLACES[place].format(act=act, inner=inner, deeper=deeper)
+
+
+def faults_of(status: int, out: str, err: str) -> Iterator[str]:
+    """Yield what is wrong with how a check ended."""
+    if status not in (0, 1):
+        yield f"status {status}"
+    if "fault of Regard" in out + err:
+        yield "a fault of Regard's own"
+    if err.strip():
+        yield f"standard error: {err.strip().splitlines()[-1][:160]}"
+    first = out.splitlines()[0] if out.strip() else ""
+    if not first.startswith(("mine.py: stopped, ", "score: ")):
+        yield f"no line says what happened: {first[:160]}"
+    if (status == 0) != (first == "score: right"):
+        yield f"status {status} after {first[:160]}"
+
+
+def tried(index: int, seed: int) -> Trial:
+    """Check one file."""
+    kind, text = learners_file(Random(f"{seed} {index}"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mine.py"
+        path.write_text(text, encoding="utf-8")
+        argv = [sys.executable, "-m", "regard", "check", str(path)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        try:
+            done = subprocess.run(
+                argv,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE,
+                env=environment,
+                cwd=folder,
+            )
+        except subprocess.TimeoutExpired:
+            return Trial(index, kind, "hung", (f"did not end within {PATIENCE} seconds",), (text,))
+    found = tuple(faults_of(done.returncode, done.stdout, done.stderr))
+    outcome = "right (status 0)" if done.returncode == 0 else "stopped or wrong (status 1)"
+    return Trial(index, kind, outcome, found, (text,))
+
+
+def main(count: int | None, seed: int, only: int | None = None) -> Report:
+    """Check so many files, or one of them."""
+    numbers = range(count or USUAL_COUNT) if only is None else [only]
+    trials = [tried(index, seed) for index in counted("learners", len(numbers), numbers)]
+    return Report(
+        "learners' files", seed, trials, f"python -m tests.faults learners --seed {seed} --only {{index}}"
+    )
