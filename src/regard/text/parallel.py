@@ -82,7 +82,7 @@ class Counts:
 class Text(ABC):
     """Pairs of sentences that can be read again and again; each time they are counted anew, in `counts`.
 
-    `strict`: raise `InputError` at the first pair to leave out. `lenient`: leave out what `check_files` would refuse.
+    `strict`: raise `InputError` at the first pair to leave out; `lenient`: leave out what `check_files` refuses.
     """
 
     bytes: int
