@@ -35,7 +35,8 @@ def base_of(model: nn.Module) -> nn.Module:
     if not is_adapted(model):
         return model
     inner: Any = model
-    return inner.base_model if virtual_tokens([model]) else inner.base_model.model
+    base: nn.Module = inner.base_model if virtual_tokens([model]) else inner.base_model.model
+    return base
 
 
 def virtual_tokens(modules: Iterable[Any]) -> int:
