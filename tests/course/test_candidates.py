@@ -165,6 +165,7 @@ def test_work_that_a_library_does_is_told(tmp_path: Path, body: str, name: str) 
     assert f"the work of attention is done by {name}, not by your own code" in report.notes
 
 
+@pytest.mark.slow
 def test_softmax_and_matmul_of_a_library_are_ones_own_work(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("import torch\n" + HEADS, encoding="utf-8")
