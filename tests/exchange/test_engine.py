@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 import regard
 from regard import exchange
 from regard.errors import InputError, MachineError
-from regard.exchange import engine, read_certificate
+from regard.exchange import read_certificate
 from tests.german import sentences
 
 pytest.importorskip("ctranslate2")
@@ -143,7 +144,7 @@ def test_auto_is_silent_where_there_is_nothing_to_choose(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert translator.translate(["3. Mai"], engine="auto") == translator.translate(["3. Mai"])
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert translate(run, engine="auto") == run.translate(SOURCES)
     assert capsys.readouterr().err == "" and not (run.folder / "engines").exists()
 
@@ -193,7 +194,7 @@ def test_a_missing_extra_and_another_model_are_refused(
         translator.translate(["3. Mai"], engine="ctranslate2")
     with regard.record(run.model), pytest.raises(InputError, match="layers are being recorded"):
         translate(run)
-    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     for options in ({"engine": "ctranslate2"}, {"engine": "auto", "precision": "int8"}):
         with pytest.raises(InputError, match=r"pip install 'regard\[export\]'"):
             translate(run, **options)

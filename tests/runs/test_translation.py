@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -246,9 +247,9 @@ def test_curves_for_tensorboard(tmp_path: Path) -> None:
 
 
 def test_without_tensorboard_it_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
-
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for name in [name for name in sys.modules if name.startswith("tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(InputError, match=r"pip install 'regard\[track\]'"):
         regard.train("translation", **write(tmp_path), **{**FEW, "tensorboard": True}, savepath=tmp_path)
     assert not (tmp_path / "translation").exists()
