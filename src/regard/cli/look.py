@@ -93,8 +93,9 @@ def run(argv: list[str]) -> None:
     check_beside(subject, others)
     found = _chosen(subject.attend(inputs[0]), flags)
     _write(found, [(each.name, _chosen(each.attend(inputs[0]), flags)) for each in others], flags)
-    for each in filter(lambda each: each.left_out, (subject, *others)):
-        sys.stdout.write(f"{each.name}: {each.left_out}\n")
+    for model in (subject, *others):
+        if model.left_out:
+            sys.stdout.write(f"{model.name}: {model.left_out}\n")
 
 
 def _check(flags: LookFlags, *, writes: bool) -> None:

@@ -83,7 +83,7 @@ class _Screen(io.StringIO):
         super().__init__()
         self._colours = colours
 
-    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")  # type: ignore[assignment]
+    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
 
     def isatty(self) -> bool:
         """Whether colours are shown."""

@@ -50,8 +50,8 @@ def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) 
         if tokenizer is None:
             return long_layers(kept)
         texts, read = Texts(tokenizer), given.get("decoder_input_ids")
-        target = None if read is None else (_written(fed, texts), texts.labels(read[0].tolist()))
-        return long_layers(kept, texts.labels(tokens[0].tolist()), target=target)
+        labels = None if read is None else (_written(fed, texts), texts.labels(read[0].tolist()))
+        return long_layers(kept, texts.labels(tokens[0].tolist()), target=labels)
     with record(model, at=at, tokenizer=tokenizer) as records:
         called(model, fed.given)
     found = layers_of_records(records, 0)
