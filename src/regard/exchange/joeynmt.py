@@ -199,16 +199,16 @@ class InJoeyNMT:
         about = {**data["src"], "tokenizer_cfg": dict(data["src"].get("tokenizer_cfg", {}))}
         if kind_of(about) == "sentencepiece":
             about["tokenizer_cfg"]["model_file"] = str(pieces_of(folder, about))
-        self._tokenizer: Any = _build_tokenizer(about)
-        try:
-            self._tokenizer.set_vocab(source)
-        except AttributeError as error:
-            raise InputError(
-                f"joeynmt does not know this sentencepiece ({told(error, 80)}): pip install sentencepiece==0.2.0"
-            ) from error
-        with _silence():
-            self._model: Any = build_model(dict(config["model"]), src_vocab=source, trg_vocab=target)
-        self._model.load_state_dict(state)
+        with calling("joeynmt", f"{str(folder)!r} cannot be opened", MEND):
+            self._tokenizer: Any = _build_tokenizer(about)
+            try:
+                self._tokenizer.set_vocab(source)
+            except AttributeError as error:
+                said = f"joeynmt does not know this sentencepiece ({told(error, 80)})"
+                raise InputError(f"{said}: pip install sentencepiece==0.2.0") from error
+            with _silence():
+                self._model: Any = build_model(dict(config["model"]), src_vocab=source, trg_vocab=target)
+            self._model.load_state_dict(state)
         self._model.eval()
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
