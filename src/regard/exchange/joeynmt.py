@@ -52,7 +52,9 @@ def read_joeynmt(folder: Path) -> Arrived:
         data, model = config["data"], config["model"]
         flags = _settings(model)
         sides = [vocabulary_of(folder, data, side) for side in ("src", "trg")]
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        scales = [_scale(model[side]["embeddings"], flags["hidden"]) for side in ("encoder", "decoder")]
+        longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise damaged(folder / "config.yaml", told(error, 100), MEND) from error
     state = _state(folder)
     (source, source_rows), (target, target_rows) = sides
@@ -64,7 +66,6 @@ def read_joeynmt(folder: Path) -> Arrived:
         raise damaged(folder / "best.ckpt", f"it has no {error}", MEND) from error
     if flags["joint"] and source_rows != target_rows:
         raise InputError("tied_embeddings is on with two vocabularies: one matrix has one vocabulary here")
-    scales = [_scale(model[side]["embeddings"], flags["hidden"]) for side in ("encoder", "decoder")]
     found["target_embedding.weight"] = rows_of(embeddings["trg"], target_rows) * scales[1]
     if not flags["joint"]:
         found["source_embedding.weight"] = rows_of(embeddings["src"], source_rows) * scales[0]
@@ -72,7 +73,6 @@ def read_joeynmt(folder: Path) -> Arrived:
         raise InputError("embeddings.scale is off with tied_softmax: embeddings are always scaled here")
     if not flags["tied"]:
         found["output.weight"] = rows_of(output, target_rows)
-    longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
     flags |= {
         "tokenizer": kind_of(data["src"]),
         "vocab_size": max(len(source), len(target)),
