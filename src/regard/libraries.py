@@ -87,9 +87,9 @@ def import_library(module: str, purpose: str, extra: str) -> Any:
         try:
             return import_module(module)
         except ModuleNotFoundError as error:
-            if "." in (error.name or ".") and error.name != module:
+            if sys.modules.get(root) is not None and "." in (error.name or "."):  # a part of it is missing
                 raise
-            lacks = "" if error.name in (root, module) else f" ({error.name} is missing)"
+            lacks = "" if (error.name or root).startswith(root) else f" ({error.name} is missing)"
             raise InputError(f"{purpose} needs {root}{lacks}: {install}") from None
 
 

@@ -376,7 +376,7 @@ def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:
         regard.look(model_of("llama"))
     with pytest.raises(InputError, match="CLIPModel takes a text and a picture at once: from Python, give look"):
         regard.look(model_of("clip"), tokenizer)
-    with pytest.raises(InputError, match="ViTModel does not take that: .*50"):
+    with pytest.raises(InputError, match="ViTModel cannot answer this input: .*50"):
         regard.look(model_of("vit")).attend(torch.zeros(1, 3, 50, 50))
     for count in ("x", -1, 10**7):
         with pytest.raises(InputError, match="generate"):

@@ -52,7 +52,9 @@ def read_joeynmt(folder: Path) -> Arrived:
         data, model = config["data"], config["model"]
         flags = _settings(model)
         sides = [vocabulary_of(folder, data, side) for side in ("src", "trg")]
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        scales = [_scale(model[side]["embeddings"], flags["hidden"]) for side in ("encoder", "decoder")]
+        longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise damaged(folder / "config.yaml", told(error, 100), MEND) from error
     state = _state(folder)
     (source, source_rows), (target, target_rows) = sides
@@ -64,7 +66,6 @@ def read_joeynmt(folder: Path) -> Arrived:
         raise damaged(folder / "best.ckpt", f"it has no {error}", MEND) from error
     if flags["joint"] and source_rows != target_rows:
         raise InputError("tied_embeddings is on with two vocabularies: one matrix has one vocabulary here")
-    scales = [_scale(model[side]["embeddings"], flags["hidden"]) for side in ("encoder", "decoder")]
     found["target_embedding.weight"] = rows_of(embeddings["trg"], target_rows) * scales[1]
     if not flags["joint"]:
         found["source_embedding.weight"] = rows_of(embeddings["src"], source_rows) * scales[0]
@@ -72,7 +73,6 @@ def read_joeynmt(folder: Path) -> Arrived:
         raise InputError("embeddings.scale is off with tied_softmax: embeddings are always scaled here")
     if not flags["tied"]:
         found["output.weight"] = rows_of(output, target_rows)
-    longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
     flags |= {
         "tokenizer": kind_of(data["src"]),
         "vocab_size": max(len(source), len(target)),
@@ -199,16 +199,16 @@ class InJoeyNMT:
         about = {**data["src"], "tokenizer_cfg": dict(data["src"].get("tokenizer_cfg", {}))}
         if kind_of(about) == "sentencepiece":
             about["tokenizer_cfg"]["model_file"] = str(pieces_of(folder, about))
-        self._tokenizer: Any = _build_tokenizer(about)
-        try:
-            self._tokenizer.set_vocab(source)
-        except AttributeError as error:
-            raise InputError(
-                f"joeynmt does not know this sentencepiece ({told(error, 80)}): pip install sentencepiece==0.2.0"
-            ) from error
-        with _silence():
-            self._model: Any = build_model(dict(config["model"]), src_vocab=source, trg_vocab=target)
-        self._model.load_state_dict(state)
+        with calling("joeynmt", f"{str(folder)!r} cannot be opened", MEND):
+            self._tokenizer: Any = _build_tokenizer(about)
+            try:
+                self._tokenizer.set_vocab(source)
+            except AttributeError as error:
+                said = f"joeynmt does not know this sentencepiece ({told(error, 80)})"
+                raise InputError(f"{said}: pip install sentencepiece==0.2.0") from error
+            with _silence():
+                self._model: Any = build_model(dict(config["model"]), src_vocab=source, trg_vocab=target)
+            self._model.load_state_dict(state)
         self._model.eval()
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:

@@ -69,8 +69,8 @@ def answering(model: nn.Module) -> AbstractContextManager[None]:
     """Turn what a model of transformers raises into one line; what a user's own module raises is shown whole."""
     if not is_peer(base_of(model)):
         return nullcontext()
-    where = getattr(model, "name_or_path", "") or type(model).__name__
-    what = f"{type(model).__name__} of {where!r} cannot answer this input"
+    where = getattr(model, "name_or_path", "")
+    what = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
     return calling("transformers", what, "give another input, or check that model and tokenizer belong together")
 
 

@@ -176,11 +176,19 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
                     _check_tokenizer(folder)
                     tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
                     _check_kind(tokenizer, name)
-            except OSError as error:
-                if why is not None:  # nor was it fetched before
+            except (OSError, ValueError) as error:
+                if "trust_remote_code" in str(error):
                     raise InputError(
-                        f"{name!r} is no folder, and cannot be fetched from the Hub: {why}"
+                        f"{name!r} needs code of its own: read it, and then say --trust-code"
                     ) from error
+                if not isinstance(error, OSError):
+                    raise
+                if why is not None:  # nor was it fetched before
+                    what = f"{name!r} is no folder, and cannot be fetched from the Hub"
+                    raise InputError(f"{what}: {why}") from error
+                if folder is None and "safetensors" in str(error):
+                    what = f"{name!r} has no weights in safetensors, and pickled ones can run code"
+                    raise InputError(f"{what}: convert them first") from error
                 raise
     finally:
         talk.set_verbosity(said)

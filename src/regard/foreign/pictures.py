@@ -6,8 +6,9 @@ What the folder's `preprocessor_config.json` says of size, mean and deviation is
 import io
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.foreign.wrappers import device_of
 from regard.inspection.maps import Patches
-from regard.reading import is_file, read_json
+from regard.reading import damaged, is_file, read_json
 
 SIZE = 224
 """Side of a picture in pixels, where nothing else is said."""
@@ -30,6 +31,16 @@ KEPT = 32
 """Pictures from a page that are kept at most; the oldest goes first."""
 BEFORE = 16
 """Steps before the patches at most: the token of the whole picture, of a teacher, registers."""
+
+
+Three = Annotated[list[float], msgspec.Meta(min_length=3, max_length=3)]
+
+
+class _Prepared(msgspec.Struct):
+    """What is asked of a folder's `preprocessor_config.json`."""
+
+    image_mean: Three | None = None
+    image_std: Three | None = None
 
 
 class Album:
@@ -118,10 +129,12 @@ class Pictures:
 def pictures_of(config: Any, folder: Path | None = None) -> Pictures:
     """Return what a model's config, and a folder with a `preprocessor_config.json`, say of pictures."""
     height, width = _pair(getattr(config, "image_size", None) or SIZE)
-    said: dict[str, Any] = {}
+    said, mend = _Prepared(), "restore a copy, or remove it"
     if folder is not None and is_file(folder / PREPARED):
-        said = read_json(folder / PREPARED, dict[str, Any], "restore a copy, or remove it")
-    mean, deviation = said.get("image_mean") or HALF, said.get("image_std") or HALF
+        said = read_json(folder / PREPARED, _Prepared, mend)
+        if said.image_std and 0 in said.image_std:
+            raise damaged(folder / PREPARED, "image_std has a 0", mend)
+    mean, deviation = said.image_mean or HALF, said.image_std or HALF
     return Pictures(int(height), int(width), tuple(mean), tuple(deviation))
 
 
