@@ -55,7 +55,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
 class _Screen(io.StringIO):
     """Keeps what is written, and looks like the standard output to what writes it."""
 
-    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")  # type: ignore[assignment]
+    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
 
     def isatty(self) -> bool:
         """Whether colours are shown."""
