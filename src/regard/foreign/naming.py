@@ -56,10 +56,10 @@ def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) 
         called(model, fed.given)
     found = layers_of_records(records, 0)
     writing = [name for name, layer in found.items() if layer.written]
-    target = _written(fed, Texts(tokenizer)) if writing else None
+    written = _written(fed, Texts(tokenizer)) if writing else None
     for name in writing:
-        if target is not None and len(target) == len(found[name].query_labels):
-            found[name] = dataclasses.replace(found[name], query_labels=target)  # the last token is not fed
+        if written is not None and len(written) == len(found[name].query_labels):
+            found[name] = dataclasses.replace(found[name], query_labels=written)  # the last token is not fed
     return found
 
 
