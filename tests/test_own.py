@@ -70,7 +70,7 @@ def test_what_is_imported_later_is_not_found_there() -> None:
     found = import_own("score", "mine:Mine")
     assert isinstance(found, type)
     with pytest.raises(ModuleNotFoundError, match="late_helper"):
-        found().later()  # type: ignore[attr-defined]
+        found().later()
 
 
 def test_where_a_module_is_found_is_told_without_running_it(here: Path) -> None:

@@ -13,10 +13,10 @@ from regard.training.tensors import pack, read_tensors
 def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:
     """Copy a run, with one number of each of these parameters replaced, and its checksum made anew."""
     shutil.copytree(run, folder)
-    tensors, step, config = read_tensors(folder / "model.safetensors")
+    found = read_tensors(folder / "model.safetensors")
     for name in names:
-        tensors[name].view(-1)[0] = value
-    (folder / "model.safetensors").write_bytes(pack(tensors, step, config))
+        found.tensors[name].view(-1)[0] = value
+    (folder / "model.safetensors").write_bytes(pack(found.tensors, found.step, found.config))
     return folder
 
 

@@ -56,7 +56,7 @@ class Machine:
             if end is not None:
                 lose_at(end, patch)
             try:
-                measured = measure_with(None, self.job)
+                measured = measure_with(([], None), self.job)
             except LostError:
                 self.news_left = [News(files=pack(self.job.folder, {})[0]), FakeRay.exceptions.RayError()]
             else:
@@ -177,7 +177,7 @@ def test_what_a_lost_machine_had_saved_goes_on_elsewhere(
 class _InThisProcess:
     def run(self, jobs: Any, tell: Any) -> Iterator[Any]:
         for job in jobs:
-            yield job, measure_with(None, job)
+            yield job, measure_with(([], None), job)
 
 
 @pytest.mark.usefixtures("faked")

@@ -12,6 +12,7 @@ from regard.examination import examined_in
 from regard.examination.importance import worth_by_layer
 from regard.reading import sealed
 from regard.training import RunFolder
+from regard.training.kept import write_kept
 from tests.earlier import to_format_6
 
 
@@ -84,7 +85,7 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
     ],
 )
 def test_what_another_version_has_put_otherwise_says_nothing(run: RunFolder, content: dict[str, object]) -> None:
-    run.write_kept("examined.json", content)
+    write_kept(run, "examined.json", content)
     assert not any(examined_in(run))
     (run.path / "examined.json").unlink()
     assert not any(examined_in(run))

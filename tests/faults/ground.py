@@ -76,7 +76,7 @@ def asked_for() -> set[str]:
 
 def warm_up() -> None:
     """Import what any command may import, as a child, which may not reach it, is forked from this process."""
-    sys.meta_path.append(_Missing())  # type: ignore[arg-type]
+    sys.meta_path.append(_Missing())
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
     for module in pkgutil.walk_packages(regard.__path__, "regard."):

@@ -26,7 +26,15 @@ from tests.faults.report import Report, Trial, counted
 from tests.german import sentences, write
 
 USUAL_COUNT = 400
-TINY = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "vocab_size": 60, "tokens": 400}
+TINY: dict[str, Any] = {
+    "hidden": 8,
+    "heads": 2,
+    "inner": 8,
+    "enc_layers": 1,
+    "dec_layers": 1,
+    "vocab_size": 60,
+    "tokens": 400,
+}
 BLANKS = " \t\u00a0\u2003\u3000\u200b\u200c\u200d\u2060\ufeff\u00ad\x01\u3164"
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "latin-1", "cp1252"]
 SEARCHES: list[dict[str, Any]] = [
@@ -158,7 +166,10 @@ def try_encoding(run: regard.TranslationRun, folder: Path, random: Random) -> li
     target = put(folder / "a.en", "".join(f"{each}\n" for each in targets).encode())
     bad = sum(not _is_utf8(line) for line in content.split(b"\n"))
     refused = b"\0" in content or bad > MOST_BAD * len(sources)
-    choices = [*readers(run, folder, source, target), ["translate", run.folder, "--beam", "1", "--input", source]]
+    choices: list[list[str | Path]] = [
+        *readers(run, folder, source, target),
+        ["translate", run.folder, "--beam", "1", "--input", source],
+    ]
     return judge(random.choice(choices), folder, refused=refused)
 
 
@@ -195,7 +206,8 @@ KINDS: dict[str, Callable[[regard.TranslationRun, Path, Random], list[str]]] = {
 def make_run(folder: Path) -> regard.TranslationRun:
     """Train a run that knows a little, and seldom ends an answer before its limit."""
     (folder / "text").mkdir()
-    run = regard.train("translation", **write(folder / "text"), **TINY, steps=20, savepath=folder, progress=False)
+    text: Any = write(folder / "text")
+    run = regard.train("translation", **text, **TINY, steps=20, savepath=folder, progress=False)
     assert isinstance(run, regard.TranslationRun)
     return run
 

@@ -163,5 +163,5 @@ def test_an_encoder_reads_its_input_anew_while_the_decoder_goes_on(small: Any) -
     assert encoder.weights.shape == (1, 4, 9, 9)
     decoder = records["model.decoder.layers.0.self_attn"]
     written, read = decoder.labels_of(0)
-    assert written[:3] == ["w9", "w8", "w7"] and read == ["w1", "w9", "w8", "w7"]
+    assert written is not None and list(written)[:3] == ["w9", "w8", "w7"] and read == ["w1", "w9", "w8", "w7"]
     assert records["model.decoder.layers.0.encoder_attn"].weights.shape == (1, 4, 4, 9)

@@ -25,12 +25,9 @@ Edit = Callable[[Path], None]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of equal shapes: of another seed, another number of heads, another task."""
     root = tmp_path_factory.mktemp("whole")
-    for name, task, flags in (
-        ("one", "signal2", {"heads": 2}),
-        ("seed", "signal2", {"heads": 2, "seed": 1}),
-        ("heads", "signal2", {"heads": 4}),
-    ):
-        regard.train(task, **FLAGS, **flags, savepath=root / name)
+    changes: dict[str, Any] = {"one": {"heads": 2}, "seed": {"heads": 2, "seed": 1}, "heads": {"heads": 4}}
+    for name, flags in changes.items():
+        regard.train("signal2", **FLAGS, **flags, savepath=root / name)
     return root
 
 

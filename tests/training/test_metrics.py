@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_what_is_damaged_is_refused_in_one_line(root: Path, command: Command, na
     assert status == 2 and err.count("\n") == 1 and message in err and "restore a copy, or cut it before" in err
     assert (root / "counting" / "metrics.jsonl").read_bytes() == before
     with pytest.raises(InputError, match="metrics.jsonl' is damaged"):
-        regard.load(root / "counting").playback()  # type: ignore[union-attr]
+        regard.load(root / "counting").playback()
 
 
 def test_a_training_in_its_middle_misses_no_line_of_its_last_step() -> None:
@@ -106,7 +107,7 @@ def test_a_training_in_its_middle_misses_no_line_of_its_last_step() -> None:
 
 
 def test_a_comparison_says_which_history_is_lost(tmp_path: Path) -> None:
-    asked = {"hidden": 4, "batchsize": 2, "steps": 10}
+    asked: dict[str, Any] = {"hidden": 4, "batchsize": 2, "steps": 10}
     found = regard.compare("counting", {"heads": [1, 2]}, seeds=2, savepath=tmp_path, **asked)
     [file, *_] = sorted(tmp_path.rglob("metrics.jsonl"))
     file.write_text("")
