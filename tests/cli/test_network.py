@@ -67,7 +67,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "savepath": folder / "models",
         "progress": False,
     }
-    regard.train("translation", savepath=folder / "models", **given)
+    regard.train("translation", **given)
     regard.train("counting", hidden=8, heads=2, steps=4, batchsize=4, savepath=folder / "models", progress=False)
     (folder / "text.de").write_text(f"{TEXT}\nEin Hund.\n", encoding="utf-8")
     (folder / "text.en").write_text("The small dog runs today.\nA dog.\n", encoding="utf-8")

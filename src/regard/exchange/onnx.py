@@ -23,6 +23,7 @@ from regard.exchange.tokenizer_file import tokenizer_of
 from regard.files import write_file, write_json
 from regard.libraries import calling, import_library
 from regard.models import Seq2Seq
+from regard.reading import check_file
 from regard.text import BOS, EOS, PAD, UNKNOWN, PairBatch
 
 USE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
@@ -97,6 +98,7 @@ class InOnnxRuntime:
 
         del run
         self._steps = _Steps(*(_Session(folder / f"{name}.onnx") for name in PARTS))
+        check_file(folder / "source.json")
         with calling("tokenizers", f"{str(folder / 'source.json')!r} cannot be loaded", AGAIN):
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
 
@@ -139,6 +141,7 @@ class _Session:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         self._path = path
+        check_file(path)
         with calling("onnxruntime", f"{str(path)!r} cannot be loaded", AGAIN):
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self.inputs, self.outputs = (

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
 from regard.foreign.labels import Pieces
 from regard.foreign.wrappers import device_of
 from regard.libraries import calling
@@ -118,4 +118,9 @@ class Texts:
     def most(self, model: Any) -> int:
         """Return how many tokens an answer has at most."""
         config = model.generation_config
-        return int(config.max_new_tokens or min(config.max_length or WRITTEN, WRITTEN))
+        most = config.max_new_tokens or config.max_length or WRITTEN
+        if not isinstance(most, int) or most < 1:
+            raise InputError(
+                f"length {begun(str(most))} in generation_config is no whole number above 0: mend it"
+            )
+        return most if config.max_new_tokens else min(most, WRITTEN)
