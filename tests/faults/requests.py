@@ -256,7 +256,7 @@ def judge(given: bytes, answer: Answer | None) -> str | None:
 
 
 def _unnamed(given: bytes, answer: Answer) -> str | None:
-    """Say so where a map does not name the interventions that were asked for, or lacks what is answered without."""
+    """Say so where a map does not name the interventions that were asked for, or lacks the answer without."""
     if answer.status != 200 or not given.startswith(b"POST /api/attend"):
         return None
     try:

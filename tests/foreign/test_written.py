@@ -40,10 +40,11 @@ def named(tokens: Tensor) -> list[str]:
     return [str(each) for each in tokens.tolist()]
 
 
-def composed(name: str) -> tuple[nn.Module, dict[str, Any]]:
+def composed(name: str) -> tuple[Any, dict[str, Any]]:
     """Build an encoder-decoder of two other models, and what its encoder is given."""
-    import transformers as t
+    import transformers
 
+    t: Any = transformers
     torch.manual_seed(0)
     if name == "fsmt":
         sizes = {f"{part}_{key}": each for part in ("encoder", "decoder") for key, each in
@@ -134,10 +135,13 @@ def test_labels_padding_prefixes_and_sampling(small: Any) -> None:
     _, found = rows(lambda: model(input_ids=source, decoder_input_ids=read), rows=[2, 0], layers=[cross])
     assert found == [str(int(read[1, 3])), str(int(read[1, 1]))]
     torch.manual_seed(1)
-    for options in ({}, {"decoder_input_ids": read[:, :3]}, {"use_cache": False}, {"num_return_sequences": 2}):
-        written, found = rows(
-            lambda more=options: model.generate(input_ids=source, do_sample=True, max_new_tokens=4, **more)
-        )
+    extra: dict[str, Any]
+    for extra in ({}, {"decoder_input_ids": read[:, :3]}, {"use_cache": False}, {"num_return_sequences": 2}):
+
+        def write(more: dict[str, Any] = extra) -> Any:
+            return model.generate(input_ids=source, do_sample=True, max_new_tokens=4, **more)
+
+        written, found = rows(write)
         assert found == named(written[1, 1:])
 
 
