@@ -1,7 +1,6 @@
 """Rows of an encoder-decoder are named by what is written at each step, for every family and way to run it."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -41,12 +40,14 @@ def named(tokens: Tensor) -> list[str]:
     return [str(each) for each in tokens.tolist()]
 
 
-def composed(name: str) -> tuple[nn.Module, dict[str, Any]]:
+def composed(name: str) -> tuple[Any, dict[str, Any]]:
     """Build an encoder-decoder of two other models, and what its encoder is given."""
-    t: Any = pytest.importorskip("transformers")
+    import transformers
+
+    t: Any = transformers
     torch.manual_seed(0)
     if name == "fsmt":
-        sizes: Any = {f"{part}_{key}": each for part in ("encoder", "decoder") for key, each in
+        sizes = {f"{part}_{key}": each for part in ("encoder", "decoder") for key, each in
                  {"layers": 2, "attention_heads": 4, "ffn_dim": 48}.items()}  # fmt: skip
         config: Any = t.FSMTConfig(
             langs=["a", "b"], src_vocab_size=60, tgt_vocab_size=60, d_model=32, pad_token_id=0, bos_token_id=1,
@@ -60,7 +61,7 @@ def composed(name: str) -> tuple[nn.Module, dict[str, Any]]:
     if one == "bert":
         config = t.EncoderDecoderConfig.from_encoder_decoder_configs(t.BertConfig(**BERT), decoder)
         model: Any = t.EncoderDecoderModel(config)
-        given: Any = {"input_ids": torch.randint(3, 60, (2, 7))}
+        given = {"input_ids": torch.randint(3, 60, (2, 7))}
     elif one == "vit":
         small = {key: BERT[key] for key in list(BERT)[1:5]}
         encoder: Any = t.ViTConfig(image_size=8, patch_size=4, **small)
@@ -92,9 +93,7 @@ def test_rows_are_what_is_written(small: Any, name: str) -> None:
     _check(records, 1, [*named(read[1, 1:]), str(int(logits[1, -1].argmax()))], named(read[1]))
     for beams in (1, 2):
         with regard.record(model, tokenizer=Numbers()) as records:
-            written = model.generate(  # type: ignore[operator]
-                **given, max_new_tokens=4, do_sample=False, num_beams=beams
-            )
+            written = model.generate(**given, max_new_tokens=4, do_sample=False, num_beams=beams)
         begun = (
             named(written[1]) if name != "whisper" else ["1", *named(written[1])]
         )  # of which it leaves out the start
@@ -136,16 +135,13 @@ def test_labels_padding_prefixes_and_sampling(small: Any) -> None:
     _, found = rows(lambda: model(input_ids=source, decoder_input_ids=read), rows=[2, 0], layers=[cross])
     assert found == [str(int(read[1, 3])), str(int(read[1, 1]))]
     torch.manual_seed(1)
-    ways: list[dict[str, Any]] = [
-        {},
-        {"decoder_input_ids": read[:, :3]},
-        {"use_cache": False},
-        {"num_return_sequences": 2},
-    ]
-    for options in ways:
-        written, found = rows(
-            partial(model.generate, input_ids=source, do_sample=True, max_new_tokens=4, **options)
-        )
+    extra: dict[str, Any]
+    for extra in ({}, {"decoder_input_ids": read[:, :3]}, {"use_cache": False}, {"num_return_sequences": 2}):
+
+        def write(more: dict[str, Any] = extra) -> Any:
+            return model.generate(input_ids=source, do_sample=True, max_new_tokens=4, **more)
+
+        written, found = rows(write)
         assert found == named(written[1, 1:])
 
 
