@@ -34,7 +34,7 @@ LINES: dict[str, list[list[str]]] = {
     "align": [["align", "translation", "text.de", "text.en"]],
     "score": [["score", "translation", "--input", "pairs.txt"]],
     "compare": [["compare", "counting", "--vary", "hidden=8,9", "--seeds", "2", "--steps", "3"]],
-    "learn": [["learn", "--no-browser", "--port", "18138"], ["learn", "--site", "site"]],
+    "learn": [["learn", "--no-browser", "--port", "18138"], ["learn", "--stubs", "stubs"]],
     "check": [["check", "learner.py"]],
     "tasks": [["tasks"]],
     "data": [["data", "multi30k", "--url", "http://127.0.0.1:9/"]],
