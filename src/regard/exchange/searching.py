@@ -64,31 +64,7 @@ class CTranslate2Search:
         sources = self._source.encode_all(texts)
         batches = []
         for indices in in_batches(sources, batchsize):
-<<<<<<< HEAD
             limits = [longest_answer(sources[index], self._max_len) for index in indices]
-            found = self._translator.translate_batch(
-                [[self._source_names[token] for token in sources[index]] for index in indices],
-                asynchronous=True,
-                beam_size=search.beam,
-                num_hypotheses=search.beam,
-                length_penalty=0 if search.beam == 1 else NO_PENALTY,
-                end_token=[RESERVED[EOS], *(RESERVED[each] for each in NEVER)],
-                return_end_token=True,
-                max_input_length=0,
-                min_decoding_length=0,
-                max_decoding_length=max(limits) + 1,  # an end may follow on the last token
-                return_scores=scored or search.beam > 1,
-            )
-            batches.append((indices, limits, found))
-        answers: list[list[Candidate]] = [[] for _ in texts]
-        for indices, limits, waiting in batches:
-            found = [self._best(each.result(), search, most) for each, most in zip(waiting, limits, strict=True)]
-            left = [place for place, each in enumerate(found) if not each]
-            source = collate([sources[indices[place]] for place in left]) if left else None
-            most = [limits[place] for place in left]
-            ours = iter(search_batch(self._model, source, search, most=most) if source is not None else ())
-=======
-            most = longest_answer([sources[index] for index in indices], self._max_len)
             with self._calling():
                 found = self._translator.translate_batch(
                     [[self._source_names[token] for token in sources[index]] for index in indices],
@@ -100,37 +76,29 @@ class CTranslate2Search:
                     return_end_token=True,
                     max_input_length=0,
                     min_decoding_length=0,
-                    max_decoding_length=most + 1,  # an end may follow on the last token
+                    max_decoding_length=max(limits) + 1,  # an end may follow on the last token
                     return_scores=scored or search.beam > 1,
                 )
-            batches.append((indices, most, found))
+            batches.append((indices, limits, found))
         answers: list[list[Candidate]] = [[] for _ in texts]
-        for indices, most, waiting in batches:
+        for indices, limits, waiting in batches:
             with self._calling():
                 results = [each.result() for each in waiting]
-            found = [self._best(each, search) for each in results]
-            left = [index for index, each in zip(indices, found, strict=True) if not each]
-            ours = iter(
-                search_batch(self._model, collate([sources[index] for index in left]), search, most=most)
-                if left
-                else ()
-            )
->>>>>>> libraries
+            found = [self._best(each, search, most) for each, most in zip(results, limits, strict=True)]
+            left = [place for place, each in enumerate(found) if not each]
+            source = collate([sources[indices[place]] for place in left]) if left else None
+            most = [limits[place] for place in left]
+            ours = iter(search_batch(self._model, source, search, most=most) if source is not None else ())
             for index, each in zip(indices, found, strict=True):
                 answers[index] = candidates(each or next(ours), self._target)
         return answers
 
-<<<<<<< HEAD
-    def _best(self, found: Any, search: Search, most: int) -> list[Hypothesis]:
-        """Return the `n_best` hypotheses of a source, of at most `most` tokens; none where our search might find
-        others."""
-=======
     def _calling(self) -> AbstractContextManager[None]:
         return calling("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")
 
-    def _best(self, found: Any, search: Search) -> list[Hypothesis]:
-        """Return the `n_best` hypotheses of a source; none where our search might find others."""
->>>>>>> libraries
+    def _best(self, found: Any, search: Search, most: int) -> list[Hypothesis]:
+        """Return the `n_best` hypotheses of a source, of at most `most` tokens; none where our search might find
+        others."""
         totals = found.scores or [math.nan]
         ended = []
         for names, total in zip(found.hypotheses, totals, strict=True):
