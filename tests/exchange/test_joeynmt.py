@@ -206,5 +206,5 @@ def test_without_joeynmt_there_is_no_certificate(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     status, _, err = command("import", tmp_path, "--from", "joeynmt", "--savepath", tmp_path / "models")
-    assert status == 2 and "joeynmt is needed for the certificate" in err and "pip install" in err
+    assert status == 2 and "the certificate needs joeynmt" in err and "pip install" in err
     assert not (tmp_path / "models").exists()

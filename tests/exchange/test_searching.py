@@ -90,7 +90,8 @@ def test_all_options_answer_as_our_own_search(
 
 
 def test_what_is_usual_is_searched_there(run: regard.TranslationRun, ours: list[int]) -> None:
-    for options, most in (({"beam": 1}, 2), ({"beam": 2}, 10), ({}, 50)):
+    # Answers that reach the limit of their own source are searched for again by us.
+    for options, most in (({"beam": 1}, 2), ({"beam": 2}, 20), ({}, 80)):
         ours.clear()
         check_same(run, SOURCES[:100], **options)
         assert sum(ours) <= most

@@ -37,7 +37,8 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
-    r"(train|Training on) |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |learn the vocabulary|encode|prepare|read|"
+    r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
+    r"learn the vocabulary|encode|prepare|read|"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")

@@ -153,7 +153,10 @@ def call(argv: list[str]) -> tuple[str, str]:
     lines = [*err.getvalue().splitlines(), *(str(each.message) for each in warned)]
     # How far it has come is no complaint.
     lines = [
-        line for line in lines if line.startswith("regard: ") or not re.search(r"Training on |: step \d", line)
+        line
+        for line in lines
+        if line.startswith("regard: ")
+        or not re.search(r"Training on |Validating on |Unknown tokens: |: step \d", line)
     ]
     if status not in (0, 1, 2):
         return "odd status", ""

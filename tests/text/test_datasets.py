@@ -1,5 +1,6 @@
 """Fetching data sets by name, from a server on this machine."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -16,7 +17,7 @@ from tests.text.serving import Serving, serving
 
 LANGUAGES = {"de": b"eins", "en": b"one", "fr": b"un", "cs": b"jedna"}
 FILES = {
-    f"{part}.{language}.gz": part.encode() + content
+    f"{part}.{language}.gz": gzip.compress(part.encode() + content + b"\n", mtime=0)
     for part in ("train", "val", "test_2016_flickr")
     for language, content in LANGUAGES.items()
 }
@@ -53,18 +54,19 @@ def test_files_come_whole_and_once(server: Serving, tmp_path: Path, capsys: pyte
     assert {each.name: each.read_bytes() for each in found} == {
         name: content for name, content in FILES.items() if ".de." in name or ".en." in name
     }
-    assert f"Fetching 6 files (69 bytes) from {server.address}" in capsys.readouterr().err
+    size = sum(len(content) for name, content in FILES.items() if ".de." in name or ".en." in name)
+    assert f"Fetching 6 files ({size} bytes) from {server.address}" in capsys.readouterr().err
     asked = len(server.asked)
     assert fetch("multi30k", tmp_path) == found and len(server.asked) == asked
     found[0].write_bytes(b"damaged")
-    assert fetch("multi30k", tmp_path)[0].read_bytes() == b"traineins"
+    assert fetch("multi30k", tmp_path)[0].read_bytes() == FILES["train.de.gz"]
     assert sorted(path.name for path in (tmp_path / "multi30k").iterdir() if path.suffix == ".part") == []
 
 
 def test_other_languages_of_a_data_set(server: Serving, tmp_path: Path) -> None:
     found = fetch("multi30k", tmp_path, languages=("fr", "cs"))
     assert [each.name for each in found][:2] == ["train.fr.gz", "train.cs.gz"]
-    assert found[1].read_bytes() == b"trainjedna"
+    assert found[1].read_bytes() == FILES["train.cs.gz"]
     with pytest.raises(InputError, match="language of multi30k 'ru' is unknown"):
         fetch("multi30k", tmp_path, languages=("fr", "ru"))
     with pytest.raises(InputError, match="languages de de are no pair"):

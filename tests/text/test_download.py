@@ -95,7 +95,7 @@ def test_a_disk_without_room_is_told_before(
 def test_a_disk_that_fills_up_is_told_in_a_line(
     server: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = Path.open
+    opened = module.open_own
 
     class Full:
         def __init__(self, file: Any) -> None:
@@ -113,11 +113,11 @@ def test_a_disk_that_fills_up_is_told_in_a_line(
         def write(self, chunk: bytes) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    def full(path: Path, mode: str = "r", *args: Any, **flags: Any) -> Any:
-        file = opened(path, mode, *args, **flags)
-        return Full(file) if path.name == ".text.gz.part" and mode in ("wb", "r+b") else file
+    def full(path: Path, mode: str) -> Any:
+        file = opened(path, mode)
+        return Full(file) if path.name == ".text.gz.part" else file
 
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(module, "open_own", full)
     with pytest.raises(MachineError, match="No space left on device") as caught:
         download(f"{server.address}/text.gz", tmp_path / "text.gz")
     assert "\n" not in str(caught.value) and not (tmp_path / "text.gz").exists()
