@@ -34,14 +34,23 @@ ON_THE_HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """An owner or a name there."""
 
 
+NO_MEMORY = re.compile("memory|failed to map segment|bad_alloc|can't start new thread")
+"""What libraries say where memory is short, whatever they raise."""
+
+
 def is_panic(error: BaseException) -> bool:
     """Return whether an error is a panic of a library in Rust, which Python's `Exception` does not include."""
     return type(error).__name__ == "PanicException"
 
 
-def is_memory(error: BaseException) -> bool:
-    """Return whether an error says that memory ran out, as Python or PyTorch say it."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error))
+def is_memory(error: BaseException | None) -> bool:
+    """Return whether an error, or one that caused it, says that memory ran out."""
+    while error is not None:
+        short = isinstance(error, ImportError | RuntimeError | SystemError) and NO_MEMORY.search(str(error))
+        if short or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def message_of(error: BaseException) -> str:

@@ -18,8 +18,6 @@ from regard.errors import RegardError, unknown
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """What writing to an output that is no file of ours fails with; of our files, `files.cannot_write` tells."""
-NO_MEMORY = re.compile("memory|failed to map segment|bad_alloc|can't start new thread")
-"""What libraries say where memory is short, whatever they raise."""
 COMMANDS = {
     "train": "train a model on a task",
     "test": "test a trained model, and see what it attends to",
@@ -125,7 +123,9 @@ def _guarded(command: str, argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        if _is_of_memory(error):
+        from regard.libraries import is_memory
+
+        if is_memory(error):
             return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
         if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILS:
             raise
@@ -133,16 +133,6 @@ def _guarded(command: str, argv: list[str]) -> int:
             raise
         return _fail(_unexpected(command, argv, error), 1)
     return 0
-
-
-def _is_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came from, says that there is too little memory."""
-    while error is not None:
-        short = isinstance(error, ImportError | RuntimeError | SystemError) and NO_MEMORY.search(str(error))
-        if short or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
