@@ -7,7 +7,6 @@ import errno
 import gc
 import io
 import os
-import re
 import sys
 import warnings
 from typing import Any
