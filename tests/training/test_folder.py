@@ -43,7 +43,8 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         (
             "config.json",
             b'{"format": "regard-run/5"}',
-            "damaged: config.json: config needs exactly initial, kept_heads, kind, model, on, origin, task, text",
+            "damaged: config.json: config needs exactly bleu_tokenizer, initial, kept_heads, kind, model, on, "
+            "origin, task, text, tokenizer, training",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors: it is cut short, or no file of tensors"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.reading import sealed
 
 SCORE = """
 import pathlib
@@ -115,12 +116,12 @@ def test_what_names_no_code_of_anybody_needs_no_trust(
     for score in ("os:system", "no_such_module:Score", "regard.attention:ScaledDot"):
         stored = json.loads(config.read_text())
         stored["model"]["score"] = score
-        config.write_text(json.dumps(stored))
+        config.write_text(json.dumps(sealed(stored)))
         if score.startswith("regard"):
-            assert regard.load(config.parent).step == 12
+            assert regard.load(config.parent, trust_edited=True).step == 12
         else:
             with pytest.raises(regard.InputError, match=score):
-                regard.load(config.parent)
+                regard.load(config.parent, trust_edited=True)
 
 
 @pytest.mark.parametrize("name", ["evil-mod:X", "evil:", "evil: X", "evil:X.y", " evil:X", "evil:X\n", ".evil:X"])
@@ -136,7 +137,7 @@ def test_no_other_spelling_of_a_name_runs_code(
     shutil.copytree(trained.folder, config.parent)
     stored = json.loads(config.read_text())
     (stored if part == "kind" else stored["model"])[part] = name
-    config.write_text(json.dumps(stored))
+    config.write_text(json.dumps(sealed(stored)))
     with pytest.raises(regard.InputError, match="module:Class|unknown|is not"):
-        regard.load(config.parent)
+        regard.load(config.parent, trust_edited=True)
     assert not (tmp_path / "ran").exists()

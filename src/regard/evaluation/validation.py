@@ -11,7 +11,6 @@ from regard.progress import tell
 from regard.tasks import AnyTask, Translation
 from regard.text.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
 from regard.text.parallel import Text
-from regard.text.prepare import read_pairs
 
 
 class Validation:
@@ -22,6 +21,8 @@ class Validation:
     """
 
     def __init__(self, task: Translation, text: Text, *, tokenize: str | None = None, show: bool = False) -> None:
+        from regard.text.prepare import read_pairs  # which brings the library of subwords
+
         pairs = read_pairs(text, "validation")
         self.task, self.warned = task, False
         self.sources, self.references = [source for source, _ in pairs], [target for _, target in pairs]

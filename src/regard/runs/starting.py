@@ -1,4 +1,4 @@
-"""What a training begins with: its task, text, validation and folder."""
+"""What a training begins with: its config, task, text, validation and folder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from regard import evaluation
 from regard.errors import InputError
 from regard.progress import progress_bar, tell
-from regard.runs.loading import stored_task
+from regard.runs.asking import asked, begun_from, going_on
+from regard.runs.loading import read_run, stored_task
 from regard.tasks import Beginning
 from regard.text.unknown import write_unknown
-from regard.training import RunFolder, digest, digest_tensors, loop, new_run, trained_parameters
+from regard.training import RunFolder, digest, digest_tensors, find_run, loop, new_run, trained_parameters
 from regard.training.metrics import lost_steps
 
 if TYPE_CHECKING:
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
     from regard.runs.kinds import AnyRun
     from regard.tasks import AnyTask
     from regard.training import RunConfig, TrainingState, World
+
+
+def config_of(
+    folder: RunFolder,
+    task: str | RunConfig,
+    flags: dict[str, Any],
+    start_from: str | Path | None,
+    *,
+    resume: bool,
+    trust_code: bool,
+) -> tuple[RunConfig, AnyRun | None]:
+    """Return the config of a training in `folder`, and the run that it begins from, which may be beside it; None
+    where it begins from none. Raises `InputError` for what cannot be asked."""
+    if resume:
+        return going_on(folder, task, flags, start_from, trust_code=trust_code), None
+    if start_from is None:
+        return asked(task, flags), None
+    there = find_run(start_from, folder.path.parent, trust_edited=folder.trust_edited)
+    before = read_run(there, trust_code=trust_code)
+    return begun_from(before, task, flags), before
 
 
 def text_of(config: RunConfig, *, resume: bool, show: bool) -> Any:

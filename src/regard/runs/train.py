@@ -11,10 +11,11 @@ from regard import training
 from regard.errors import InputError
 from regard.files import holding
 from regard.memory import keep_memory
-from regard.runs.asking import asked, begun_from, check_text, going_on, name_of
+from regard.runs.asking import asked, check_text, name_of
 from regard.runs.loading import SAVEPATH, load, read_run
 from regard.runs.starting import (
     beginning_of,
+    config_of,
     open_run,
     task_of,
     tell_frozen,
@@ -28,7 +29,6 @@ from regard.training import (
     OneLearner,
     RunFolder,
     check_free,
-    find_run,
     fitting_threads,
     join_world,
     start,
@@ -207,15 +207,7 @@ def train(
         raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
     folder = RunFolder(Path(savepath) / name_of(task), trust_edited)
     prepared = Path(savepath) / PREPARED
-    before = None
-    if resume:
-        config = going_on(folder, task, flags, start_from, trust_code=trust_code)
-    elif start_from is not None:
-        there = find_run(start_from, Path(savepath), trust_edited=trust_edited)
-        before = read_run(there, trust_code=trust_code)
-        config = begun_from(before, task, flags)
-    else:
-        config = asked(task, flags)
+    config, before = config_of(folder, task, flags, start_from, resume=resume, trust_code=trust_code)
     # The synthetic tasks' models are so small that a GPU would only slow them.
     with join_world(gpu=not config.task_class.draws) as world, world.alone_in(folder.path):
         if not resume and world.agree(not world.torchruns.isdisjoint(folder.torchruns)):

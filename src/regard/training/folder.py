@@ -201,14 +201,13 @@ class RunFolder:
         write_inside(self.path, self.model_file, self.pack(parameters, step))
 
     def pack(self, tensors: dict[str, Tensor], step: int) -> bytes:
-        """Return the content of a file of tensors of this run."""
-        return pack(tensors, step, self.config_text)
+        """Return the content of a file of tensors of this run; raises `MachineError` where the run has gone."""
+        with still_there(self.path):
+            return pack(tensors, step, self.config_text)
 
     def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
         """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        with still_there(self.path):
-            content = self.pack(tensors, step)
-        write_inside(self.path, self.trainer_file(step), content)
+        write_inside(self.path, self.trainer_file(step), self.pack(tensors, step))
         self.forget_older()
 
     def forget_older(self) -> None:
