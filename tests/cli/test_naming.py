@@ -53,10 +53,11 @@ def test_look_says_what_a_name_is(
         monkeypatch.setitem(sys.modules, "transformers", None)
     else:
         pytest.importorskip("transformers", reason="needs the extra peers")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # its variable was read long ago
     monkeypatch.chdir(tmp_path)
     assert "is a run of Regard's: open it with `regard show" in _refused(command, "look", trained.folder)
-    assert "'nofolder' is no folder" in _refused(command, "look", "nofolder")
+    reason = "; a model of that name on the Hub needs transformers" if without else ", and cannot be fetched from"
+    assert f"'nofolder' is no folder{reason}" in _refused(command, "look", "nofolder")
     shutil.copytree(trained.folder, tmp_path / "models" / "mine")
     found = _refused(command, "look", "mine")
     assert "'mine' is no folder here, but a run in 'models': open it with `regard show mine`" in found

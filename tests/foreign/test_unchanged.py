@@ -269,42 +269,46 @@ def test_a_dead_head_of_a_padded_encoder_has_no_importance() -> None:
 
 
 class Reads(nn.Module):
-    """A decoder that attends once for each step that it takes."""
+    """Attends three times with one layer: with one query like a decoder at each step, with more like a reader."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: int) -> None:
         super().__init__()
+        self.queries = queries
         self.attention = nn.MultiheadAttention(D, H, batch_first=True)
 
     def forward(self, states: Tensor) -> Tensor:
-        found = states[:, :1]
+        found = states[:, : self.queries]
         for _ in range(3):
             found = self.attention(found, states, states, need_weights=False)[0]
         return found
 
 
+@pytest.mark.parametrize("queries", [1, 2])
 @torch.no_grad()
-def test_all_calls_of_a_layer_are_one_head() -> None:
+def test_all_calls_of_a_layer_are_one_head(queries: int) -> None:
+    """Calls with one query each are the steps of one record, others have records of their own."""
     torch.manual_seed(0)
-    model, states = Reads().eval(), torch.randn(2, T, D)
+    model, states = Reads(queries).eval(), torch.randn(2, T, D)
     plain = model(states)
 
     def by_hand(off: tuple[int, ...]) -> Tensor:
-        layer, found = model.attention, states[:, :1]
+        layer, found = model.attention, states[:, :queries]
         for call in range(3):
             if call in off:
-                found = layer.out_proj.bias.expand(2, 1, D)
+                found = layer.out_proj.bias.expand(2, queries, D)
             else:
                 found = layer(found, states, states, need_weights=False)[0]
         return found
 
     with regard.record(model) as records:
         model(states)
-    assert list(records) == ["attention", "attention#1", "attention#2"]
+    assert list(records) == (["attention"] if queries == 1 else ["attention", "attention#1", "attention#2"])
     for layer, off in {"attention": (0, 1, 2), "attention#1": (1,), "attention#2": (2,)}.items():
         with regard.intervene(model, layer), regard.record(model) as records:
             found = model(states)
         torch.testing.assert_close(found, by_hand(off), rtol=0, atol=1e-6)
-        zero = [bool((each.weights == 0).all()) for each in records.values()]
+        calls = [call for each in records.values() for call in each.weights.split(queries, dim=2)]
+        zero = [bool((weights == 0).all()) for weights in calls]
         assert zero == [call in off for call in range(3)]
     subject = regard.look(model, lambda given: given, inputs=list(states[:, None]))
     assert [each.name for each in subject.layers] == ["attention"]

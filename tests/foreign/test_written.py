@@ -1,6 +1,7 @@
 """Rows of an encoder-decoder are named by what is written at each step, for every family and way to run it."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -91,8 +92,11 @@ def test_rows_are_what_is_written(small: Any, name: str) -> None:
     with regard.record(model, tokenizer=Numbers()) as records:
         logits = model(**given, decoder_input_ids=read).logits
     _check(records, 1, [*named(read[1, 1:]), str(int(logits[1, -1].argmax()))], named(read[1]))
+    unseen = r"not recorded: model.encoder.layers.0.self_attn .* and 1 more like it"
     for beams in (1, 2):
-        with regard.record(model, tokenizer=Numbers()) as records:
+        # FSMT's encoder runs by itself there, and is no model of transformers' that could be asked for weights.
+        warned = pytest.warns(UserWarning, match=unseen) if name == "fsmt" else nullcontext()
+        with warned, regard.record(model, tokenizer=Numbers()) as records:
             written = model.generate(**given, max_new_tokens=4, do_sample=False, num_beams=beams)
         begun = (
             named(written[1]) if name != "whisper" else ["1", *named(written[1])]

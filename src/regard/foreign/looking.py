@@ -144,8 +144,8 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
         _check(folder)
     else:
         check_hub_name(name)
-    purpose = f"to look at {name!r}" + (
-        "" if folder is not None else ", which is no folder here but a name on the Hub,"
+    purpose = (
+        f"{name!r} is no folder; a model of that name on the Hub" if folder is None else f"to look at {name!r}"
     )
     transformers = import_library("transformers", purpose, "hub")
     options: dict[str, Any] = {"trust_remote_code": trust_code}

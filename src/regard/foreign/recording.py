@@ -162,7 +162,9 @@ def _unseen(module: Any) -> str:
 
 
 def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: Collection[str]) -> None:
-    """Warn where a model ran, and nothing of it was recorded, or not all that attends."""
+    """Warn where a model ran, and nothing of what was asked for was recorded, or not all that attends."""
+    if keeper.layers is not None and not keeper.layers:
+        return
     if not keeper.passes.ran or _warn_of_unseen(keeper, recorded) or recorded:
         return
     name = type(model).__name__
