@@ -157,3 +157,41 @@ def test_a_single_step_is_unfolded_as_those_before_it(order: str) -> None:
             model(torch.randn(batch, 5, D))
         model(torch.randn(3, 1, D))
     assert records["attention.inner.drop"].weights.shape == (3, H, 1, 1)
+
+
+class Counting(nn.Module):
+    """Self-attention that keeps its earlier steps, counts its calls, and writes to a log."""
+
+    def __init__(self, *, folded: bool) -> None:
+        super().__init__()
+        self.num_heads, self.folded = 2, folded
+        self.projection, self.drop = nn.Linear(8, 8), nn.Dropout(0.0)
+        self.register_buffer("calls", torch.zeros(1))
+        self.past: Tensor | None = None
+        self.log: list[int] = []
+
+    def heads(self, states: Tensor) -> Tensor:
+        return self.projection(states).unflatten(-1, (2, 4)).transpose(1, 2)
+
+    def forward(self, states: Tensor) -> Tensor:
+        self.calls += 1
+        self.log.append(states.shape[1])
+        self.past = states if self.past is None else torch.cat([self.past, states], dim=1)
+        keys = self.heads(self.past)
+        weights = (self.heads(states) @ keys.transpose(-1, -2)).softmax(-1)
+        weights = self.drop(weights.flatten(0, 1)).unflatten(0, (-1, 2)) if self.folded else self.drop(weights)
+        return (weights @ keys).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.filterwarnings("ignore:.*heads cannot be told from samples")
+@pytest.mark.parametrize("folded", [True, False])
+def test_looking_for_heads_leaves_the_state_of_a_module_as_it_was(folded: bool) -> None:
+    plain, recorded = Counting(folded=folded), Counting(folded=folded)
+    recorded.load_state_dict(plain.state_dict())
+    states = torch.randn(3, 5, 8)
+    with torch.no_grad(), regard.record(recorded, at="drop"):
+        for step in range(5):
+            same = states[:, step : step + 1]
+            assert torch.equal(plain(same), recorded(same))
+    assert recorded.calls.item() == 5 and recorded.log == plain.log
+    assert plain.past is not None and recorded.past is not None and torch.equal(plain.past, recorded.past)

@@ -111,6 +111,8 @@ def _answer(argv: list[str]) -> int:
 
 def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
+    from regard.libraries import is_memory  # now: when memory has run out, it could not be imported
+
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -122,8 +124,6 @@ def _guarded(command: str, argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        from regard.libraries import is_memory
-
         if is_memory(error):
             return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
         if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILS:

@@ -1,12 +1,14 @@
 """Heads that a model folds into its batch: weights (B H, Tq, Tk), where heads of a sample stand side by side, or
 (H B, Tq, Tk), where samples of a head do.
 
-The shape does not tell which. So the module that has the heads runs twice before it runs for the pass, the second
-time with another first sample: the weights that change are those of its heads.
+The shape does not tell which. So the module that has the heads runs up to three times before it runs for the
+pass: with the first sample as it is, and with another one. The weights that change are those of its heads.
+Afterwards the module and its inputs have the state that they had before.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +20,9 @@ from regard.foreign.passes import Passes
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead")
 """What layers call the number of their heads."""
+
+DEEPEST = 4
+"""Levels of attributes and containers whose state is restored after a trial run."""
 
 _local = threading.local()
 
@@ -122,10 +127,11 @@ class Foldings:
         heads, found = heads_of(module), dict[str, Folding]()
         _local.probing = True
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            with torch.no_grad(), torch.random.fork_rng(devices=[]), _state_restored(module, args, kwargs):
                 first = self._run(module, args, kwargs, torch.clone)
-                for dim in (0, 1):
-                    second = self._run(module, args, kwargs, partial(_other_sample, dim))
+                for dim in (0, 1) if first else ():
+                    with _state_restored(module, args, kwargs):
+                        second = self._run(module, args, kwargs, partial(_other_sample, dim))
                     samples = {each.shape[dim] for each in (*args, *kwargs.values()) if _is_states(each)}
                     for place, weights in first.items():
                         if place not in second or second[place].shape != weights.shape or len(samples) != 1:
@@ -149,6 +155,55 @@ class Foldings:
             **{name: change(each) if _is_states(each) else each for name, each in kwargs.items()},
         )
         return self._seen
+
+
+@contextmanager
+def _state_restored(*values: Any) -> Iterator[None]:
+    """Give modules, and what else holds state, the attributes, buffers and contents back that they had before."""
+    restore = [each for value in values for each in _restorers(value, set(), DEEPEST)]
+    try:
+        yield
+    finally:
+        for each in restore:
+            each()
+
+
+def _restorers(value: Any, seen: set[int], depth: int) -> Iterator[Callable[[], object]]:
+    """Yield functions that restore a value, and what it holds, in place."""
+    if id(value) in seen or depth < 0 or isinstance(value, type | types.FunctionType | types.ModuleType):
+        return
+    seen.add(id(value))
+    inside: list[Any] = []
+    if isinstance(value, Tensor):
+        if not value.requires_grad:  # parameters do not change without gradients
+            copy = value.clone()
+            yield lambda: None if torch.equal(value, copy) else value.copy_(copy)
+        return
+    if isinstance(value, MutableMapping):
+        items = dict(value)
+        inside = list(items.values())
+        yield value.clear
+        yield lambda: value.update(items)
+    elif isinstance(value, MutableSequence | MutableSet):
+        inside = list(value)
+        yield value.clear
+        yield lambda: value.extend(inside) if isinstance(value, MutableSequence) else value.__ior__(set(inside))
+    elif isinstance(value, tuple):
+        inside = list(value)
+    elif hasattr(value, "__dict__"):
+        own = {name: each for name, each in vars(value).items() if "hooks" not in name}
+        inside = list(own.values())
+        yield lambda: _set_attributes(value, own)
+    for each in inside:
+        # Modules inside a module are no deeper than it.
+        yield from _restorers(each, seen, depth if isinstance(value, nn.Module) else depth - 1)
+
+
+def _set_attributes(owner: Any, attributes: dict[str, Any]) -> None:
+    now = vars(owner)
+    for name in [name for name in now if "hooks" not in name and name not in attributes]:
+        del now[name]
+    now.update(attributes)
 
 
 def _is_states(each: Any) -> bool:
