@@ -166,6 +166,7 @@ class Counting(nn.Module):
         super().__init__()
         self.num_heads, self.folded = 2, folded
         self.projection, self.drop = nn.Linear(8, 8), nn.Dropout(0.0)
+        self.calls: Tensor
         self.register_buffer("calls", torch.zeros(1))
         self.past: Tensor | None = None
         self.log: list[int] = []
