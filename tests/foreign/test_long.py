@@ -194,3 +194,11 @@ def test_a_short_input_has_all_rows_already(words: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(naming, "LONG", 40)
     found = Client(app.make_app(app.Explorer(words))).post("/api/row", {"input": "long", "layer": "attention"})
     assert found.status_code == 422 and "the map has all rows already" in found.json()["error"]
+
+
+def test_steps_that_are_not_kept_in_generation_are_said(small: Any) -> None:
+    model, tokens = small.build(small.known["llama"]), torch.arange(5, 13)[None]
+    with pytest.warns(UserWarning, match="keeps the last pass of each layer only") as warned:
+        with torch.no_grad(), record_long(model) as records:
+            model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=3, do_sample=False)
+    assert len(warned) == 1 and next(iter(records.values())).values.shape[2] == 1

@@ -11,6 +11,7 @@ of each row, the largest of each square of steps, and the queries and keys, from
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ class _LongKeeper(Keeper):
         super().__init__(Recorder(), passes, layers, Read(None))
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
+        self.shortened = False
+        """Whether a warning said that earlier steps are not kept."""
 
     @property
     def by_rows(self) -> bool:
@@ -100,6 +103,13 @@ class _LongKeeper(Keeper):
         What is kept has its place before the first block: small tensors between those of the blocks, which grow,
         would leave holes in memory that no later block fits into.
         """
+        if self.passes.start and name in self.records and not self.shortened:
+            self.shortened = True
+            warnings.warn(
+                "record_long keeps the last pass of each layer only, and this model went on with a cache:"
+                " record() keeps all steps",
+                stacklevel=2,
+            )
         kept: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):
             weights = call.rows(slice(start, min(start + BLOCK, call.queries)))[0].detach()
