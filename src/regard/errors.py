@@ -82,6 +82,12 @@ def begun(text: str, most: int = 40) -> str:
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
+def one_line(error: BaseException, most: int) -> str:
+    """Return the kind and text of an error in one line of at most `most` characters."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def escaped(text: str) -> str:
     """Return a text with its control characters, line separators and changes of direction written out.
 

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from regard.errors import InputError, MachineError, RegardError
+from regard.errors import InputError, MachineError, RegardError, one_line
 
 LONGEST = 250
 """Characters of what a library says, at most."""
@@ -55,8 +55,7 @@ def is_memory(error: BaseException | None) -> bool:
 
 def message_of(error: BaseException) -> str:
     """Return the kind and text of an error in one short line."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return one_line(error, LONGEST)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, one_line, unknown
 
 Base = TypeVar("Base")
 Built = TypeVar("Built")
@@ -179,5 +179,4 @@ def _failed(what: str, name: str, error: BaseException) -> OwnCodeError:
 
 def told(error: BaseException, most: int = 300) -> str:
     """Say in one line what a user's code has raised."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return one_line(error, most)

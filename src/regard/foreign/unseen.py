@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from regard.foreign.keeper import Keeper
+from regard.foreign.labels import is_inside
 from regard.foreign.outputs import names_in
 
 MIXER = re.compile(
@@ -42,15 +43,11 @@ def left_out(keeper: Keeper, recorded: Collection[str]) -> dict[str, str]:
     for name, module in keeper.passes.modules.items():
         if name not in keeper.passes.seen or not mixes_steps(module) or not keeper.wants(name):
             continue
-        if any(_inside(name, each) or _inside(each, name) for each in names):
+        if any(is_inside(name, each) or is_inside(each, name) for each in names):
             continue
-        if not any(_inside(name, each) for each in found):
+        if not any(is_inside(name, each) for each in found):
             found[name] = f"{type(module).__name__} {BY_HAND if _takes_softmax(module) else WITHOUT}"
     return found
-
-
-def _inside(name: str, other: str) -> bool:
-    return not other or name == other or name.startswith(f"{other}.")
 
 
 def _takes_softmax(module: nn.Module) -> bool:
