@@ -2,6 +2,7 @@
 
     RegardError
     ├── InputError      what was asked for cannot be done as asked; exit status 2
+    │   └── EditedError     a run's file was edited, or belongs to another run
     └── MachineError    the machine failed (disk, permissions); exit status 1
 
 Every message is one line that names the value, the limit and the fix.
@@ -25,6 +26,14 @@ class InputError(RegardError):
     """A value, a flag, a file or a combination of them that cannot work."""
 
     exit_status = 2
+
+
+class EditedError(InputError):
+    """A file of a run that was edited, or belongs to another run; `found` says what differs, without advice."""
+
+    def __init__(self, found: str, advice: str) -> None:
+        super().__init__(f"{found}; {advice}")
+        self.found = found
 
 
 class MachineError(RegardError):

@@ -26,6 +26,7 @@ LINES: dict[str, list[list[str]]] = {
     "look": [
         ["look", "gpt", "--text", "the cat", "--plot", "b.html"],
         ["look", "models/gone", "--text", "a"],
+        ["look", "bert-base-uncased", "--text", "a", "--json", "c.json"],
     ],
     "examine": [["examine", "counting", "--samples", "20"]],
     "explain": [["explain", "counting"]],

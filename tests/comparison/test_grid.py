@@ -121,6 +121,31 @@ def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
     assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
 
 
+def test_an_interrupted_run_that_was_edited_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, Any] = {"steps": 4, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path}
+    stopped = job.train
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        stopped(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "train", dying)
+        with pytest.raises(KeyboardInterrupt):
+            compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    [config] = tmp_path.rglob("reverse/config.json")
+    stored = json.loads(config.read_text())
+    stored["training"]["batchsize"] = 9
+    config.write_text(json.dumps(stored))
+    with pytest.raises(InputError) as caught:
+        compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    assert "batchsize is 9" in str(caught.value) and str(caught.value).endswith(
+        "seed-0', and it is trained again"
+    )
+
+
 def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.decoding import Hypothesis, beam_search, greedy_search, length_penalty, sample
 from regard.errors import InputError
@@ -214,12 +214,25 @@ def test_a_temperature_that_does_not_fit_is_refused(temperature: float) -> None:
         sample(make(0), source, source != 0, max_len=3, temperature=temperature, seeds=[0])
 
 
+@pytest.mark.parametrize("scored", [True, False])
+def test_probabilities_that_are_not_finite_at_a_later_step_are_an_error(scored: bool) -> None:
+    model, source = make(0), collate([[4]])
+    embedding = [each for each in model.modules() if isinstance(each, nn.Embedding)][-1]  # of targets
+    with torch.no_grad():  # the first step reads BOS only
+        embedding.weight[torch.arange(len(embedding.weight)) != BOS] = float("nan")
+    for width in (2, 3):
+        with pytest.raises(InputError, match="probabilities are not finite"):
+            beam_search(model, source, source != 0, max_len=3, width=width)
+    with pytest.raises(InputError, match="probabilities are not finite"):
+        greedy_search(model, source, source != 0, max_len=3, scored=scored)
+
+
 def test_a_model_that_went_astray_is_told() -> None:
     model, source = make(0), collate([[4]])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(float("nan"))
-    with pytest.raises(InputError, match="no numbers"):
+    with pytest.raises(InputError, match="probabilities are not finite"):
         beam_search(model, source, source != 0, max_len=3, width=2)
-    with pytest.raises(InputError, match="no numbers"):
+    with pytest.raises(InputError, match="probabilities are not finite"):
         sample(model, source, source != 0, max_len=3, temperature=1.0, seeds=[0])

@@ -1,12 +1,14 @@
 """Models that were not built here, as subjects: what they answer, their loss, their heads, their folders."""
 
+import copy
 import json
 import shutil
+import socket
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -157,6 +159,17 @@ def test_a_target_is_judged_token_by_token(model_of: Build, tokenizer: Any) -> N
 
 
 @torch.no_grad()
+def test_a_tokenizer_without_a_mask_token_reads_texts_and_names_what_is_missing(
+    model_of: Build, tokenizer: Any
+) -> None:
+    without = copy.deepcopy(tokenizer)
+    without.mask_token = None
+    subject = regard.look(model_of("bert-mlm"), without)
+    assert subject.attend("the cat sat").layers
+    with pytest.raises(InputError, match="the tokenizer has no mask token: give look\\(\\) a loss"):
+        subject.importance(TEXTS)
+
+
 def test_masks_are_guessed(model_of: Build, tokenizer: Any) -> None:
     model = model_of("bert-mlm")
     found = regard.look(model, tokenizer).attend("the <mask> sat")
@@ -343,12 +356,43 @@ def test_a_name_that_cannot_be_fetched_is_told_at_once(
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     begin = time.monotonic()
     with pytest.raises(
-        InputError, match="'bert-base' is no folder, and cannot be fetched from the Hub: '.*refused"
+        InputError,
+        match="'bert-base' is not a folder here, and no copy is in the cache.*cannot be fetched: '.*refused",
     ):
-        regard.look("bert-base")
+        regard.look("bert-base", download=True)
     assert not caplog.records and time.monotonic() - begin < 10  # nobody tries again and again
     with pytest.raises(InputError, match="nothing on the Hub has such a name"):
         regard.look("my model")
+
+
+def test_a_name_is_not_asked_of_the_hub_without_download(
+    monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+) -> None:
+    pytest.importorskip("transformers", reason="names are fetched with the extra hub")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with no_connections() as tried:
+        with pytest.raises(
+            InputError, match=r"no copy is in the cache of Hugging Face: check the name, or add --down"
+        ):
+            regard.look("bert-base")
+        status, out, error = command("look", "owner/bert-base", "--text", "a", "--json", "a.json")
+        assert (status, out, error.count("\n")) == (2, "", 1) and "add --download" in error
+    assert not tried
+
+
+@contextmanager
+def no_connections() -> Iterator[list[Any]]:
+    """Yield the list of all addresses that anything tries to reach inside the block; each attempt fails."""
+    tried: list[Any] = []
+
+    def refuse(_: socket.socket, address: Any) -> None:
+        tried.append(address)
+        raise OSError("no connections in this test")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        patch.setattr(socket, "getaddrinfo", lambda *given, **_: refuse(cast(Any, None), given))
+        yield tried
 
 
 def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:

@@ -38,8 +38,12 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json: it is not JSON at line 1, column 1"),
         ("config.json", b"\xff\xfe", "is damaged: config.json: it is not UTF-8 at byte 0"),
-        ("config.json", b"[]", "is foreign: config.json is not of format 'regard-run/7'"),
-        ("config.json", b'{"format": "other"}', "is foreign: config.json is not of format 'regard-run/7'"),
+        ("config.json", b"[]", "config.json names no format, this version of Regard reads regard-run/7"),
+        (
+            "config.json",
+            b'{"format": "other"}',
+            "config.json names format 'other', this version of Regard reads regard-run/7",
+        ),
         (
             "config.json",
             b'{"format": "regard-run/5"}',

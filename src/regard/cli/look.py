@@ -27,7 +27,8 @@ PROG = "regard look"
 DESCRIPTION = (
     "Look inside any model of Hugging Face's: open a page on which you type a text and see prediction and "
     "attention at once, switch heads off, and change weights; or, with --plot or --json, write what it attends "
-    "to in one text. FOLDER: as save_pretrained writes it, or a name on the Hub. Needs the extras hub and serve."
+    "to in one text. FOLDER: as save_pretrained writes it, or the name of a model on the Hugging Face Hub, which "
+    "is read from the local cache, or fetched with --download. Needs the extras hub and serve."
 )
 
 
@@ -58,6 +59,8 @@ class LookFlags:
     """File that all weights go to, as JSON; no page is opened then."""
     trust_code: bool = False
     """Run code of its own that the folder brings, which you have read."""
+    download: bool = False
+    """Fetch a model that is named by its name on the Hugging Face Hub, where it is not in the local cache."""
     port: int | None = None
     """Port of the page, 1 to 65535. None: 8137, or another one where that is taken."""
     host: str = "127.0.0.1"
@@ -84,7 +87,13 @@ def run(argv: list[str]) -> None:
             )
     keep_memory()
     subject, *others = (
-        look(each, inputs=inputs, generate=flags.generate, trust_code=flags.trust_code)
+        look(
+            each,
+            inputs=inputs,
+            generate=flags.generate,
+            trust_code=flags.trust_code,
+            download=flags.download,
+        )
         for each in (name, *flags.beside)
     )
     if not writes:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from regard.errors import InputError
+from regard.errors import EditedError, InputError
 from regard.files import write_json
 from regard.reading import is_file, read_json
 from regard.runs import Figures, train, train_seeds
@@ -94,7 +94,11 @@ class Job:
         """Whether there is a run already, to go on with; raises `InputError` where that is another one."""
         if not self.run.exists():
             return False
-        if _compared(plain(self.run.read_config(trust_code=trust_code))) != _compared(self.stored):
+        try:
+            config = self.run.read_config(trust_code=trust_code)
+        except EditedError as error:
+            raise InputError(f"{error.found}; delete {str(self.folder)!r}, and it is trained again") from error
+        if _compared(plain(config)) != _compared(self.stored):
             raise InputError(f"{str(self.folder)!r} holds a run with other flags: choose another --savepath")
         return True
 

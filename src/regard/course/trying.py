@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.course.lessons import Lesson, find_lesson
-from regard.errors import InputError
+from regard.errors import EditedError, InputError
 from regard.files import refuse_links, write_json
 from regard.runs import load, train
 from regard.training import RunFolder
@@ -31,7 +31,11 @@ def folder_of(lesson: Lesson, home: Path) -> Path:
 
 def run_of(lesson: Lesson, home: Path) -> AnyRun:
     """Return a lesson's run; raises `InputError` where it was not trained yet."""
-    found: AnyRun = load(folder_of(lesson, home))
+    folder = folder_of(lesson, home)
+    try:
+        found: AnyRun = load(folder)
+    except EditedError as error:
+        raise InputError(f"{error.found}; delete {str(folder.parent)!r}, and it is trained again") from error
     return found
 
 

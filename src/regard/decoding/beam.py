@@ -85,8 +85,6 @@ def beam_search(
         states, state = steps.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
         found = log_probabilities(steps.logits(states))
-        if time == 0:
-            check_numbers(found)
         ends, parents, tokens, going_on = _best(found, totals, width)
         if told is not None:
             told(Step(found, ends, parents, tokens, going_on, last=time == max(limits)))
@@ -133,6 +131,7 @@ def _best(
     prefixes, symbols = found.shape[1:]
     # At most one extension of each prefix ends, so twice the width holds `width` that go on.
     totals, places = largest(found, totals, min(2 * width, prefixes * symbols))
+    check_numbers(totals)  # of log-probabilities with NaN, NaN is the largest
     parents, tokens = places // symbols, places % symbols
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)

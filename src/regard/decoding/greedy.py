@@ -32,7 +32,9 @@ def greedy_search(
         del rows, time
         found = log_probabilities(logits) if scored else without_never(logits)
         tokens = largest_one(found)
-        return tokens, found.gather(1, tokens) if scored else None
+        best = found.gather(1, tokens)
+        check_numbers(best)  # of a row with NaN, NaN is the largest
+        return tokens, best if scored else None
 
     return _walk(stepper_of(model), source, source_mask, most_likely, max_len)
 

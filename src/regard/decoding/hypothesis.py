@@ -49,6 +49,7 @@ def without_never(found: Tensor) -> Tensor:
 
 
 def check_numbers(found: Tensor) -> None:
-    """Raise `InputError` where log-probabilities are no numbers, as of a model whose training went astray."""
-    if found.isnan().any():
-        raise InputError("the model's answers are no numbers (NaN): train it anew, with a lower --lr")
+    """Raise `InputError` where log-probabilities or logits are NaN or infinite (-inf is allowed): the training
+    diverged, or the weights are damaged."""
+    if not bool((found < torch.inf).all()):
+        raise InputError("the model's probabilities are not finite (NaN): train it again, with a lower --lr, or restore its weights")

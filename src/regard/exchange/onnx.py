@@ -140,6 +140,7 @@ class _Session:
         onnxruntime = import_library("onnxruntime", "ONNX", "onnx")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 4  # errors are raised, and not printed a second time
         self._path = path
         check_file(path)
         with calling("onnxruntime", f"{str(path)!r} cannot be loaded", AGAIN):

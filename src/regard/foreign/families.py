@@ -273,7 +273,10 @@ def _shifted(model: Any, target: Tensor) -> Tensor:
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
         found: Tensor = model.prepare_decoder_input_ids_from_labels(labels=target)
         return found
-    return F.pad(target[:, :-1], (1, 0), value=model.config.decoder_start_token_id)
+    start = model.config.decoder_start_token_id
+    if not isinstance(start, int):
+        raise InputError(f"decoder_start_token_id of the config is {start!r}: give the number of the first token")
+    return F.pad(target[:, :-1], (1, 0), value=start)
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,8 @@ class Guesser(Family):
     def answer(self, model: nn.Module, asked: Asked, generate: int) -> Answer:
         """Guess what the masks in a text stand for."""
         given = self.texts.tensors(model, _alone(asked))
-        places = (given["input_ids"][0] == getattr(self.texts.tokenizer, "mask_token_id", -1)).nonzero()[:, 0]
+        mask = getattr(self.texts.tokenizer, "mask_token_id", None)
+        places = (given["input_ids"][0] == (-1 if mask is None else mask)).nonzero()[:, 0]
         fed = Fed(asked=asked, given=given)
         if not len(places):
             return Answer(fed)

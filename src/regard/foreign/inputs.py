@@ -119,7 +119,12 @@ class Inputs:
     @property
     def allowed(self) -> Tensor | None:
         """What may be attended, True = yes; not kept, for it is as large as all weights of a head."""
-        return None if self.mask is None else allowed_by(self.mask)[..., : self.key.shape[2]]
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        if self.mask is not None:
+            return allowed_by(self.mask)[..., :keys]
+        if self.__dict__.get("only_causal"):  # of which no mask is kept
+            return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device).tril()
+        return None
 
     @cached_property
     def only_causal(self) -> bool:

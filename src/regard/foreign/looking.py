@@ -31,6 +31,7 @@ TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
 ANEW = "fetch or copy the folder anew"
 NEEDED = ("convert_ids_to_tokens", "get_vocab", "decode")
 """Methods of a tokenizer."""
+NOT_ASKED = "check the name, or add --download (in Python download=True) to fetch it from the Hugging Face Hub"
 PATIENCE = 5.0
 """Seconds to wait for it."""
 
@@ -45,12 +46,14 @@ def look(
     at: str | None = None,
     generate: int = 0,
     trust_code: bool = False,
+    download: bool = False,
 ) -> ForeignModel:
     """Return a model, whoever built it, as a subject: to be looked at, touched and asked.
 
-    `model`: a module, or a folder as `save_pretrained` writes it, or a name on the Hub of Hugging Face's (which
-    needs the extra `hub`, and the network). A model with adapters of PEFT's is looked at with them, one that
-    accelerate offloads where its weights are, and one in `DataParallel` without that.
+    `model`: a module, or a folder as `save_pretrained` writes it, or the name of a model on the Hugging Face Hub
+    (which needs the extra `hub`); of that, the copy in the local cache is used, and it is fetched only with
+    `download`. A model with adapters of PEFT's is looked at with them, one that accelerate offloads where its
+    weights are, and one in `DataParallel` without that.
     `tokenizer`: of transformers or tokenizers; or, for a module of one's own, a function that makes of an input
     what the module is called with: a tensor, a tuple or a dict of them.
     `inputs`: what it is asked over: texts, pairs of source and target, pictures, or what the function takes.
@@ -70,7 +73,7 @@ def look(
     folder = None
     if not isinstance(model, nn.Module):
         folder = Path(model) if is_folder(Path(model)) else None
-        model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code)
+        model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code, download=download)
     model = unwrapped(model)
     check_weights(model)
     model.eval()
@@ -138,7 +141,9 @@ def _is_tokenizer(each: Any) -> bool:
     return any(hasattr(each, name) for name in ("convert_ids_to_tokens", "id_to_token"))
 
 
-def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool) -> tuple[nn.Module, Any]:
+def _loaded(
+    name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool
+) -> tuple[nn.Module, Any]:
     """Load a folder, or what has a name on the Hub; returns the model and its tokenizer, or None."""
     if folder is not None:
         _check(folder)
@@ -150,8 +155,9 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
     transformers = import_library("transformers", purpose, "hub")
     options: dict[str, Any] = {"trust_remote_code": trust_code}
     why = None
-    if folder is None and (why := _unreachable(name)) is not None:
-        options["local_files_only"] = True
+    if folder is None:
+        why = _unreachable(name) if download else NOT_ASKED
+        options["local_files_only"] = why is not None
     talk: Any = transformers.utils.logging
     said = talk.get_verbosity()
     talk.set_verbosity_error()
@@ -159,7 +165,7 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
     try:
         with (
             calling("transformers", f"{name!r} cannot be loaded", ANEW, prints=folder is None),
-            nullcontext() if folder is None else offline(),
+            nullcontext() if folder is None and why is None else offline(),
         ):
             try:
                 config = transformers.AutoConfig.from_pretrained(name, **options)
@@ -184,8 +190,9 @@ def _loaded(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool)
                 if not isinstance(error, OSError):
                     raise
                 if why is not None:  # nor was it fetched before
-                    what = f"{name!r} is no folder, and cannot be fetched from the Hub"
-                    raise InputError(f"{what}: {why}") from error
+                    raise InputError(
+                        f"{name!r} is not a folder here, and no copy is in the cache of Hugging Face: {why}"
+                    ) from error
                 if folder is None and "safetensors" in str(error):
                     what = f"{name!r} has no weights in safetensors, and pickled ones can run code"
                     raise InputError(f"{what}: convert them first") from error
@@ -215,11 +222,11 @@ def _unreachable(name: str) -> str | None:
     from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
+        return "it cannot be fetched, because HF_HUB_OFFLINE is set"
     try:
         get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=PATIENCE)
     except Exception as error:  # whatever client it works with
-        return begun(" ".join(str(error).split()) or type(error).__name__, 100)
+        return f"it cannot be fetched: {begun(' '.join(str(error).split()) or type(error).__name__, 100)}"
     return None
 
 

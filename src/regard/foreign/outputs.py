@@ -1,8 +1,9 @@
 """Models of Hugging Face's that work attention out by hand: they return their weights, if they are asked to.
 
 They are asked in the block, and their callers get what they asked for. Which layer a tensor is of, is seen from
-the module that returned it first. What such a model masks, it does not tell: a key that no head of a query
-gives any weight counts as masked.
+the module that returned it first. Such a model does not report its mask: a key that no head of a query gives any
+weight counts as masked. A row whose keys are all masked has equal weights on them, since all its scores are the
+same; where these keys are padding, the row is recorded with weights of zero and a mask that allows no key.
 """
 
 import inspect
@@ -25,6 +26,8 @@ from regard.foreign.passes import Passes
 KEY = "attentions"
 """In what a model returns, each name of weights ends so."""
 
+EVEN = 1e-6
+"""How far apart the weights of a row are at most whose scores were all the same."""
 SCORES = ("prophetnet", "squeezebert")
 """The models that return scores instead, before their softmax."""
 
@@ -87,6 +90,8 @@ class Asker:
         self.bands = Bands()
         self.asked: dict[str, Any] = {}
         """What the caller asked for."""
+        self.given: dict[str, Any] = {}
+        """What the caller gave, by the names of the model's parameters."""
         self.returned: dict[int, tuple[str, Tensor]] = {}
         """By the place of a tensor in memory: the innermost module that returned it, and the tensor."""
 
@@ -108,6 +113,7 @@ class Asker:
         names = inspect.signature(peer.forward).parameters
         options = any(each.kind is each.VAR_KEYWORD for each in names.values())
         config: Any = peer.config
+        self.given = dict(zip(names, args, strict=False)) | given
         self.asked = {
             "output_attentions": _or(given.get("output_attentions"), getattr(config, "output_attentions", False)),
             "return_dict": _or(given.get("return_dict"), getattr(config, "return_dict", True)),
@@ -141,6 +147,7 @@ class Asker:
         with torch.no_grad():
             self._record(self.keeper, output, peer)
         self.returned.clear()
+        self.given = {}
         if not self.asked["output_attentions"]:
             output = _without(output)
         return output if self.asked["return_dict"] else output.to_tuple()
@@ -168,7 +175,7 @@ class Asker:
                         continue  # the place of their keys changes from step to step
                     name = keeper.next(stream)
                     if name is not None:
-                        keeper.keep(name, _call(key, each))
+                        keeper.keep(name, _call(key, each, _padding(self.given, key, each)))
 
 
 def _weights_of(returned: Tensor, peer: nn.Module, passes: Passes, layer: str) -> Tensor | None:
@@ -227,7 +234,30 @@ def _without(output: Any) -> Any:
     )
 
 
-def _call(key: str, weights: Tensor) -> Call:
+def _padding(given: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
+    """Return which keys of weights (B, H, Tq, Tk) are padding, (B, Tk) bool; None where the caller did not say."""
+    if key.startswith("cross") and given.get("encoder_attention_mask") is not None:
+        mask = given["encoder_attention_mask"]
+    else:
+        mask = given.get("decoder_attention_mask" if key.startswith("decoder") else "attention_mask")
+    if not isinstance(mask, Tensor) or mask.shape != (weights.shape[0], weights.shape[-1]):
+        return None
+    return mask == 0
+
+
+def _without_blind(weights: Tensor, padding: Tensor) -> Tensor:
+    """Return weights (B, H, Tq, Tk) of zero in rows that spread evenly over keys of which some are padding (B, Tk):
+    a model does so where it has masked all keys."""
+    on_padding = (weights * padding[:, None, None]).any(-1)
+    if not on_padding.any():
+        return weights
+    even = (weights == 0) | ((weights - weights.amax(-1, keepdim=True)).abs() < EVEN)
+    return weights.masked_fill((on_padding & even.all(-1)).all(1)[:, None, :, None], 0.0)
+
+
+def _call(key: str, weights: Tensor, padding: Tensor | None) -> Call:
+    if padding is not None:
+        weights = _without_blind(weights, padding)
     seen = (weights != 0).any(1, keepdim=True)
     mask = None if seen.all() else seen
     kind: Kind | None = None

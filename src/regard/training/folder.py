@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import InputError
+from regard.errors import EditedError, InputError
 from regard.files import (
     append_inside,
     refuse_links,
@@ -60,6 +60,7 @@ from regard.training.stored import (
     is_intact,
     mixed,
     todays,
+    unknown_format,
     without_digest,
 )
 from regard.training.tensors import Expected, pack, read_about, read_tensors
@@ -144,9 +145,7 @@ class RunFolder:
                 f" `regard look {self.path}`, or make a run of a translator with `regard import {self.path}`"
             )
         if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, *BEFORE):
-            raise InputError(
-                f"run {str(self.path)!r} is foreign: config.json is not of format {FORMAT!r}; train it again"
-            )
+            raise InputError(f"run {str(self.path)!r} cannot be read: {unknown_format(stored)}")
         return stored
 
     def _edits(self, stored: dict[str, Any]) -> str:
@@ -163,7 +162,7 @@ class RunFolder:
         """Raise `InputError` for a file that is not as this run wrote it, or, where that is trusted, say so."""
         said = f"run {str(self.path)!r} was edited or mixed with another run: {name}: {what}"
         if not self.trust_edited:
-            raise InputError(f"{said}; {mend}; {TRUST}")
+            raise EditedError(said, f"{mend}; {TRUST}")
         key = self.path.resolve(), said
         if key not in _told:
             _told.add(key)

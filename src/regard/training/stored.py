@@ -98,3 +98,11 @@ def file_digest(path: Path) -> str:
 def todays(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored config alone, with today's names."""
     return renamed({name: value for name, value in stored.items() if name not in ("format", "digest")})
+
+
+def unknown_format(stored: Any) -> str:
+    """Say what is wrong with the format of a config that this version does not read."""
+    found = stored.get("format") if isinstance(stored, dict) else None
+    named = f"format {found!r}"[:60] if isinstance(found, str) else "no format"
+    known = ", ".join((FORMAT, *BEFORE))
+    return f"config.json names {named}, this version of Regard reads {known}; a newer run needs a newer version"
