@@ -51,22 +51,35 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "autoformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
     "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 3},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
-    "esm": {"mask_token_id": 3},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": ROPE["rope_parameters"]}},
+    "deepseek_ocr2_text": {"num_experts_per_tok": 2, "mlp_layer_types": ["dense", "sparse"]},
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "dinov3_vit": {"head_dim": 16},
+    "esm": {"mask_token_id": 3, "vocab_size": VOCAB},
+    "gemma3n_text": {"intermediate_size": [96] * 4, "num_hidden_layers": 4, "num_kv_shared_layers": 2}
+    | {"layer_types": ["sliding_attention", "full_attention"] * 2, "activation_sparsity_pattern": [0.0] * 4}
+    | {"vocab_size_per_layer_input": VOCAB},
+    "laguna": {"num_attention_heads_per_layer": [4, 4]},
+    "longcat_flash": {"head_dim": 8},
+    "qwen4_exp_text": {"num_key_value_heads": 2},
     "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {"mamba_d_ssm": 128, "mamba_d_head": 16},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
     "zamba": {"layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"], "num_hidden_layers": 4},
-    "glm5_next_text": {"num_key_value_heads": 4},
+    "glm5_next_text": {"num_key_value_heads": 4, "index_topk": 4, "index_kpool": 2},
     "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
-    "hunyuan_v1_dense": ROPE,
-    "hunyuan_v1_moe": ROPE,
-    "hunyuan_vl_text": ROPE,
+    "hunyuan_v1_dense": ROPE | {"head_dim": 16},
+    "hunyuan_v1_moe": ROPE | {"head_dim": 16},
+    "hunyuan_vl_text": ROPE | {"head_dim": 16},
     "informer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
     "jamba": {"num_hidden_layers": 3, "attn_layer_period": 3, "attn_layer_offset": 1},
     "lfm2": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2, "num_dense_layers": 1},
-    "ministral": ROPE,
-    "nemotron": {"head_dim": 16},
+    "ministral": ROPE | {"head_dim": 16},
+    "nemotron": {"head_dim": 16, "num_key_value_heads": 2},
+    "paddleocr_vl_text": {"rope_parameters": ROPE["rope_parameters"] | {"mrope_section": [2, 3, 3]}},
+    "step3p5": {"sliding_window": WINDOW},
+    "xmod": {"default_language": "en_XX"},
     "openai-gpt": {},
     "recurrent_gemma": {"num_hidden_layers": 3, "block_types": ["recurrent", "recurrent", "attention"]}
     | {"lru_width": 64},
@@ -119,7 +132,7 @@ def sizes_of(kind: Any, default: Any) -> dict[str, Any]:
         if small is not None:
             given[name] = small
     _adapt_layers(kind, default, given)
-    _adapt_heads(default, given)
+    _adapt_heads(kind, default, given)
     return given
 
 
@@ -166,14 +179,15 @@ def _token(name: str, value: Any) -> Any:
     return None
 
 
-def _adapt_heads(default: Any, given: dict[str, Any]) -> None:
+def _adapt_heads(kind: Any, default: Any, given: dict[str, Any]) -> None:
     """Let heads of latent attention have keys of their own, and rotations fit the width of a head."""
     if "kv_lora_rank" in given and "num_key_value_heads" in given:
         given["num_key_value_heads"] = given.get("num_attention_heads", HEADS)
     for name in ("rope_parameters", "rope_scaling"):
         rope = getattr(default, name, None) if default is not None else None
-        if isinstance(rope, dict) and "mrope_section" in rope:
-            sections = rope["mrope_section"]
+        takes = "mrope_section" in (getattr(kind, "ignore_keys_at_rope_validation", None) or ())
+        if isinstance(rope, dict) and rope and (takes or "mrope_section" in rope):
+            sections = rope.get("mrope_section") or [16, 24, 24]
             width = given.get("head_dim") or WIDTH // HEADS
             width = int(width * rope.get("partial_rotary_factor", 1)) // 2
             sizes = [max(width * each // sum(sections), 1) for each in sections]

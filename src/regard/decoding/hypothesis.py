@@ -52,4 +52,6 @@ def check_numbers(found: Tensor) -> None:
     """Raise `InputError` where log-probabilities or logits are NaN or infinite (-inf is allowed): the training
     diverged, or the weights are damaged."""
     if not bool((found < torch.inf).all()):
-        raise InputError("the model's probabilities are not finite (NaN): train it again, with a lower --lr, or restore its weights")
+        raise InputError(
+            "the model's probabilities are not finite: train it again with a lower --lr, or restore its weights"
+        )

@@ -100,11 +100,11 @@ class _Lookup:
     """An attention function that was looked up while somebody records, and the eager one of the same layer."""
 
     def __init__(self, function: Any, eager: Any) -> None:
-        self.function, self.eager = function, eager
+        self.function, self.eager = _unwrapped(function), _unwrapped(eager)
 
     def __call__(self, module: nn.Module, *args: Any, **options: Any) -> Output:
         """Attend as the function does, and record it."""
-        return attend(self.function, self.eager or eager_of(type(module)), module, *args, **options)
+        return attend(self.function, self.eager or _unwrapped(eager_of(type(module))), module, *args, **options)
 
 
 def _looked_up(function: Any, eager: Any) -> Any:
@@ -125,7 +125,13 @@ def _own_eager(original: Any) -> Any:
     def eager(*args: Any, **options: Any) -> Any:
         return (_Lookup(original, original) if _here() else original)(*args, **options)
 
+    eager.replaces = original  # type: ignore[attr-defined]
     return eager
+
+
+def _unwrapped(function: Any) -> Any:
+    """Return the eager function of a file of transformers' itself, also while ours stands in its place."""
+    return getattr(function, "replaces", function)
 
 
 def _here() -> "list[_Recording]":

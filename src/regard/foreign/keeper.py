@@ -171,16 +171,41 @@ class Keeper:
                 self.recorder.parts.pop(name, None)
         self.read.kinds[name.split("#")[0]] = call.kind
         part = Part(weights, mask, [start + place for place in places], call.first_key)
+        self._check_shape(name, weights)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
 
     def _check_keys(self, name: str, weights: Tensor, call: Call) -> None:
-        """Warn of a first pass in which more keys than steps have weight: later columns stand for other keys."""
-        if self.passes.start or call.kind != "decoder" or name in self.more_keys:
+        """Warn of keys that are no steps: columns of later passes stand for other keys.
+
+        Such are keys beyond the queries of a first pass, and keys of another sequence whose number changes, as
+        where a layer attends to both sequences at once.
+        """
+        if name in self.more_keys:
             return
-        if bool(weights[..., call.queries :].any()):
+        before = self.recorder.parts.get(name)
+        if self.passes.start:
+            changed = before is not None and before.found[-1].weights.shape[-1] != weights.shape[-1]
+            no_steps = call.kind == "cross" and changed
+        else:
+            no_steps = call.kind == "decoder" and bool(weights[..., call.queries :].any())
+        if no_steps:
             self.more_keys.add(name)
             warnings.warn(
                 f"{name} has keys that are no steps: of what is generated, only its last pass is kept",
+                stacklevel=2,
+            )
+
+    def _check_shape(self, name: str, weights: Tensor) -> None:
+        """Warn where a pass cannot follow the one before, since its samples or heads are of another number."""
+        before = self.recorder.parts.get(name)
+        if not self.passes.start or before is None or name in self.doubted:
+            return
+        was, now = (tuple(each.shape[:2]) for each in (before.found[-1].weights, weights))
+        if was != now:
+            self.doubted.add(name)
+            warnings.warn(
+                f"{name} had (samples, heads) {was} in the passes before and {now} now: only its passes from step"
+                f" {self.passes.start} on are kept",
                 stacklevel=2,
             )
 

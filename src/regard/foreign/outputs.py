@@ -28,6 +28,8 @@ KEY = "attentions"
 
 EVEN = 1e-6
 """How far apart the weights of a row are at most whose scores were all the same."""
+NEEDS_STATES = ("maskformer-swin",)
+"""The models that report weights only together with hidden states."""
 SCORES = ("prophetnet", "squeezebert")
 """The models that return scores instead, before their softmax."""
 
@@ -118,6 +120,9 @@ class Asker:
             "output_attentions": _or(given.get("output_attentions"), getattr(config, "output_attentions", False)),
             "return_dict": _or(given.get("return_dict"), getattr(config, "return_dict", True)),
         }
+        if getattr(config, "model_type", None) in NEEDS_STATES:
+            states = _or(given.get("output_hidden_states"), getattr(config, "output_hidden_states", False))
+            self.asked["output_hidden_states"] = states
         return args, given | {name: True for name in self.asked if options or name in names}
 
     def note(self, name: str, module: nn.Module, output: Any) -> None:
@@ -149,7 +154,9 @@ class Asker:
         self.returned.clear()
         self.given = {}
         if not self.asked["output_attentions"]:
-            output = _without(output)
+            output = _without(output, KEY)
+        if not self.asked.get("output_hidden_states", True):
+            output = _without(output, "hidden_states")
         return output if self.asked["return_dict"] else output.to_tuple()
 
     def _record(self, keeper: Keeper, output: Any, peer: nn.Module) -> None:
@@ -223,19 +230,19 @@ def _flat(value: Any) -> Iterator[Tensor]:
             yield from _flat(each)
 
 
-def _without(output: Any) -> Any:
-    """Return the same without any weights."""
+def _without(output: Any, ending: str) -> Any:
+    """Return the same without the fields whose names end so."""
     return type(output)(
         **{
-            key: _without(value) if hasattr(value, "to_tuple") else value
+            key: _without(value, ending) if hasattr(value, "to_tuple") else value
             for key, value in output.items()
-            if not key.endswith(KEY)
+            if not key.endswith(ending)
         }
     )
 
 
 def _padding(given: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
-    """Return which keys of weights (B, H, Tq, Tk) are padding, (B, Tk) bool; None where the caller did not say."""
+    """Return which keys of weights (B, H, Tq, Tk) are padding, (B, Tk) bool; None where nobody said."""
     if key.startswith("cross") and given.get("encoder_attention_mask") is not None:
         mask = given["encoder_attention_mask"]
     else:
@@ -246,8 +253,9 @@ def _padding(given: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
 
 
 def _without_blind(weights: Tensor, padding: Tensor) -> Tensor:
-    """Return weights (B, H, Tq, Tk) of zero in rows that spread evenly over keys of which some are padding (B, Tk):
-    a model does so where it has masked all keys."""
+    """Return weights (B, H, Tq, Tk) with zeros in rows that spread evenly over keys of which some are padding.
+
+    A model does so where it has masked all keys. `padding` (B, Tk)."""
     on_padding = (weights * padding[:, None, None]).any(-1)
     if not on_padding.any():
         return weights
