@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "small_models.py"
-QUICK = ["albert", "gemma2", "gptj", "t5", "longformer", "clip", "mamba"]
-"""Through the interface, by hand, with caps, biases, bands, two towers; and one without attention."""
+QUICK = ["albert", "bart", "gemma2", "gptj", "t5", "longformer", "clip", "mamba", "siglip_vision_model"]
+"""Through the interface, by hand, with two masks, caps, biases, bands, two towers; and one without attention."""
 PARTS = 10
 """Of all architectures of the installed transformers, each a test of its own."""
 
@@ -29,7 +29,9 @@ def test_there_are_enough_architectures() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["deepseek_v3", "gpt_oss", "llama4_text", "t5gemma"])
+@pytest.mark.parametrize(
+    "name", ["deepseek_v3", "gpt_oss", "kosmos-2.5", "modernbert-decoder", "t5gemma2", "unlimited_ocr_text"]
+)
 def test_any_architecture_is_recorded_or_named(small: Any, name: str) -> None:
     from every_architecture import examine
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
+import regard
 from regard.attention import MultiHeadAttention
 from regard.errors import InputError
 from regard.foreign import record
@@ -324,3 +325,33 @@ def test_flex_attention_is_told_also_beside_others() -> None:
         warnings.filterwarnings("ignore", message="flex_attention called without")
         with record(model, layers=["0.self_attn"]):
             model(states)
+
+
+@pytest.mark.parametrize(
+    "call", [regard.record, regard.record_long, lambda model: regard.intervene(model, "layer")]
+)
+def test_what_is_no_model_is_refused(call: Any) -> None:
+    for given in (3, "bert", None):
+        with (
+            pytest.raises(InputError, match="give a torch module, a run, or what regard.look returns"),
+            call(given),
+        ):
+            pass
+
+
+def test_one_name_instead_of_several_layers_is_refused() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2)
+    for call in (regard.record, regard.record_long):
+        with (
+            pytest.raises(InputError, match=r"give a list of names, \['self_attn'\]"),
+            call(layer, layers="self_attn"),
+        ):
+            pass
+
+
+def test_a_subject_is_recorded_as_its_module_is() -> None:
+    states = torch.randn(2, 5, 8)
+    subject = regard.look(nn.TransformerEncoderLayer(8, 2, batch_first=True).eval(), lambda given: given)
+    with torch.no_grad(), regard.record(subject) as records:
+        subject.model(states)
+    assert list(records) == ["self_attn"]

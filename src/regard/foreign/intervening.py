@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
-
 from regard.attention import Intervention, layers_of, short_name
 from regard.attention import intervene as intervene_in_own
 from regard.attention.intervening import To, in_force
 from regard.foreign.keeper import Toucher
 from regard.foreign.passes import Passes
 from regard.foreign.recording import check_layers, watching
+from regard.foreign.wrappers import module_of
 
 
 @contextmanager
@@ -44,8 +43,7 @@ def intervene(
     flow as usual. Raises `InputError` where the model has no such layer,
     and, as it runs, for a head or step that is not there; warns where the layer did not attend.
     """
-    if not isinstance(model, nn.Module):
-        model, at = model.model, at or getattr(model, "at", None)
+    model, at = module_of(model, at)
     own = layers_of(model)
     if layer in own or layer in map(short_name, own):
         with intervene_in_own(model, layer, heads=heads, to=to, query=query, key=key):

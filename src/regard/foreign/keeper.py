@@ -100,6 +100,10 @@ class Keeper:
         """The records with keys that are no steps, as compressed ones, so that columns of passes do not match."""
         self.cached: set[str] = set()
         """The records made while a cache was there, so that more steps may come."""
+        self.single: dict[str, int] = {}
+        """By layer, how many calls of many queries there were before its last call of one."""
+        self.many = 0
+        """Calls of many queries so far."""
 
     @property
     def by_rows(self) -> bool:
@@ -153,7 +157,13 @@ class Keeper:
     def keep(self, name: str, call: Call) -> None:
         """Record a call: of the heads and rows asked for, block by block, or of all at once."""
         layer, _, number = name.partition("#")
-        if number and self._keep_step(layer, int(number), call):
+        # Where a layer of many queries ran in between, the whole model runs again, and this is no next step.
+        next_step = self.single.get(layer) == self.many
+        if call.queries > 1 and not call.flat:
+            self.many += 1
+        else:
+            self.single[layer] = self.many
+        if number and next_step and self._keep_step(layer, int(number), call):
             return
         start, end = self.passes.start, self.passes.start + call.queries
         rows = self.recorder.rows

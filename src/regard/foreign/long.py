@@ -16,11 +16,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.layer_record import Kind
 from regard.attention.observing import Observer, observing
@@ -29,7 +30,8 @@ from regard.errors import InputError, check_range
 from regard.foreign.keeper import BLOCK, Call, Keeper
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
-from regard.foreign.recording import check_layers, nothing_recorded, own_layers, watching
+from regard.foreign.recording import check_layers, check_names, nothing_recorded, own_layers, watching
+from regard.foreign.wrappers import module_of
 from regard.inspection import LayerMap
 from regard.inspection.maps import LongRows
 
@@ -164,7 +166,7 @@ class LongRecords(Mapping[str, LongRecord]):
 
 @contextmanager
 def record_long(
-    model: nn.Module, *, largest: int = 16, side: int = 2 * SQUARE, layers: Collection[str] | None = None
+    model: Any, *, largest: int = 16, side: int = 2 * SQUARE, layers: Collection[str] | None = None
 ) -> Iterator[LongRecords]:
     """Record a model over an input so long that all its weights have no place: yields `LongRecord` by layer name.
 
@@ -172,6 +174,8 @@ def record_long(
     sees what `record` sees. Raises `InputError` for a layer that the model has
     not, another side, or fewer than one weight.
     """
+    model, _ = module_of(model)
+    check_names(layers)
     check_range("largest", largest, 1, 2**31)
     if side not in SIDES:
         raise InputError(f"side {side} is unknown: choose {', '.join(map(str, SIDES))}")

@@ -24,7 +24,7 @@ from regard.attention.intervening import interventions_in
 from regard.attention.observing import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
 from regard.attention.records import Recorder
-from regard.errors import unknown
+from regard.errors import InputError, unknown
 from regard.foreign.caches import following_caches
 from regard.foreign.fastpath import like_fast_path
 from regard.foreign.generation import following_generation
@@ -36,12 +36,12 @@ from regard.foreign.outputs import by_hand, names_in, through_outputs
 from regard.foreign.passes import Passes
 from regard.foreign.places import at_places
 from regard.foreign.unseen import BY_HAND, left_out, mixes_steps
-from regard.foreign.wrappers import virtual_tokens
+from regard.foreign.wrappers import module_of, virtual_tokens
 
 
 @contextmanager
 def record(
-    model: nn.Module,
+    model: Any,
     *,
     layers: Collection[str] | None = None,
     heads: Sequence[int] | None = None,
@@ -52,8 +52,9 @@ def record(
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
-    """Record the attention of a model, whoever wrote it: yields a mapping from layer name to `Record`.
+    """Record the attention of any model: yields a mapping from layer name to `Record`.
 
+    `model`: a module, a run, or what `regard.look` returns.
     It fills as the model runs. A pass begins the records of its layers anew, or goes on with them where it takes
     the next steps of the same sequences, as generation with a cache does, in a beam too: then each row is that of
     the hypothesis which was returned. A layer that runs several times in a pass is `name`, `name#1`, ... .
@@ -68,6 +69,8 @@ def record(
     and nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
     that the model has not, and, as it runs, for a head or row out of range.
     """
+    model, at = module_of(model, at)
+    check_names(layers)
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(interventions_in, model)
     passes = Passes(model)
@@ -122,6 +125,12 @@ def as_recorded(model: nn.Module) -> Iterator[None]:
 def own_layers(passes: Passes) -> dict[str, AttentionLayer]:
     """Return the attention layers of a model that are Regard's, by their dotted names."""
     return {name: each for name, each in passes.modules.items() if isinstance(each, AttentionLayer)}
+
+
+def check_names(layers: Collection[str] | None) -> None:
+    """Raise `InputError` for one name that is given instead of several."""
+    if isinstance(layers, str):
+        raise InputError(f"layers is the text {layers!r}: give a list of names, [{layers!r}]")
 
 
 def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:

@@ -7,7 +7,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.errors import InputError
+from regard.errors import InputError, begun
+
+
+def module_of(model: Any, at: str | None = None) -> tuple[nn.Module, str | None]:
+    """Return the module of a model, and the modules (`at`) that its weights pass.
+
+    `model`: a module, a run, or what `look` returns. Raises `InputError` for anything else.
+    """
+    if isinstance(model, nn.Module):
+        return model, at
+    module = getattr(model, "model", None)
+    if not isinstance(module, nn.Module):
+        kind = f"{type(model).__name__} {begun(repr(model))}"
+        raise InputError(f"model is {kind}: give a torch module, a run, or what regard.look returns")
+    return module, at or getattr(model, "at", None)
 
 
 def is_adapted(module: nn.Module) -> bool:
