@@ -24,11 +24,11 @@ from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, files, train
 from tables import DOCS, markdown, write_tables
 
-from regard.examination.agreement import agreement
+from regard.data.links import KnownLinks, moses, read_links
+from regard.data.parallel import ParallelText
+from regard.data.silver import silver_links
+from regard.interpret.agreement import agreement
 from regard.runs import TranslationRun
-from regard.text.links import KnownLinks, moses, read_links
-from regard.text.parallel import ParallelText
-from regard.text.silver import silver_links
 
 LANGUAGES = ("de", "en")
 DRAWN = Path(__file__).with_name("alignment.links")

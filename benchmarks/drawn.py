@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from regard.text.buckets import Buckets
+from regard.data.buckets import Buckets
 
 
 def on_batch(tell: Callable[[int], None]) -> None:

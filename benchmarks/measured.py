@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.progress import track
 
-from regard.comparison.processes import in_processes
+from regard.sweep.processes import in_processes
 
 Flags = dict[str, Any]
 """Of one training."""

@@ -57,7 +57,7 @@ def multi30k_parser(description: str) -> argparse.ArgumentParser:
 
 def texts(data: Path, part: str) -> list[tuple[str, str]]:
     """Return the pairs of one part."""
-    from regard.text.parallel import ParallelText
+    from regard.data.parallel import ParallelText
 
     return list(ParallelText(files(data)[part]))
 
@@ -66,7 +66,7 @@ def marian(symbols: int) -> Any:
     """Return Hugging Face's MarianMT of our sizes, with new parameters."""
     from transformers import MarianConfig, MarianMTModel
 
-    from regard.text import BOS, EOS, PAD
+    from regard.data import BOS, EOS, PAD
 
     return MarianMTModel(
         MarianConfig(

@@ -19,7 +19,7 @@ from drawn import on_batch
 from multi30k import files
 from tables import markdown
 
-from regard.comparison.processes import in_processes
+from regard.sweep.processes import in_processes
 
 EVERY = 100
 """Steps between two measurements."""

@@ -28,8 +28,8 @@ SIMULATED = (1, 2, 4, 8, 16, 32, 64)
 PREPARING = """
 import json, resource, sys, time
 from pathlib import Path
-from regard.text.parallel import ParallelText
-from regard.text.prepare import Cutting, learn_vocabularies, prepare_corpus
+from regard.data.parallel import ParallelText
+from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus
 text, root = ParallelText(sys.argv[1:3]), Path(sys.argv[3])
 begin = time.perf_counter()
 cutting = Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
@@ -91,11 +91,11 @@ def stages(files: tuple[str, str], root: Path) -> dict[str, Any]:
     machine does counts for little, the median of all shards."""
     import numpy as np
 
-    from regard.text.making import Maker, key_of
-    from regard.text.parallel import ParallelText
-    from regard.text.prepare import Cutting, learn_vocabularies
-    from regard.text.stretches import find_spans, stretches_of
-    from regard.text.wordwise import cutter_of
+    from regard.data.making import Maker, key_of
+    from regard.data.parallel import ParallelText
+    from regard.data.prepare import Cutting, learn_vocabularies
+    from regard.data.stretches import find_spans, stretches_of
+    from regard.data.wordwise import cutter_of
 
     text, cutting = ParallelText(files), Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
     both = learn_vocabularies(text, cutting, root, progress=False)

@@ -44,11 +44,11 @@ its cell a layer of context and state; ours is the paper's."""
 
 def ours(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     """Train and translate with Regard; to be run in a process of its own."""
+    from regard.data import PAD
     from regard.models import Seq2Seq
     from regard.runs import PairRun
     from regard.streams import generator_of
     from regard.tasks import Beginning, PairTask
-    from regard.text import PAD
     from regard.training import OneLearner, make_config, new_run, start, train_steps
 
     config = make_config(

@@ -2,7 +2,7 @@
 
     python benchmarks/recurrent_results.py [--runs comparisons]
 
-Runs and measurements are kept under --runs by `regard.comparison`: what is measured is not trained again, so an
+Runs and measurements are kept under --runs by `regard.sweep`: what is measured is not trained again, so an
 interrupted run goes on where it stopped. The figures of every training go to docs/recurrent-results.json.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 
 from tables import DOCS, markdown, spread, write_tables
 
-from regard.comparison import Comparison, Measured, Variant, compare
 from regard.runs import PairRun, load
+from regard.sweep import Comparison, Measured, Variant, compare
 
 LENGTHS = [20, 50, 100, 200]
 POOLINGS = ["last", "max", "mean", "attention"]

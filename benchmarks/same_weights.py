@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.models import Transformer
-from regard.text import BOS, EOS, PAD, UNKNOWN
 
 JOEYNMT_ORDER = (UNKNOWN, PAD, BOS, EOS)
 """Regard's special tokens in the order in which JoeyNMT has them, before all others."""

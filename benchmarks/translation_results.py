@@ -21,8 +21,8 @@ from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, files, train
 from tables import DOCS, markdown, write_tables
 
+from regard.data.parallel import ParallelText
 from regard.runs import TranslationRun
-from regard.text.parallel import ParallelText
 
 MODELS: dict[str, Flags] = {
     "Transformer, tiny, the default": {"model": "transformer", "dropout": 0.2, "positions": "rotary"},

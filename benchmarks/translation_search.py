@@ -44,7 +44,7 @@ def ctranslate2(setting: Setting) -> Search:
     import ctranslate2 as peer
     import tokenizers
 
-    from regard.exchange import export
+    from regard.convert import export
 
     exported = setting.folder / "exported"
     if not exported.exists():
@@ -69,7 +69,7 @@ def hugging_face(setting: Setting) -> Search:
     import torch
     from same_weights import for_marian
 
-    from regard.text import PAD, collate
+    from regard.data import PAD, collate
 
     trained = load_run(setting.model)
     source, target = trained.task.source_vocabulary, trained.task.target_vocabulary

@@ -45,9 +45,9 @@ def hugging_face(setting: Setting) -> dict[str, Any]:
     import torch
     import torch.nn.functional as F
 
-    from regard.text import PAD
-    from regard.text.buckets import Buckets
-    from regard.text.corpus import open_corpus
+    from regard.data import PAD
+    from regard.data.buckets import Buckets
+    from regard.data.corpus import open_corpus
 
     [corpus] = (setting.folder / "prepared").glob("corpus-*")
     batches = Buckets(open_corpus(corpus), TOKENS, seed=0)

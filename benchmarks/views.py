@@ -27,10 +27,10 @@ import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import regard
-from regard.inspection import LayerMap, Map
-from regard.inspection.page import page as regard_page
-from regard.serving import Explorer
-from regard.serving.app import make_app
+from regard.server import Explorer
+from regard.server.app import make_app
+from regard.viz import LayerMap, Map
+from regard.viz.page import page as regard_page
 
 SENTENCE = "Zwei junge Männer stehen im Garten und sehen einem kleinen Hund zu , der einen roten Ball bringt ."
 LAYERS, HEADS = 6, 8

@@ -19,8 +19,8 @@ import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import regard
-from regard.serving import Explorer
-from regard.serving.app import make_app
+from regard.server import Explorer
+from regard.server.app import make_app
 
 HERE = Path(__file__).parent / "pictures"
 INPUT = "BCCCBAABACCCA"

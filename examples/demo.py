@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 import regard
-from regard.inspection.terminal import heatmap
+from regard.viz.terminal import heatmap
 
 FOLDER = Path("demo")
 

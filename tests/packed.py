@@ -5,8 +5,8 @@ import zlib
 
 import numpy as np
 
-from regard.inspection.data import PackedWeights
-from regard.inspection.page import LEVELS
+from regard.viz.data import PackedWeights
+from regard.viz.page import LEVELS
 
 
 def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:

@@ -82,7 +82,7 @@ def test_the_source_distribution_holds_all_that_the_repository_does(built: Path)
     needed = {
         *("Makefile", "constraints.txt", "constraints-hashed.txt", "package.json", "package-lock.json"),
         *("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "examples/doubles.py", "docs/overview.md"),
-        *("benchmarks/primer.py", "tests/conftest.py", "tests/view/matrix.test.js", "PKG-INFO"),
+        *("benchmarks/primer.py", "tests/conftest.py", "tests/js/matrix.test.js", "PKG-INFO"),
     }
     assert needed - names == set()
     if not (ROOT / ".git").exists():

@@ -15,11 +15,26 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard.attention import Record, Records
-    from regard.comparison import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
+    from regard.data.datasets import fetch
+    from regard.data.links import KnownLinks, read_links
     from regard.decoding import Candidate, SearchTree
     from regard.evaluation import Quality, Scored
-    from regard.examination import (
+    from regard.external import (
+        Beside,
+        ForeignModel,
+        ForeignPruned,
+        LongRecord,
+        LongRecords,
+        Patched,
+        intervene,
+        look,
+        patch,
+        record,
+        record_long,
+    )
+    from regard.interpret import (
         Agreement,
         AligningHeads,
         Alignment,
@@ -38,21 +53,6 @@ if TYPE_CHECKING:
         explain,
         head_importance,
     )
-    from regard.exchange import export, import_model
-    from regard.foreign import (
-        Beside,
-        ForeignModel,
-        ForeignPruned,
-        LongRecord,
-        LongRecords,
-        Patched,
-        intervene,
-        look,
-        patch,
-        record,
-        record_long,
-    )
-    from regard.inspection import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
     from regard.memory import keep_memory
     from regard.runs import (
         AnswerRun,
@@ -75,12 +75,12 @@ if TYPE_CHECKING:
         prune,
         train,
     )
-    from regard.serving import show
+    from regard.server import show
+    from regard.sweep import Comparison, Contrast, Interval, Measured, Variant, compare
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
-    from regard.text.datasets import fetch
-    from regard.text.links import KnownLinks, read_links
     from regard.training import RunConfig, make_config
+    from regard.viz import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
 
 late(__name__)
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from regard import record
 from regard.attention import MultiHeadAttention, Record, layers_of
+from regard.data import EOS
 from regard.decoding import beam_search, greedy_search
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
 from regard.models.seq2seq import Seq2Seq
-from regard.text import EOS
 
 SIZES: dict[str, Any] = {"source_symbols": 9, "target_symbols": 9}
 MODELS: dict[str, Callable[[], Seq2Seq]] = {

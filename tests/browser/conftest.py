@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.inspection import AttentionMap, LayerMap
+from regard.viz import AttentionMap, LayerMap
 
 playwright = pytest.importorskip("playwright.sync_api")
 uvicorn = pytest.importorskip("uvicorn")
@@ -35,8 +35,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 @contextmanager
 def served(run: Any, beside: Sequence[Any] = ()) -> Iterator[str]:
     """Serve the explorer of a run, with others beside it; the value is where it is."""
-    from regard.serving import Explorer
-    from regard.serving.app import make_app
+    from regard.server import Explorer
+    from regard.server.app import make_app
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

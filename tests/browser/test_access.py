@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.inspection.page import write_page
+from regard.viz.page import write_page
 from tests.browser.conftest import map_of, settle
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"

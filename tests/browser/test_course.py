@@ -6,7 +6,7 @@ from typing import Any
 import regard
 from regard.course.lessons import find_lesson
 from regard.course.pages import baked, lesson_page, style
-from regard.inspection.page import write_page
+from regard.viz.page import write_page
 
 
 def test_a_baked_view_has_the_room_it_needs(learned: regard.AnswerRun, page: Any, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 import regard
-from regard.inspection import AttentionMap, LayerMap
-from regard.inspection.page import write_page
+from regard.viz import AttentionMap, LayerMap
+from regard.viz.page import write_page
 from tests.browser.conftest import CHROMIUM, map_of, settle
 from tests.browser.test_explorer import _type
 from tests.browser.test_printing import pictures

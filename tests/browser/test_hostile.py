@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.examination.importance import worth_data
-from regard.inspection import AttentionMap, LayerMap, Playback
-from regard.inspection.page import as_data, write_page
-from regard.serving import Explorer
-from tests.serving.running import serving
+from regard.interpret.importance import worth_data
+from regard.server import Explorer
+from regard.viz import AttentionMap, LayerMap, Playback
+from regard.viz.page import as_data, write_page
+from tests.server.running import serving
 
-make_app = pytest.importorskip("regard.serving.app").make_app
+make_app = pytest.importorskip("regard.server.app").make_app
 
 SCRIPT = "</script><script>hacked()</script><img src=x onerror=\"document.title='hacked'\"><svg onload=hacked()>"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.inspection.page import as_data, write_page
+from regard.viz.page import as_data, write_page
 from tests.browser.conftest import map_of, settle
 
 INPUT = "BCCCBAABACCCA"

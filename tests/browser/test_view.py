@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.examination.importance import worth_by_layer
-from regard.inspection.page import as_data, write_page
+from regard.interpret.importance import worth_by_layer
+from regard.viz.page import as_data, write_page
 from tests.browser.conftest import map_of, settle
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import regard
-from regard.examination import HeadImportance
-from regard.inspection.maps import Patches
+from regard.interpret import HeadImportance
+from regard.viz.maps import Patches
 from tests.browser.conftest import map_of, served, settle
-from tests.foreign.test_long import Words
+from tests.external.test_long import Words
 
 INPUT = "BCCCBAABACCCA"
 
@@ -120,7 +120,7 @@ def test_a_weight_acts_while_it_is_dragged(page: Any, address: str, learned: reg
 
 def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """With progress; others are answered meanwhile, and a second press stops it."""
-    import regard.serving.explorer
+    import regard.server.explorer
 
     begun, go, stopped = threading.Event(), threading.Event(), threading.Event()
 
@@ -135,7 +135,7 @@ def test_importance_runs_aside(page: Any, learned: regard.AnswerRun, monkeypatch
             raise
         return HeadImportance(samples=1, loss=0.0, added={"cross": [0.5, -0.25]})
 
-    monkeypatch.setattr(regard.serving.explorer, "head_importance", slow)
+    monkeypatch.setattr(regard.server.explorer, "head_importance", slow)
     with served(learned) as address:
         _open(page, address)
         page.click("#importance")
@@ -294,7 +294,7 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
 
 
 def test_a_row_of_a_long_input_is_asked_for(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.foreign import naming
+    from regard.external import naming
 
     monkeypatch.setattr(naming, "LONG", 39)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from tests.serving.running import showing
+from tests.server.running import showing
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("starlette")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.inspection.page import as_json
+from regard.viz.page import as_json
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from regard import attention
+from regard.data import collate
 from regard.decoding import beam_search, products
 from regard.decoding.products import LARGE, vocabulary_layer
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
-from regard.text import collate
 
 WIDTH = 16
 SYMBOLS = LARGE // WIDTH + 3

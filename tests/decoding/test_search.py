@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from regard.data import BOS, EOS, collate
 from regard.decoding import Hypothesis, beam_search, greedy_search, length_penalty, sample
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
-from regard.text import BOS, EOS, collate
 
 LETTERS = (4, 5, 6)
 LONGEST = 4

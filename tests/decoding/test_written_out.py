@@ -10,11 +10,11 @@ from torch import Tensor
 
 from regard import record
 from regard.attention import Positions, explicit, intervene, keep_heads
+from regard.data import PAD, collate
 from regard.decoding import Hypothesis, beam_search, greedy_search, products, sample
 from regard.decoding.stepper import Plain, staying, stepper_of
 from regard.decoding.written_out import WrittenOut, knows
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
-from regard.text import PAD, collate
 
 SYMBOLS = 23
 KINDS: dict[str, dict[str, Any]] = {

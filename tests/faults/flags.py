@@ -15,8 +15,8 @@ from unittest import mock
 import tyro
 
 from regard.cli import COMMANDS, main
+from regard.data.datasets import DATA_SETS
 from regard.tasks import TASKS, find_task
-from regard.text.datasets import DATA_SETS
 from regard.training.kinds import kinds_for
 
 VARIED = ("--vary", "lr=0.1,0.2")

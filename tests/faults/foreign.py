@@ -210,7 +210,7 @@ def _fairseq(folder: Path) -> None:
 
 
 def _joeynmt(folder: Path) -> None:
-    from tests.exchange.test_joeynmt import write_joeynmt
+    from tests.convert.test_joeynmt import write_joeynmt
 
     write_joeynmt(folder)
 
@@ -283,7 +283,7 @@ KINDS: dict[str, Kind] = {
 def open_onnx(folder: Path) -> int:
     """Open an exported folder as its certificate does."""
     import regard
-    from regard.exchange.onnx import InOnnxRuntime
+    from regard.convert.onnx import InOnnxRuntime
 
     try:
         opened = InOnnxRuntime(regard.load("translation"), folder)

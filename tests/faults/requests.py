@@ -24,10 +24,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 import regard
-from regard.serving import Explorer
-from regard.serving.app import QUESTIONS, make_app
+from regard.server import Explorer
+from regard.server.app import QUESTIONS, make_app
 from tests.faults.report import Report, Trial, counted
-from tests.serving.running import Answer, asked, connect, receive, request, send, showing
+from tests.server.running import Answer, asked, connect, receive, request, send, showing
 
 INPUT = "BCCCBAABACCCA"
 USUAL_COUNT, BETWEEN = 10_000, 1_000_000

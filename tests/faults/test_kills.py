@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from regard.files import writing
+from regard.io import writing
 from regard.training import RunFolder, TrainingState, tensors
 from tests.faults import damage, files, kills, together
 from tests.faults.scenes import scenes

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from regard.files import writing
+from regard.io import writing
 from tests.faults import links
 from tests.faults.scenes import scenes
 

@@ -4,10 +4,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 import regard
-from regard.serving import Explorer
-from regard.serving.app import QUESTIONS, make_app
+from regard.server import Explorer
+from regard.server.app import QUESTIONS, make_app
 from tests.faults.requests import judge, main, request_of, routes_of
-from tests.serving.running import Answer
+from tests.server.running import Answer
 
 SAMPLE = 500
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import regard
 from regard.cli import main as command_line
-from regard.text.encoding import MOST_BAD
-from regard.text.vocabulary import is_blank
+from regard.data.encoding import MOST_BAD
+from regard.data.vocabulary import is_blank
 from tests.faults.report import Report, Trial, counted
 from tests.german import sentences, write
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from regard.data import BOS, collate
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq
-from regard.text import BOS, collate
 
 VARIANTS: list[dict[str, Any]] = [
     {"score": "none"},

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
+from regard.data import BOS, collate
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
-from regard.text import BOS, collate
 
 RECURRENT: list[dict[str, Any]] = [
     {"score": "none"},

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from regard import record
 from regard.attention import Sinusoidal, find_layer, keep_heads
+from regard.data import BOS, collate
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
-from regard.text import BOS, collate
 
 
 def make(**options: Any) -> Transformer:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import regard
+from regard.data.parallel import Counts, ParallelText
+from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.text.parallel import Counts, ParallelText
-from regard.text.vocabulary import is_blank
 from tests.german import sentences
 
 Command = Callable[..., tuple[int, str, str]]
@@ -115,8 +115,8 @@ def test_lines_of_score_and_align(german: regard.TranslationRun, command: Comman
 
 def test_the_explorer(german: regard.TranslationRun) -> None:
     pytest.importorskip("httpx")
-    app = pytest.importorskip("regard.serving.app")
-    from tests.serving.test_app import Client
+    app = pytest.importorskip("regard.server.app")
+    from tests.server.test_app import Client
 
     if find_spec("ctranslate2") is not None:
         german.translate([SOURCE], engine="ctranslate2")  # what is open there is not copied with the run

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from regard.data import PAD
 from regard.streams import generator_of
 from regard.tasks import Beginning, Counting, Recall, Reverse, base
 from regard.tasks.pairs import RESERVE, SortedPairs
-from regard.text import PAD
 from regard.training import make_config
 
 

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data import EOS, PAD
 from regard.errors import InputError
 from regard.tasks import Copy, Pair, PairTask, Reverse, SequenceConfig, Sort, links
-from regard.text import EOS, PAD
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.reading import sealed
+from regard.io.reading import sealed
 from regard.training import RunFolder
 from regard.training.tensors import pack, read_tensors
 from tests.earlier import to_format_6

@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.reading import sealed
+from regard.io.reading import sealed
 from regard.training import RunFolder, make_config, new_run
 from tests.earlier import to_format_6
 
@@ -99,7 +99,7 @@ def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
 
 def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write of the next checkpoint fails, there is a whole model, and a state to go on from."""
-    from regard.files import inside
+    from regard.io import inside
 
     written = inside.write_file
     for failing in range(2):

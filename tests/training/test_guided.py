@@ -8,10 +8,10 @@ import torch
 
 import regard
 from regard import record
+from regard.data import PairBatch, collate
+from regard.data.links import parse_moses
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
-from regard.text import PairBatch, collate
-from regard.text.links import parse_moses
 from regard.training.guided import guided_layer, guiding
 from tests.conftest import TINY
 from tests.german import LINKS, write

@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 import regard
+from regard.data import PairBatch, collate
 from regard.decoding import greedy_search
 from regard.errors import InputError
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
-from regard.text import PairBatch, collate
 from regard.training import RecurrentTraining, TranslationTraining, objective_of
 from regard.training.objective import teacher_forcing
 

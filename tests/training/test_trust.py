@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.reading import sealed
+from regard.io.reading import sealed
 
 SCORE = """
 import pathlib

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import regard
-from regard.text import PAD, PairBatch, collate
+from regard.data import PAD, PairBatch, collate
 from regard.training import World
 from tests.german import write
 

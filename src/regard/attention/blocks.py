@@ -16,7 +16,7 @@ from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
 from regard.errors import unknown
-from regard.own import build_own, own_class
+from regard.plugins import build_own, own_class
 
 STANDARD = "standard"
 """What the package's own encoder layer is called."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.own import build_own, own_class
+from regard.plugins import build_own, own_class
 
 
 class Positions(nn.Module):

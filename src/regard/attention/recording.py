@@ -1,7 +1,7 @@
 """Recording of Regard's own layers: keep the weights of every one while a model runs.
 
-`regard.record` does this for any model (see `regard.foreign`); this module is what it, and the packages below it,
-are built on.
+`regard.record` does this for any model (see `regard.external`); it, and the packages below it, are built on this
+module.
 
 Outside of a recording a layer takes the fused kernel. Inside, it works out its weights and hands them over; asked
 for some heads or rows only, it takes the fused kernel for the output and works out just those rows beside it. The

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention.energy import additive_scores
 from regard.errors import InputError
-from regard.own import build_own, own_class
+from regard.plugins import build_own, own_class
 
 
 class Score(nn.Module):

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from regard.cli.words import say
+from regard.data.markup import UNIT, Marked, carry, read_marked
+from regard.data.vocabulary import is_blank
 from regard.decoding import Candidate
 from regard.errors import InputError
 from regard.runs import SequenceRun
-from regard.text.markup import UNIT, Marked, carry, read_marked
-from regard.text.vocabulary import is_blank
 
 Answers = list[Candidate] | None
 """To one text, best first; None where it has none."""

@@ -8,7 +8,7 @@ from regard.cli.parsing import parse, wants_help
 from regard.cli.terminal import print_table
 from regard.course import check, write_stubs
 from regard.errors import InputError
-from regard.files import write_json
+from regard.io import write_json
 
 PROG = "regard check"
 DESCRIPTION = (

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse
+from regard.data.rules import Rules
 from regard.errors import InputError, check_range, check_share
-from regard.text.rules import Rules
 
 if TYPE_CHECKING:
-    from regard.text.cleaning import Scoring
+    from regard.data.cleaning import Scoring
 
 PROG = "regard clean"
 USAGE = f"{PROG} SOURCE TARGET"
@@ -51,7 +51,7 @@ def run(argv: list[str]) -> None:
     flags = parse(CleanFlags(), words, prog=USAGE, description=DESCRIPTION)
     if not files:
         raise InputError(f"no text: name a source and a target file first, as in `{PROG} train.de train.en`")
-    from regard.text.cleaning import clean
+    from regard.data.cleaning import clean
 
     check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)

@@ -10,10 +10,10 @@ from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
-from regard.comparison import COMPARISONS, Here, Machines, Ray, Slurm, compare
 from regard.errors import InputError, unknown
-from regard.files import check_writable, write_json
-from regard.reading import is_folder, read_text
+from regard.io import check_writable, write_json
+from regard.io.reading import is_folder, read_text
+from regard.sweep import COMPARISONS, Here, Machines, Ray, Slurm, compare
 from regard.tasks import TASKS
 from regard.training import changed, make_config
 
@@ -163,7 +163,7 @@ def _check_task(task: str, argv: list[str]) -> None:
 
 def _compare_folders(folders: list[str], argv: list[str]) -> None:
     """Look at two models of Hugging Face's over the same texts, and print how they differ."""
-    from regard.foreign import look  # which comparing tasks need not wait for
+    from regard.external import look  # which comparing tasks need not wait for
 
     flags = parse(FolderFlags(), argv, prog=f"{PROG} {' '.join(folders)}", description=FOLDERS)
     if flags.texts is None:

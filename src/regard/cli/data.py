@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import first_word, parse, wants_help
-from regard.text.datasets import NAMES, fetch
-from regard.text.parallel import check_files
+from regard.data.datasets import NAMES, fetch
+from regard.data.parallel import check_files
 
 PROG = "regard data"
 DESCRIPTION = (

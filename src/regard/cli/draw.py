@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.screen import open_on_screen
-from regard.inspection import check_ending
 from regard.runs import SAVEPATH, draw_model, load
+from regard.viz import check_ending
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun

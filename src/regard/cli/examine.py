@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.terminal import print_table
-from regard.files import check_writable
+from regard.io import check_writable
 from regard.runs import SAVEPATH, load
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.terminal import print_table
-from regard.files import write_json
+from regard.io import write_json
 from regard.runs import SAVEPATH, load
 
 if TYPE_CHECKING:

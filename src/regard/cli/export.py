@@ -4,10 +4,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard import exchange
+from regard import convert
 from regard.cli.lines import sentences_in
 from regard.cli.parsing import parse_of_run
-from regard.exchange import Program
+from regard.convert import Program
 from regard.runs import SAVEPATH, load_translator
 
 PROG = "regard export"
@@ -49,5 +49,5 @@ def run(argv: list[str]) -> None:
         name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
     )
     texts = None if flags.texts is None else sentences_in(flags.texts)
-    folder = exchange.export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
-    sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{exchange.read_certificate(folder).summary()}\n")
+    folder = convert.export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
+    sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{convert.read_certificate(folder).summary()}\n")

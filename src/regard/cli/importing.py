@@ -7,10 +7,10 @@ from typing import Annotated
 
 import tyro
 
-from regard import exchange
+from regard import convert
 from regard.cli.lines import sentences_in
 from regard.cli.parsing import parse_of_run
-from regard.exchange import Origin
+from regard.convert import Origin
 from regard.runs import SAVEPATH
 
 PROG = "regard import"
@@ -49,7 +49,7 @@ def run(argv: list[str]) -> None:
         ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
     )
     texts = None if flags.texts is None else sentences_in(flags.texts)
-    place = exchange.import_model(
+    place = convert.import_model(
         folder,
         program=flags.program,
         savepath=flags.savepath,
@@ -58,4 +58,4 @@ def run(argv: list[str]) -> None:
         valid=flags.valid,
         test=flags.test,
     )
-    sys.stdout.write(f"Imported into {place}\n{exchange.read_certificate(place).summary()}\n")
+    sys.stdout.write(f"Imported into {place}\n{convert.read_certificate(place).summary()}\n")

@@ -4,9 +4,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard import course, serving
+from regard import course, server
 from regard.cli.parsing import parse
-from regard.files import write_new
+from regard.io import write_new
 
 DESCRIPTION = (
     "Open the course: thirteen lessons, from look-ups to a Transformer that translates, each with a run on this "
@@ -51,5 +51,5 @@ def run(argv: list[str]) -> None:
     if flags.site is not None:
         sys.stdout.write(f"Wrote {len(course.write_site(flags.site, flags.savepath))} files into {flags.site}\n")
     if not (stubs or notebooks or flags.site):
-        serving.teach(flags.savepath, port=flags.port, host=flags.host, browser=flags.browser)
+        server.teach(flags.savepath, port=flags.port, host=flags.host, browser=flags.browser)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there

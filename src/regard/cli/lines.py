@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.cli.words import say
+from regard.data.encoding import encoding_of
+from regard.data.parallel import check_files
 from regard.errors import InputError
-from regard.reading import cannot_read
-from regard.text.encoding import encoding_of
-from regard.text.parallel import check_files
+from regard.io.reading import cannot_read
 
 LENIENT_LINES = "; or take what cannot be read as unknown, with --lenient"
 LINES = 512

@@ -10,18 +10,18 @@ from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import print_table
 from regard.errors import InputError, unknown
-from regard.files import write_json
-from regard.foreign import look
-from regard.foreign.asked import BETWEEN
-from regard.inspection import AttentionMap, check_ending
-from regard.inspection.alike import check_beside
-from regard.inspection.endings import PAGE
-from regard.inspection.page import write_page
+from regard.external import look
+from regard.external.asked import BETWEEN
+from regard.io import write_json
+from regard.io.reading import is_folder, read_text
 from regard.memory import keep_memory
-from regard.reading import is_folder, read_text
 from regard.runs import SAVEPATH
-from regard.serving import check_port, show
+from regard.server import check_port, show
 from regard.training.run_paths import holds_run
+from regard.viz import AttentionMap, check_ending
+from regard.viz.alike import check_beside
+from regard.viz.endings import PAGE
+from regard.viz.page import write_page
 
 PROG = "regard look"
 DESCRIPTION = (

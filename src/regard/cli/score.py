@@ -8,9 +8,9 @@ from pathlib import Path
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import parse_of_run
 from regard.cli.words import say
+from regard.data.unknown import UnknownCount
+from regard.data.vocabulary import is_blank
 from regard.runs import SAVEPATH, SequenceRun, load_translator
-from regard.text.unknown import UnknownCount
-from regard.text.vocabulary import is_blank
 
 PROG = "regard score"
 DESCRIPTION = (

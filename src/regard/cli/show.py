@@ -10,7 +10,7 @@ from regard.cli.parsing import parse_of_run
 from regard.errors import InputError
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, load
-from regard.serving import check_port, show
+from regard.server import check_port, show
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun

@@ -23,13 +23,13 @@ from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
 from regard.errors import InputError
-from regard.files import check_writable, write_file, write_json
-from regard.inspection import check_ending
-from regard.inspection.endings import PAGE
+from regard.io import check_writable, write_file, write_json
 from regard.memory import keep_memory
 from regard.result import Result
 from regard.runs import SAVEPATH, load
 from regard.training import changed
+from regard.viz import check_ending
+from regard.viz.endings import PAGE
 
 if TYPE_CHECKING:
     from regard.runs import AnswerRun, AnyRun, PairRun, TranslationRun
@@ -187,7 +187,7 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     print_table(attention.table())
     if plot is not None:
         if plot.suffix.lower() == PAGE and run.has_snapshots:
-            from regard.inspection.page import write_page
+            from regard.viz.page import write_page
 
             write_page(plot, [run.with_sums(attention)], playback=run.playback(attention.input).data())
         elif plot.suffix.lower() == PAGE:

@@ -113,8 +113,8 @@ def run(argv: list[str]) -> None:
 
 def _prepare(task: str, where: WhereConfig, part: str, flags: dict[str, Any]) -> None:
     """Prepare a part of the text, and say what is missing still."""
+    from regard.data.prepare import listed  # brings a large library
     from regard.runs import prepare
-    from regard.text.prepare import listed  # brings a large library
 
     if where.resume or where.overwrite:
         raise InputError(f"prepare {part} makes no run: leave out resume and overwrite")

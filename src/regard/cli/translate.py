@@ -13,14 +13,14 @@ from regard.cli.parsing import first_word, parse, take_text, wants_help, with_em
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
+from regard.convert import EngineName, Precision
+from regard.data.markup import Marked
+from regard.data.unknown import MANY, UnknownCount
+from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.exchange import EngineName, Precision
-from regard.inspection import AttentionMap, check_ending
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
-from regard.text.markup import Marked
-from regard.text.unknown import MANY, UnknownCount
-from regard.text.vocabulary import is_blank
+from regard.viz import AttentionMap, check_ending
 
 PROG = "regard translate"
 DESCRIPTION = (

@@ -13,7 +13,7 @@ from regard.course.judging import judge
 from regard.course.report import LINES, PRINTS, CheckReport, ExerciseReport
 from regard.course.sandbox import SECONDS, Told, run_file, run_object
 from regard.errors import InputError, MachineError
-from regard.files import write_new
+from regard.io import write_new
 
 
 def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from regard.course.answering import answers_of, one_line, own_lines
 from regard.course.candidates import Candidates, Watch, find_candidates
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
-from regard.own import own_imports
+from regard.plugins import own_imports
 
 MEMORY = 3 << 30
 """Bytes that the code may ask for, beyond what is there at its start."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import HOME, in_home
-from regard.files import write_new
+from regard.io import write_new
 
 
 def notebooks_in(folder: Path, home: Path = HOME) -> dict[Path, bytes]:

@@ -11,9 +11,9 @@ from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES, HOME, in_home
 from regard.course.trying import TOLD, looked_at, run_of, try_lesson
 from regard.errors import InputError
-from regard.files import cannot_write, check_folder, write_file
-from regard.inspection.page import write_page
-from regard.reading import is_file
+from regard.io import cannot_write, check_folder, write_file
+from regard.io.reading import is_file
+from regard.viz.page import write_page
 
 VIEWS = 3
 """Inputs that a baked view shows."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.course.lessons import Lesson, find_lesson
 from regard.errors import EditedError, InputError
-from regard.files import refuse_links, write_json
+from regard.io import refuse_links, write_json
 from regard.runs import load, train
 from regard.training import RunFolder
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.data import BOS, EOS
 from regard.decoding.hypothesis import Hypothesis, check_numbers, limits_of, log_probabilities
 from regard.decoding.largest import largest
 from regard.decoding.stepper import Stepper, staying, stepper_of
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
-from regard.text import BOS, EOS
 
 LARGEST_PENALTY = 10
 """Beyond it only length counts, and powers of it soon have no number."""

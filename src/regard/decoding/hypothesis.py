@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.data import BOS, PAD, UNKNOWN
 from regard.errors import InputError
-from regard.text import BOS, PAD, UNKNOWN
 
 NEVER = (PAD, BOS, UNKNOWN)
 """Tokens that are not written."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from regard.data import PAD, Vocabulary, collate
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
@@ -14,7 +15,6 @@ from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.result import Result
 from regard.streams import seed_of
-from regard.text import PAD, Vocabulary, collate
 
 SLACK = 50
 """Tokens that an answer may have beyond twice those of its source."""

@@ -8,13 +8,13 @@ from rich.text import Text
 from rich.tree import Tree
 from torch import Tensor
 
+from regard.data import EOS, PAD, Vocabulary, collate
+from regard.data.vocabulary import is_blank
 from regard.decoding.beam import Step, beam_search
 from regard.decoding.search import longest_answer
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 from regard.result import Result
-from regard.text import EOS, PAD, Vocabulary, collate
-from regard.text.vocabulary import is_blank
 
 FOLLOWERS = 8
 """Tokens that are told of those that might come next, the likeliest."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.text.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
+from regard.data.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.attention import LargeProducts
+from regard.data import PAD, PairBatch, Vocabulary, collate
+from regard.data.vocabulary import is_blank, unblanked
 from regard.decoding.products import vocabulary_layer
 from regard.decoding.threads import in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
-from regard.text import PAD, PairBatch, Vocabulary, collate
-from regard.text.vocabulary import is_blank, unblanked
 
 SOME = 128
 """Steps whose logits are there at once."""

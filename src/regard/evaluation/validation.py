@@ -4,13 +4,13 @@ from typing import cast
 
 from torch import nn
 
+from regard.data.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
+from regard.data.parallel import Text
 from regard.decoding import Search, translate
 from regard.evaluation.bleu import bleu, bleu_warning, exact_share
 from regard.models import Seq2Seq
 from regard.progress import tell
 from regard.tasks import AnyTask, Translation
-from regard.text.bleu_tokenizer import bleu_tokenizer_for, check_bleu_tokenizer
-from regard.text.parallel import Text
 
 
 class Validation:
@@ -21,7 +21,7 @@ class Validation:
     """
 
     def __init__(self, task: Translation, text: Text, *, tokenize: str | None = None, show: bool = False) -> None:
-        from regard.text.prepare import read_pairs  # which brings the library of subwords
+        from regard.data.prepare import read_pairs  # which brings the library of subwords
 
         pairs = read_pairs(text, "validation")
         self.task, self.warned = task, False

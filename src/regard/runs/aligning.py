@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 
+from regard.data.cutting import cut_into
+from regard.data.links import Symmetrising, links_of_product, moses, symmetrise
 from regard.errors import InputError
-from regard.examination import (
+from regard.interpret import (
     AligningHeads,
     By,
     KeptHeads,
@@ -25,22 +27,20 @@ from regard.examination import (
     reading_heads,
     word_weights,
 )
-from regard.reading import DamageError, damaged, shaped
+from regard.io.reading import DamageError, damaged, shaped
 from regard.result import Result, plain
-from regard.text.cutting import cut_into
-from regard.text.links import Symmetrising, links_of_product, moses, symmetrise
 from regard.training.guided import HEAD, guided_layer
 from regard.training.kept import read_kept, write_kept
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.examination import AlignmentChoice, Head
+    from regard.data.cutting import Cut
+    from regard.data.links import KnownLinks, Link
+    from regard.data.places import Unit
+    from regard.interpret import AlignmentChoice, Head
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
-    from regard.text.cutting import Cut
-    from regard.text.links import KnownLinks, Link
-    from regard.text.places import Unit
     from regard.training import RunFolder
 
 FILE = "alignment.json"

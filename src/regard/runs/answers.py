@@ -14,23 +14,23 @@ from torch import Tensor
 
 from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
-from regard.examination import relevance_share
-from regard.inspection import Trial
-from regard.inspection.intervened import with_original
+from regard.interpret import relevance_share
 from regard.result import Result
 from regard.runs.maps import map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
 from regard.streams import generator_of
 from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.viz import Trial
+from regard.viz.intervened import with_original
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.examination import RelevanceShare
-    from regard.inspection import AttentionMap, Playback
+    from regard.interpret import RelevanceShare
     from regard.models import AnswerModel
     from regard.tasks import Batch, Task
+    from regard.viz import AttentionMap, Playback
 
 IN_A_LINE = 5
 """Heads that are told of in a line of 80 columns."""

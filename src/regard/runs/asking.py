@@ -15,8 +15,8 @@ from regard.training import Origin, RunConfig, RunFolder, changed_config, make_c
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from regard.data.parallel import TextDigest
     from regard.runs.kinds import AnyRun
-    from regard.text.parallel import TextDigest
 
 PLACES = ("train", "valid", "test", "guide", "hub")
 """Flags that say where text is, which may be elsewhere when a run goes on."""

@@ -6,8 +6,8 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data import PairBatch, collate
 from regard.errors import InputError
-from regard.text import PairBatch, collate
 
 if TYPE_CHECKING:
     from regard.runs.kinds import AnyRun
@@ -22,8 +22,8 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     Boxes are its parts, with the shapes of what goes in and comes out and the number of parameters; arrows are
     what flows; attention is marked. Raises `InputError` for another ending, or an input that does not fit.
     """
-    from regard.inspection.blueprint import blueprint_of  # brings what only this needs
-    from regard.inspection.drafting import save_blueprint
+    from regard.viz.blueprint import blueprint_of  # brings what only this needs
+    from regard.viz.drafting import save_blueprint
 
     asked: Any = run
     if input is None and not run.draws:

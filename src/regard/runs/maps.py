@@ -10,14 +10,14 @@ import torch
 
 from regard.attention import short_name
 from regard.attention.recording import record_own
-from regard.examination.relevance import pad_keys
-from regard.inspection import CROSS, AttentionMap, LayerKind, layer_map
+from regard.data import BOS, EOS, PairBatch, collate, read_source
+from regard.data.vocabulary import whole
+from regard.interpret.relevance import pad_keys
 from regard.tasks import links
-from regard.text import BOS, EOS, PairBatch, collate, read_source
-from regard.text.vocabulary import whole
+from regard.viz import CROSS, AttentionMap, LayerKind, layer_map
 
 if TYPE_CHECKING:
-    from regard.examination import KeptHeads
+    from regard.interpret import KeptHeads
     from regard.models import AnswerModel, Seq2Seq
     from regard.runs.aligning import LinkedPair
     from regard.tasks import SequenceTask, Task

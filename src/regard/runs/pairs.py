@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from regard import examination
+from regard import interpret
 from regard.attention import short_name
+from regard.data.links import KnownLinks
 from regard.errors import InputError, check_range
 from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
 from regard.streams import generator_of
-from regard.text.links import KnownLinks
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from regard.decoding import Candidate
-    from regard.examination import Alignment
-    from regard.inspection import AttentionMap
+    from regard.interpret import Alignment
     from regard.tasks import Pair, PairTask
+    from regard.viz import AttentionMap
 
 CHUNK = 500
 """Samples that are tested at once."""
@@ -82,7 +82,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return PairReport(
             samples=samples,
             exact_match=sum(right) / len(right),
-            alignments=examination.alignment(self.model, self.task, chunks),
+            alignments=interpret.alignment(self.model, self.task, chunks),
         )
 
     def attend(
@@ -133,7 +133,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
         """Return the alignment error rate of each layer."""
-        found = examination.alignment(self.model, self.task, [list(inputs)])
+        found = interpret.alignment(self.model, self.task, [list(inputs)])
         return {short_name(name): each.error_rate for name, each in found.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:

@@ -62,7 +62,7 @@ def _way_out(run: AnyRun) -> str:
 @torch.no_grad()
 def _drawn(path: str | Path, positions: Positions, length: int, title: str) -> Path:
     """Draw `length` positions into a picture, waves between them too."""
-    from regard.inspection import waves  # brings matplotlib, which nothing else here needs
+    from regard.viz import waves  # brings matplotlib, which nothing else here needs
 
     vectors = positions.vectors(0, length).detach().cpu().numpy()
     between = None

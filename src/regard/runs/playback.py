@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import nn
 
 from regard.errors import InputError
-from regard.inspection import Playback
 from regard.training import kept
+from regard.viz import Playback
 
 if TYPE_CHECKING:
-    from regard.inspection import AttentionMap
     from regard.training import RunFolder
+    from regard.viz import AttentionMap
 
 SHOWN_LOSSES = 300
 """Points of the loss curve, at most."""

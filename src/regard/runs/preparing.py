@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
+from regard.data.making import CorpusPart
 from regard.errors import InputError
 from regard.runs.asking import asked, begun_from
 from regard.runs.loading import SAVEPATH, load
 from regard.runs.train import PREPARED
 from regard.tasks import Translation, TranslationConfig
-from regard.text.making import CorpusPart
 
 MOST = 10_000
 """Parts of a corpus."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.examination import Pruned, take_out
-from regard.files import holding
+from regard.interpret import Pruned, take_out
+from regard.io import holding
 from regard.runs.loading import load, of_one_run, read_run
 from regard.training import RunFolder, digest, new_run
 
@@ -37,7 +37,7 @@ def prune(
 
     None: beside the run, with `-pruned` at the end of its name.
 
-    Which heads those are, `regard.examination.take_out` finds, one after the other. Raises `InputError` where
+    Which heads those are, `regard.interpret.take_out` finds, one after the other. Raises `InputError` where
     there are not so many to take away, or where another process writes at `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from regard import examination
+from regard import interpret
 from regard.attention import (
     MultiHeadAttention,
     find_layer,
@@ -21,9 +21,9 @@ from regard.attention import (
     short_name,
 )
 from regard.attention.recording import record_own
-from regard.inspection import Layer, kind_of
 from regard.result import Result, plain
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
+from regard.viz import Layer, kind_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
         Record,
     )
     from regard.attention.intervening import To
-    from regard.examination import (
+    from regard.interpret import (
         Examination,
         Explanation,
         HeadImportance,
         HeadRoles,
         HeadSamples,
     )
-    from regard.inspection import AttentionMap, Playback, Trial
-    from regard.inspection.widget import AttentionWidget
     from regard.models import TaskModel
     from regard.tasks import AnyTask
     from regard.training import RunConfig
+    from regard.viz import AttentionMap, Playback, Trial
+    from regard.viz.widget import AttentionWidget
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -70,7 +70,7 @@ class Figures(Result):
 @dataclass(frozen=True, repr=False)
 class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     """What `regard.train` and `regard.load` return, as one of three kinds: `AnswerRun`, `PairRun`,
-    `TranslationRun`. It satisfies `regard.inspection.Subject`."""
+    `TranslationRun`. It satisfies `regard.viz.Subject`."""
 
     folder: Path
     config: RunConfig[TaskPart, ModelPart, TrainingPart]
@@ -172,7 +172,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def about(self) -> dict[str, Any]:
         """Return what a page says of the run."""
-        kept = examination.examined_in(self.files)
+        kept = interpret.examined_in(self.files)
         return {
             "task": self.task.name,
             "summary": self.task.summary,
@@ -211,14 +211,14 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return examination.head_importance(self, samples=samples, seed=seed)
+        return interpret.head_importance(self, samples=samples, seed=seed)
 
     def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
-        """Ask what the attention to the inputs means, over unseen ones: see `regard.examination.examination`.
+        """Ask what the attention to the inputs means, over unseen ones: see `regard.interpret.examination`.
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return examination.examine(self, samples=samples, seed=seed)
+        return interpret.examine(self, samples=samples, seed=seed)
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
         """Return the alignment error rate of each layer, where the alignment is known."""
@@ -237,20 +237,20 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         seed: int = 0,
     ) -> Explanation:
         """Return how a head came to its weights for one output step, number by number, and what followed: see
-        `regard.examination.explain`."""
-        return examination.explain(
+        `regard.interpret.explain`."""
+        return interpret.explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return a map that this run has answered with, with the sum behind each weight, for a page that tells
-        it: see `regard.examination.with_sums`."""
-        return examination.with_sums(self, shown)
+        it: see `regard.interpret.with_sums`."""
+        return interpret.with_sums(self, shown)
 
     def view(self, input: str | None = None, *, seed: int = 0) -> AttentionWidget:
         """Return a widget for a notebook that shows an input, or one drawn by `seed`, and how each weight comes
         about. Raises `InputError` where anywidget is not installed."""
-        from regard.inspection.widget import view
+        from regard.viz.widget import view
 
         shown = self.attend(input, seed=seed)
 
@@ -295,17 +295,17 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return dataclasses.replace(self, model=model.to(device).eval())
 
     def roles(self, *, samples: int = 60, seed: int = 0) -> HeadRoles:
-        """Describe what each head does, over unseen inputs: see `regard.examination.roles`.
+        """Describe what each head does, over unseen inputs: see `regard.interpret.roles`.
 
         Raises `InputError` for a model without attention, or where there are no such inputs.
         """
-        return examination.head_roles(self, samples=samples, seed=seed)
+        return interpret.head_roles(self, samples=samples, seed=seed)
 
     def samples(
         self, layer: str, head: int, *, token: str | None = None, wrong_first: bool = False, samples: int = 200
     ) -> HeadSamples:
-        """Return unseen inputs that a head weighs most: see `regard.examination.samples`."""
-        return examination.head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
+        """Return unseen inputs that a head weighs most: see `regard.interpret.samples`."""
+        return interpret.head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
 
     def loss(self, inputs: Sequence[Any]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats."""

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from regard import decoding, evaluation, examination, exchange, inspection
+from regard import convert, decoding, evaluation, interpret, viz
+from regard.data.silver import silver_links
+from regard.data.vocabulary import unblanked
 from regard.errors import InputError, begun, check_range
-from regard.inspection.intervened import named, with_original
 from regard.runs.maps import map_of_links, map_of_pair, note_of, opened
 from regard.runs.playback import play_back
 from regard.runs.run import Run
 from regard.runs.trials import trial_of_pair
-from regard.text.silver import silver_links
-from regard.text.vocabulary import unblanked
 from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.viz.intervened import named, with_original
 
 if TYPE_CHECKING:
+    from regard.data.links import KnownLinks, Link, Symmetrising
+    from regard.data.places import Unit
     from regard.models import Seq2Seq
     from regard.runs.aligning import Aligner, LinkedPair
     from regard.tasks import SequenceTask
-    from regard.text.links import KnownLinks, Link, Symmetrising
-    from regard.text.places import Unit
 
 SHOWN = 20
 """Characters of a text that an error shows, at most."""
@@ -57,8 +57,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         beam: int | None = None,
         length_penalty: float | None = None,
         batchsize: int = 64,
-        engine: exchange.EngineName = "regard",
-        precision: exchange.Precision = "float32",
+        engine: convert.EngineName = "regard",
+        precision: convert.Precision = "float32",
     ) -> list[str]:
         """Return the most likely answer to each text, in order; see `search`."""
         found = self.search(
@@ -82,8 +82,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         temperature: float = 0.0,
         seed: int = 0,
         batchsize: int = 64,
-        engine: exchange.EngineName = "regard",
-        precision: exchange.Precision = "float32",
+        engine: convert.EngineName = "regard",
+        precision: convert.Precision = "float32",
         scored: bool = True,
     ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
@@ -111,9 +111,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     @cached_property
-    def engines(self) -> exchange.Engines:
+    def engines(self) -> convert.Engines:
         """The programs that search its answers."""
-        return exchange.Engines(self)
+        return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
         """Return what the search tries while it answers an input, or one drawn by `seed`: every prefix that it
@@ -130,7 +130,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             max_len=self.task.longest_target,
         )
 
-    def along(self, input: str, tokens: list[int]) -> inspection.AttentionMap:
+    def along(self, input: str, tokens: list[int]) -> viz.AttentionMap:
         """Return what a model attends to while it answers `input` with tokens that a search has tried."""
         found = map_of_pair(self.model, self.task, input, tokens)
         return opened(self.kept_heads(), named(self.model, self.where, found))
@@ -158,7 +158,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Whether a head was guided by links as it learned."""
         return False
 
-    def kept_heads(self) -> examination.KeptHeads | None:
+    def kept_heads(self) -> interpret.KeptHeads | None:
         """Return the heads to align by: those chosen, or else the guided one; None where there is neither."""
         return self._aligner.kept()
 
@@ -166,7 +166,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self,
         pairs: Iterable[tuple[str, str]],
         *,
-        by: examination.By | None = None,
+        by: interpret.By | None = None,
         unit: Unit | None = None,
         reverse: SequenceRun | None = None,
         symmetrise: Symmetrising = "product",
@@ -199,7 +199,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         unit: Unit | None = None,
         keep: bool = True,
         seed: int = 0,
-    ) -> examination.AlignmentChoice:
+    ) -> interpret.AlignmentChoice:
         """Choose the heads to align by, on half of the pairs, and return how well they do on the other half.
 
         With `keep` the choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the
@@ -236,7 +236,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return pairs that it was trained on, or such ones as it was trained on, at most so many."""
         raise NotImplementedError
 
-    def map_of_links(self, found: LinkedPair) -> inspection.AttentionMap:
+    def map_of_links(self, found: LinkedPair) -> viz.AttentionMap:
         """Return what the heads that align attend to, as one layer of words, ready to be drawn."""
         return map_of_links(self.task.name, found)
 
@@ -248,7 +248,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         seed: int = 0,
         beam: int | None = None,
         length_penalty: float | None = None,
-    ) -> inspection.AttentionMap:
+    ) -> viz.AttentionMap:
         """Answer one input, and keep what each symbol of the answer attended to, in every layer.
 
         Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. With an
@@ -258,7 +258,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
 
-        def answered() -> inspection.AttentionMap:
+        def answered() -> viz.AttentionMap:
             found = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
             return opened(self.kept_heads(), map_of_pair(self.model, self.task, text, found.tokens))
 
@@ -279,7 +279,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             return ""
         return f"has seen inputs of up to {longest} {vocabulary.unit}, not of {steps}"
 
-    def playback(self, input: str | None = None, *, seed: int = 0) -> inspection.Playback:
+    def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
         """Return how attention on one input formed during training.
 
         The models of all snapshots are given the answer of the last one, symbol by symbol, so that their weights
@@ -303,7 +303,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         del seed
         raise InputError(f"input is missing: {self.name} draws none by itself")
 
-    def look(self, input: Any) -> inspection.AttentionMap:
+    def look(self, input: Any) -> viz.AttentionMap:
         """Return what it attends to in a pair of source and target; the decoder is fed the target."""
         tokens = self.task.target_vocabulary.encode(input[1])
         return opened(self.kept_heads(), map_of_pair(self.model, self.task, input[0], tokens, forced=True))
@@ -314,7 +314,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         found = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-each.log_probability, each.tokens) for each in found], dtype=np.float64)
 
-    def trial(self, input: Any) -> inspection.Trial:
+    def trial(self, input: Any) -> viz.Trial:
         """Return a pair of source and target, ready to be probed; the decoder is fed the target."""
         return trial_of_pair(self.model, self.task, input[0], input[1])
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard import evaluation
+from regard.data.unknown import write_unknown
 from regard.errors import InputError
 from regard.progress import progress_bar, tell
 from regard.runs.asking import asked, begun_from, going_on
 from regard.runs.loading import read_run, stored_task
 from regard.tasks import Beginning
-from regard.text.unknown import write_unknown
 from regard.training import RunFolder, digest, digest_tensors, find_run, loop, new_run, trained_parameters
 from regard.training.metrics import lost_steps
 

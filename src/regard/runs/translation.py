@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard import evaluation
+from regard.data.bleu_tokenizer import check_bleu_tokenizer
+from regard.data.parallel import ParallelText
+from regard.data.prepare import check_pairs, read_pairs
+from regard.data.unknown import UnknownShares, read_unknown, unknown_in_pairs
 from regard.errors import InputError
 from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequences import SequenceRun
-from regard.text.bleu_tokenizer import check_bleu_tokenizer
-from regard.text.parallel import ParallelText
-from regard.text.prepare import check_pairs, read_pairs
-from regard.text.unknown import UnknownShares, read_unknown, unknown_in_pairs
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from regard.data.parallel import Text
     from regard.evaluation import Quality
     from regard.tasks import Translation
-    from regard.text.parallel import Text
 
 DRAWN = 1000
 """Pairs of which one is drawn, at most: the first of the text."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from regard.inspection import Trial
+from regard.data import PairBatch, collate
 from regard.tasks import links
-from regard.text import PairBatch, collate
+from regard.viz import Trial
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from regard.errors import InputError, unknown
+from regard.io.reading import is_file
 from regard.late import late
-from regard.own import OwnCodeError, own_imports, told
-from regard.reading import is_file
+from regard.plugins import OwnCodeError, own_imports, told
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
 from regard.tasks.batch import Batch
 from regard.tasks.pairs import Pair, PairTask, SequenceTask, links

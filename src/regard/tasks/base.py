@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from regard.data.parallel import TextDigest
 from regard.errors import InputError, begun, check_range
 from regard.tasks.batch import Batch
 from regard.tasks.defaults import Defaults
 from regard.tasks.source import BatchSettings, Beginning, Place, Source
-from regard.text.parallel import TextDigest
 
 PAST_END = -1
 """The index at steps past the end of a sequence."""

@@ -21,9 +21,9 @@ import torch
 from babel import Locale, UnknownLocaleError
 from babel.dates import DateTimeFormat, parse_pattern
 
+from regard.data import Characters
 from regard.errors import InputError
 from regard.tasks.pairs import Pair, PairTask
-from regard.text import Characters
 
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 DAYS = (LAST - FIRST).days + 1

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.data import PairBatch, Vocabulary, collate
 from regard.errors import check_range
 from regard.streams import generator_of
 from regard.tasks.base import AnyTask
 from regard.tasks.source import NOWHERE, BatchSettings, Beginning
-from regard.text import PairBatch, Vocabulary, collate
 
 RESERVE = 16
 """Batches of pairs that are drawn at once."""

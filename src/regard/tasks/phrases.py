@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from regard.data import Words
 from regard.errors import InputError
 from regard.tasks.lexicon import (
     ADJECTIVES,
@@ -32,7 +33,6 @@ from regard.tasks.lexicon import (
     WEAK,
 )
 from regard.tasks.pairs import Pair, PairTask
-from regard.text import Words
 
 UNSEEN = 10
 """One sentence in this many is kept from training."""

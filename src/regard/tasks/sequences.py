@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from regard.data import Characters
 from regard.errors import check_range
 from regard.tasks.pairs import Pair, PairTask
-from regard.text import Characters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import torch
 
+from regard.data import PairBatch
 from regard.tasks.batch import Batch
-from regard.text import PairBatch
 
 Place = tuple[int, int, int]
 """Of a batch: epoch, pool, batch."""

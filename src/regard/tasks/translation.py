@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
+from regard.data import TokenizerKind
+from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.errors import InputError, check_range
 from regard.progress import reading_bar, tell
 from regard.tasks.pairs import SequenceTask
 from regard.tasks.source import BatchSettings, Beginning
-from regard.text import TokenizerKind
-from regard.text.bleu_tokenizer import check_bleu_tokenizer
 
 if TYPE_CHECKING:
-    from regard.text.buckets import Buckets
-    from regard.text.corpus import Corpus
-    from regard.text.guide import Guide
-    from regard.text.parallel import Text, TextDigest
-    from regard.text.prepare import Preparation
-    from regard.text.unknown import UnknownShares
-    from regard.text.vocabulary import Learned
+    from regard.data.buckets import Buckets
+    from regard.data.corpus import Corpus
+    from regard.data.guide import Guide
+    from regard.data.parallel import Text, TextDigest
+    from regard.data.prepare import Preparation
+    from regard.data.unknown import UnknownShares
+    from regard.data.vocabulary import Learned
 
 Part = Literal["train", "valid", "test"]
 HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": "test"}
@@ -124,7 +124,7 @@ class TranslationConfig:
 
         Raises `InputError` where it cannot be read.
         """
-        from regard.text.parallel import Together
+        from regard.data.parallel import Together
 
         found = self._texts(part)
         return Together(found) if len(found) > 1 else next(iter(found), None)
@@ -134,7 +134,7 @@ class TranslationConfig:
 
         Raises `InputError` where it cannot be read.
         """
-        from regard.text.parallel import file_digest
+        from regard.data.parallel import file_digest
 
         parts: tuple[Part, ...] = ("train", "valid")
         texts = {part: text for part in parts if (text := self.text(part)) is not None}
@@ -169,21 +169,21 @@ class TranslationConfig:
         validation or test text is broken. Test text may be missing: it is read later."""
         for part in (self.valid, self.test if all(Path(each).exists() for each in self.test) else ()):
             if part and not self.lenient:
-                from regard.text.parallel import ParallelText
+                from regard.data.parallel import ParallelText
 
                 ParallelText(part).check()
         if self.guide is not None and self.train:
-            from regard.text.guide import check_guide
+            from regard.data.guide import check_guide
 
             check_guide(Path(self.guide), Path(self.train[0]))
 
     def _texts(self, part: Part) -> "list[Text]":
         strict = self.strict and part == "train"
         if self.hub is not None:
-            from regard.text.hub import HubText  # brings a large library
+            from regard.data.hub import HubText  # brings a large library
 
             return [HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)]
-        from regard.text.parallel import ParallelText
+        from regard.data.parallel import ParallelText
 
         files = {"train": self.corpora, "valid": [self.valid], "test": [self.test]}[part]
         return [ParallelText(paths, strict=strict, lenient=self.lenient) for paths in files if paths]
@@ -220,7 +220,7 @@ class Translation(SequenceTask):
     @classmethod
     def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
         """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
-        from regard.text.prepare import Cutting, learn_vocabularies
+        from regard.data.prepare import Cutting, learn_vocabularies
 
         config.check_files()  # before minutes of work
         cutting = Cutting(
@@ -237,7 +237,7 @@ class Translation(SequenceTask):
     @classmethod
     def restore(cls, config: TranslationConfig, files: Mapping[str, str]) -> Self:
         """Return the task with the vocabularies of a run; raises `InputError` where they are damaged."""
-        from regard.text.prepare import read_vocabularies
+        from regard.data.prepare import read_vocabularies
 
         return cls(config, *read_vocabularies(files["source"], files["target"]))
 
@@ -251,7 +251,7 @@ class Translation(SequenceTask):
 
         Raises `InputError` where there is none, or one cannot be read.
         """
-        from regard.text.prepare import Preparation
+        from regard.data.prepare import Preparation
 
         vocabularies = (self.source_vocabulary, self.target_vocabulary)
         return [
@@ -262,9 +262,9 @@ class Translation(SequenceTask):
     def batches(self, settings: BatchSettings, beginning: Beginning) -> "Buckets":
         """Return batches of like length from the corpus, or from several by their weights; they are prepared
         first."""
-        from regard.text.buckets import Buckets, Place
-        from regard.text.merges import DroppedMerges
-        from regard.text.mixture import Mixture
+        from regard.data.buckets import Buckets, Place
+        from regard.data.merges import DroppedMerges
+        from regard.data.mixture import Mixture
 
         self.config.check_files()
         if settings.merge_dropout and self.config.guide is not None:
@@ -292,7 +292,7 @@ class Translation(SequenceTask):
 
     def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
         """Return the unknown tokens of each text to train on, and of the text to validate on."""
-        from regard.text.unknown import unknown_in_pairs
+        from regard.data.unknown import unknown_in_pairs
 
         names = ["training"]
         if len(corpora) > 1:
@@ -309,8 +309,8 @@ class Translation(SequenceTask):
         """Return the links of the corpus; None where no head is guided."""
         if self.config.guide is None:
             return None
-        from regard.text.guide import prepare_guide
-        from regard.text.parallel import ParallelText
+        from regard.data.guide import prepare_guide
+        from regard.data.parallel import ParallelText
 
         return prepare_guide(
             Path(self.config.guide),

@@ -6,7 +6,7 @@ from torch import nn
 from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
 from regard.models import TaskModel
-from regard.own import OwnCodeError, told
+from regard.plugins import OwnCodeError, told
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import TypeVar
 
+from regard.data.parallel import TextDigest
 from regard.models import ModelConfig
 from regard.tasks import AnyTask, find_task
-from regard.text.parallel import TextDigest
 from regard.training.kinds import ModelKind, find_kind
 from regard.training.settings import TrainingConfig
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import EditedError, InputError
-from regard.files import (
+from regard.io import (
     append_inside,
     refuse_links,
     remove_quietly,
@@ -35,9 +35,7 @@ from regard.files import (
     write_file,
     write_inside,
 )
-from regard.own import OwnCodeError
-from regard.progress import tell
-from regard.reading import (
+from regard.io.reading import (
     DamageError,
     canonical,
     digest_of,
@@ -48,6 +46,8 @@ from regard.reading import (
     read_bytes,
     read_text,
 )
+from regard.plugins import OwnCodeError
+from regard.progress import tell
 from regard.training.config import RunConfig
 from regard.training.flags import stored_config
 from regard.training.metrics import read_metrics

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from regard.files import write_json
-from regard.reading import DamageError, damaged, is_file, is_sealed, parse_json, read_bytes, sealed
+from regard.io import write_json
+from regard.io.reading import DamageError, damaged, is_file, is_sealed, parse_json, read_bytes, sealed
 from regard.training.folder import RunFolder
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from regard import models
 from regard.errors import unknown
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
-from regard.own import OwnCodeError, import_own
+from regard.plugins import OwnCodeError, import_own
 from regard.tasks import AnyTask
 from regard.training.settings import (
     OwnAnswerTraining,

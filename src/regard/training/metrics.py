@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from regard.reading import DamageError, damaged, is_file, parse_json, read_bytes, shaped
+from regard.io.reading import DamageError, damaged, is_file, parse_json, read_bytes, shaped
 
 
 class _Line(msgspec.Struct):

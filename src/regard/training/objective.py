@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.data import PAD, PairBatch
 from regard.errors import InputError
 from regard.models import AnswerModel, QueryGradient, Seq2Seq, TaskModel
 from regard.tasks import Batch
-from regard.text import PAD, PairBatch
 from regard.training.guided import guiding
 from regard.training.loss import cross_entropy
 from regard.training.settings import TrainingConfig

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from regard.errors import InputError
-from regard.files import new_folder, tidy, write_json
-from regard.reading import DamageError, parse_json, read_bytes, sealed
+from regard.io import new_folder, tidy, write_json
+from regard.io.reading import DamageError, parse_json, read_bytes, sealed
 from regard.training.config import RunConfig
 from regard.training.folder import RunFolder
 from regard.training.stored import FORMAT, LARGEST_CONFIG

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from regard.files import write_json
-from regard.reading import files_in, is_sealed, read_json, sealed
+from regard.io import write_json
+from regard.io.reading import files_in, is_sealed, read_json, sealed
 from regard.training.folder import MEND, RunFolder
 from regard.training.stored import differences, file_digest, is_intact
 

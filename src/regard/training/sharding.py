@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor
 
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
-from regard.files import refuse_links, remove_quietly
+from regard.io import refuse_links, remove_quietly
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective
 from regard.training.sealing import check_checkpoint, seal_checkpoint

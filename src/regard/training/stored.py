@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.reading import DamageError, canonical, is_sealed, parse_json
+from regard.io.reading import DamageError, canonical, is_sealed, parse_json
 from regard.training.config import PARTS
 from regard.training.tensors import TensorFile
 

@@ -23,7 +23,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.reading import DIGITS, DamageError, canonical, check_file, parse_json, shaped
+from regard.io.reading import DIGITS, DamageError, canonical, check_file, parse_json, shaped
 
 HEADER = 1 << 24
 """Bytes of a header, at most."""

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import make_encoder_layer, make_positions, make_score
+from regard.data import PairBatch, collate
 from regard.errors import InputError
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
-from regard.own import OwnCodeError, told
+from regard.plugins import OwnCodeError, told
 from regard.tasks import TASKS, AnyTask, Batch, Beginning
-from regard.text import PairBatch, collate
 from regard.training.config import RunConfig
 
 TRIED = 2

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import InputError, RegardError
-from regard.files import state_folder, write_file
-from regard.own import find_own, module_of
+from regard.io import state_folder, write_file
+from regard.plugins import find_own, module_of
 
 _trusted_here: set[str] = set()
 """What this process has been told to trust, or has trained with."""

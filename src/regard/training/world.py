@@ -18,10 +18,10 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from regard.data import PairBatch
 from regard.errors import MachineError
-from regard.files import holding
+from regard.io import holding
 from regard.tasks import Batch
-from regard.text import PairBatch
 from regard.training.meeting import meet
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)

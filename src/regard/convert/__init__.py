@@ -1,0 +1,35 @@
+"""Exchange: models of ours for other programs, and of other programs as runs."""
+
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.convert.certificate import Certificate, is_as_certified, read_certificate
+    from regard.convert.choices import EngineName, Origin, Precision, Program
+    from regard.convert.ctranslate2 import for_ctranslate2, write_ctranslate2
+    from regard.convert.engine import Engines
+    from regard.convert.export import PROGRAMS, attest, export
+    from regard.convert.importing import ORIGINS, import_model
+    from regard.convert.searching import CTranslate2Search
+
+late(__name__)
+
+__all__ = [
+    "ORIGINS",
+    "PROGRAMS",
+    "CTranslate2Search",
+    "Certificate",
+    "EngineName",
+    "Engines",
+    "Origin",
+    "Precision",
+    "Program",
+    "attest",
+    "export",
+    "for_ctranslate2",
+    "import_model",
+    "is_as_certified",
+    "read_certificate",
+    "write_ctranslate2",
+]

@@ -1,0 +1,69 @@
+"""Examination: what attention means. Shares on what is relevant, importance of heads, probing, alignment."""
+
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.interpret.agreement import Agreement
+    from regard.interpret.alignment import Alignment, alignment, error_rate
+    from regard.interpret.choosing import AligningHeads, AlignmentChoice, By, KeptHeads, choose_heads, combined
+    from regard.interpret.estimates import Estimate
+    from regard.interpret.examination import Examination, examine
+    from regard.interpret.explained import Answered, Explanation
+    from regard.interpret.explanation import explain
+    from regard.interpret.findings import HeadFindings
+    from regard.interpret.importance import HeadImportance, Taken, head_importance, take_out
+    from regard.interpret.kept import examined_in
+    from regard.interpret.linking import Head, all_weights, links_of, reading_heads, word_weights
+    from regard.interpret.probing import Probe, probe
+    from regard.interpret.pruned import Pruned
+    from regard.interpret.relevance import RelevanceShare, mass_on, relevance_share
+    from regard.interpret.roles import HeadRole, HeadRoles, head_roles
+    from regard.interpret.samples import HeadSample, HeadSamples, head_samples
+    from regard.interpret.sums import with_sums
+
+late(__name__)
+
+__all__ = [
+    "Agreement",
+    "AligningHeads",
+    "Alignment",
+    "AlignmentChoice",
+    "Answered",
+    "By",
+    "Estimate",
+    "Examination",
+    "Explanation",
+    "Head",
+    "HeadFindings",
+    "HeadImportance",
+    "HeadRole",
+    "HeadRoles",
+    "HeadSample",
+    "HeadSamples",
+    "KeptHeads",
+    "Probe",
+    "Pruned",
+    "RelevanceShare",
+    "Taken",
+    "alignment",
+    "all_weights",
+    "choose_heads",
+    "combined",
+    "error_rate",
+    "examine",
+    "examined_in",
+    "explain",
+    "head_importance",
+    "head_roles",
+    "head_samples",
+    "links_of",
+    "mass_on",
+    "probe",
+    "reading_heads",
+    "relevance_share",
+    "take_out",
+    "with_sums",
+    "word_weights",
+]

@@ -1,0 +1,86 @@
+"""Alignment: does the largest weight of each target step point at what it was made from?
+
+Letters: A the links found, one for each target step whose origin is known: the source step of its largest weight.
+P the possible links: all source steps that the target step was made from. S the sure ones: those of target steps
+with a single origin.
+
+    alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equation 13
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.attention.recording import record_own
+from regard.errors import InputError
+from regard.interpret.relevance import mass_on
+from regard.models import Seq2Seq
+from regard.tasks import Pair, PairTask, links
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """How well one attention layer's weights agree with a known alignment."""
+
+    error_rate: float
+    """0: every largest weight is on a right source step; 1: none is."""
+    share: float
+    """Mean attention mass (0 to 1) on the possible links."""
+    uniform: float
+    """The share of attention that is alike everywhere."""
+
+
+def error_rate(weights: Tensor, known: Tensor) -> float:
+    """Return the alignment error rate of weights (B, Tt, Ts) against known links (B, Tt, Ts) bool.
+
+    Target steps without known links do not count; NaN where no step has any.
+    """
+    found = torch.zeros_like(known).scatter_(2, weights.argmax(-1, keepdim=True), True)
+    found &= known.any(-1, keepdim=True)
+    sure = known & (known.sum(-1, keepdim=True) == 1)
+    hits = (found & sure).sum() + (found & known).sum()
+    total = found.sum() + sure.sum()
+    return float("nan") if not total else 1.0 - (hits / total).item()
+
+
+@torch.inference_mode()
+def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> dict[str, Alignment]:
+    """Return, for each layer in which the target attends to the source, how well it agrees with the alignment.
+
+    The decoder is fed the true targets, whose origin is known. Heads are averaged.
+    """
+    model.eval()
+    layers: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {name: [] for name in model.cross_layers}
+    for pairs in batches:
+        batch = task.batch(pairs)
+        known = links(pairs, batch.source.shape[1], batch.target.shape[1])
+        counted = known.any(-1)
+        lengths = batch.source_mask.sum(1, keepdim=True).expand_as(counted)[counted]
+        with record_own(model, layers=model.cross_layers) as records:
+            model(batch.source, batch.source_mask, batch.target_in)
+        for name, found in layers.items():
+            weights = records[name].weights.mean(1)
+            if weights.shape[:2] != counted.shape:
+                taken, there = tuple(weights.shape[:2]), tuple(counted.shape)
+                raise InputError(
+                    f"layer {name} was recorded at {taken} steps of {there}: where it takes one after the other, "
+                    f"call it with step=, the number of the target step"
+                )
+            # Steps of all batches are laid end to end, so source steps past the widest batch do not matter.
+            found.append((weights[counted], known[counted], lengths))
+    result = {}
+    for name, parts in layers.items():
+        widest = max(weights.shape[-1] for weights, _, _ in parts)
+        weights, known = (
+            torch.cat([torch.nn.functional.pad(p[i], (0, widest - p[i].shape[-1])) for p in parts])
+            for i in (0, 1)
+        )
+        lengths = torch.cat([part[2] for part in parts])
+        result[name] = Alignment(
+            error_rate=error_rate(weights.unsqueeze(0), known.unsqueeze(0)),
+            share=mass_on(weights, known).double().mean().item(),
+            uniform=(known.sum(-1) / lengths).double().mean().item(),
+        )
+    return result

@@ -1,0 +1,32 @@
+"""Comparison: many variants of one training, over several seeds."""
+
+from typing import TYPE_CHECKING
+
+from regard.late import late
+
+if TYPE_CHECKING:
+    from regard.sweep.comparison import COMPARISONS, Comparison, compare
+    from regard.sweep.grid import Variant, make_variants
+    from regard.sweep.here import Here
+    from regard.sweep.job import Measured
+    from regard.sweep.machines import Machines
+    from regard.sweep.ray import Ray
+    from regard.sweep.slurm import Slurm
+    from regard.sweep.statistics import Contrast, Interval
+
+late(__name__)
+
+__all__ = [
+    "COMPARISONS",
+    "Comparison",
+    "Contrast",
+    "Here",
+    "Interval",
+    "Machines",
+    "Measured",
+    "Ray",
+    "Slurm",
+    "Variant",
+    "compare",
+    "make_variants",
+]

@@ -1,0 +1,237 @@
+"""Which engine searches, and the converted model that is kept beside a run."""
+
+import errno
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard import convert
+from regard.convert import read_certificate
+from regard.errors import InputError, MachineError
+from tests.german import sentences
+
+pytest.importorskip("ctranslate2")
+
+Command = Callable[..., tuple[int, str, str]]
+SOURCES = [source for source, _ in sentences()[:30]]
+
+
+@pytest.fixture
+def run(german: regard.TranslationRun, tmp_path: Path) -> regard.TranslationRun:
+    """A copy of the run, with nothing beside it."""
+    shutil.copytree(german.folder, tmp_path / "translation", ignore=shutil.ignore_patterns("engines"))
+    return loaded(tmp_path)
+
+
+def loaded(folder: Path) -> regard.TranslationRun:
+    found = regard.load(folder / "translation")
+    assert isinstance(found, regard.TranslationRun)
+    return found
+
+
+def kept(run: regard.TranslationRun) -> list[Path]:
+    return sorted((run.folder / "engines").iterdir())
+
+
+def translate(run: regard.TranslationRun, **options: Any) -> list[str]:
+    return run.translate(SOURCES, **{"engine": "ctranslate2", **options})
+
+
+def test_a_model_is_converted_once(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert translate(run) == run.translate(SOURCES)
+    [place] = kept(run)
+    assert (
+        capsys.readouterr().err == f"regard: the model is converted for CTranslate2, once: into {str(place)!r}\n"
+    )
+    assert read_certificate(place).log_probabilities < 1e-4
+    monkeypatch.setattr(convert, "write_ctranslate2", None)
+    assert translate(run) == translate(loaded(run.folder.parent)) == run.translate(SOURCES)
+    assert kept(run) == [place] and capsys.readouterr().err == ""
+
+
+def test_other_parameters_are_converted_anew(run: regard.TranslationRun) -> None:
+    translate(run)
+    before = kept(run)
+    with torch.no_grad():
+        for each in run.model.parameters():
+            each.add_(0.02)
+    assert translate(run) == run.translate(SOURCES)
+    assert len(kept(run)) == 1 and kept(run) != before
+    assert translate(loaded(run.folder.parent)) == loaded(run.folder.parent).translate(SOURCES)
+    assert kept(run) == before
+
+
+def test_a_damaged_conversion_is_made_anew(run: regard.TranslationRun) -> None:
+    translate(run)
+    [place] = kept(run)
+    (place / "model.bin").write_bytes((place / "model.bin").read_bytes()[:1000])
+    assert translate(loaded(run.folder.parent)) == run.translate(SOURCES)
+    (place / "model.bin").unlink()
+    assert translate(loaded(run.folder.parent)) == run.translate(SOURCES)
+    assert kept(run) == [place] and (place / "model.bin").stat().st_size > 1000
+
+
+def test_an_edited_conversion_is_made_anew(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    translate(run)
+    [place] = kept(run)
+    content = (place / "model.bin").read_bytes()
+    middle = len(content) // 2
+    (place / "model.bin").write_bytes(content[:middle] + b"\x3f" * 400 + content[middle + 400 :])
+    capsys.readouterr()
+    assert translate(loaded(run.folder.parent)) == run.translate(SOURCES)
+    assert "is not as it was written: it is converted anew" in capsys.readouterr().err
+    assert (place / "model.bin").read_bytes() == content
+
+
+def test_an_interrupted_conversion_leaves_nothing(
+    run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(convert, "attest", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            translate(run)
+    assert kept(run) == []
+    assert translate(run) == run.translate(SOURCES) and len(kept(run)) == 1
+
+
+def test_a_folder_that_takes_nothing(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
+    (run.folder / "engines").write_bytes(b"")
+    assert translate(run) == run.translate(SOURCES)
+    err = capsys.readouterr().err
+    assert "for this time only: cannot write" in err and err.count("\n") == 1
+    assert (run.folder / "engines").read_bytes() == b""
+
+
+def test_a_full_disk_does_not_keep_auto_from_answering(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(convert, "write_ctranslate2", full)
+    with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
+        translate(run)
+    assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []
+    assert "our own search answers: cannot write" in capsys.readouterr().err
+
+
+def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert translate(run, engine="auto") == translate(run, engine="auto") == run.translate(SOURCES)
+    converted, taken = capsys.readouterr().err.splitlines()
+    assert "is converted" in converted
+    assert taken.startswith("regard: CTranslate2 ") and taken.endswith(
+        "in float32 (--engine regard for our own search)"
+    )
+
+
+def test_auto_is_silent_where_there_is_nothing_to_choose(
+    run: regard.TranslationRun,
+    translator: regard.PairRun,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert translator.translate(["3. Mai"], engine="auto") == translator.translate(["3. Mai"])
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert translate(run, engine="auto") == run.translate(SOURCES)
+    assert capsys.readouterr().err == "" and not (run.folder / "engines").exists()
+
+
+def test_what_it_does_not_know_auto_leaves_to_our_search(
+    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = run.search(SOURCES, temperature=1.0, seed=3)
+    assert run.search(SOURCES, temperature=1.0, seed=3, engine="auto") == drawn
+    assert capsys.readouterr().err == (
+        "regard: our own search answers: temperature 1 draws by our own seeds, which CTranslate2 does not\n"
+    )
+    with regard.record(run.model) as records:
+        translate(run, engine="auto", beam=1)
+    assert records and "layers are being recorded" in capsys.readouterr().err
+    with run.touching(run.layers[0].name, heads=[0, 1]):
+        assert translate(run, engine="auto", beam=1) == run.translate(SOURCES, beam=1)
+    from regard.convert import ctranslate2
+
+    right = ctranslate2._array
+    monkeypatch.setattr(ctranslate2, "_array", lambda tensor: right(tensor) * 1.01)
+    assert translate(run, engine="auto") == run.translate(SOURCES)
+    assert "our own search answers: log-probabilities differ by" in capsys.readouterr().err
+    assert kept(run) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "ctranslate2", "temperature": 1.0}, "temperature 1 draws by our own seeds"),
+        ({"engine": "regard", "precision": "int8"}, "precision int8 is for CTranslate2"),
+        ({"engine": "marian"}, "engine 'marian' is unknown: choose auto, regard, ctranslate2"),
+        ({"engine": "ctranslate2", "precision": "int4"}, "precision 'int4' is unknown"),
+        ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 draws"),
+    ],
+)
+def test_what_cannot_be_is_refused(run: regard.TranslationRun, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        run.search(SOURCES, **options)
+    assert "\n" not in str(error.value) and not (run.folder / "engines").exists()
+
+
+def test_a_missing_extra_and_another_model_are_refused(
+    run: regard.TranslationRun, translator: regard.PairRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="is no Transformer for translation: CTranslate2 cannot run it"):
+        translator.translate(["3. Mai"], engine="ctranslate2")
+    with regard.record(run.model), pytest.raises(InputError, match="layers are being recorded"):
+        translate(run)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    for options in ({"engine": "ctranslate2"}, {"engine": "auto", "precision": "int8"}):
+        with pytest.raises(InputError, match=r"pip install 'regard\[export\]'"):
+            translate(run, **options)
+
+
+def test_int8_is_nearly_the_same_model(run: regard.TranslationRun) -> None:
+    import ctranslate2
+
+    if "int8" not in ctranslate2.get_supported_compute_types("cpu"):
+        pytest.skip("this processor multiplies no int8")
+    here = run.search(SOURCES, beam=1, engine="ctranslate2")
+    there = run.search(SOURCES, beam=1, engine="ctranslate2", precision="int8")
+    same = [one[0].text == other[0].text for one, other in zip(here, there, strict=True)]
+    assert sum(same) > 20
+    assert [each[0].score for each in here] != [each[0].score for each in there]
+    assert len(kept(run)) == 1
+
+
+def test_on_the_command_line(run: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
+    lines = [*SOURCES[:5], "", "Morgen läuft ☃.", "x " * 5000, SOURCES[6]]
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    argv = ("translate", run.folder, "--input", tmp_path / "lines")
+    for more in ((), ("--beam", "1"), ("--n_best", "2", "--batchsize", "2")):
+        ours = command(*argv, *more, "--engine", "regard")
+        assert ours[0] == 0 and command(*argv, *more, "--engine", "auto")[1] == ours[1]
+        assert command(*argv, *more, "--engine", "ctranslate2") == ours  # by now it is converted
+    status, out, err = command("translate", run.folder, SOURCES[0], "--scores")
+    assert status == 0 and err.startswith("regard: CTranslate2 ") and err.count("\n") == 1
+    assert float(out.split("\t")[0]) == pytest.approx(run.search(SOURCES[:1])[0][0].log_probability, abs=2e-4)
+
+
+def test_what_is_drawn_is_found_by_our_search(
+    run: regard.TranslationRun, command: Command, tmp_path: Path
+) -> None:
+    picture = ("--plot", tmp_path / "a.html")
+    status, _, err = command("translate", run.folder, SOURCES[0], *picture)
+    assert status == 0 and err == "regard: our own search answers: --plot draws what it finds\n"
+    status, out, err = command("translate", run.folder, SOURCES[0], *picture, "--engine", "ctranslate2")
+    assert (status, out) == (2, "") and "--plot draws what our own search finds" in err and err.count("\n") == 1
+    assert not (run.folder / "engines").exists()

@@ -1,0 +1,274 @@
+"""Corpora on disk, and their batches."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data import EOS, PAD, PairBatch
+from regard.data import corpus as corpora
+from regard.data.buckets import Buckets, Place, cut
+from regard.data.corpus import Corpus, open_corpus
+from regard.data.making import write_corpus
+from regard.data.parallel import GivenPairs, ParallelText
+from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus, read_vocabularies
+from regard.data.shards import Pairs, Shard
+from regard.data.subwords import train_subwords
+from regard.errors import InputError
+
+WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop"]
+SUBWORDS = train_subwords([" ".join(WORDS)], kind="words", size=100)
+SHARD = "shard-000000.bin"
+
+
+def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
+    """Pairs that all differ, of 1 to `longest` words, the target one word longer."""
+    found = []
+    for index in range(pairs):
+        words = [WORDS[(index * 7 + place * (index % 5 + 1)) % 64] for place in range(index % longest + 1)]
+        found.append((" ".join(words), " ".join([*words, WORDS[index // 64 % 64]])))
+    return found
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+
+
+def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
+    assert open_corpus(corpus.folder) == corpus and len(corpus) == 700 and corpus.longest == 11
+    for begin, end in ((0, 700), (13, 14), (699, 700), (350, 420)):
+        sources, targets = corpus.read(begin, end)
+        assert all(sentence[-1] == EOS for sentence in (*sources, *targets))
+        found = [[SUBWORDS.decode(each.tolist()) for each in side] for side in (sources, targets)]
+        assert list(zip(*found, strict=True)) == text(700)[begin:end]
+    assert not [each for each in tmp_path.iterdir() if each != corpus.folder]
+
+
+def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
+    kept = [pair for pair in text(700) if len(pair[1].split()) <= 5]
+    assert len(corpus) == len(kept) and corpus.counts.too_long == 700 - len(kept)
+    assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
+    with pytest.raises(InputError, match="has 6 tokens, at most 5 are taken"):
+        write_corpus(tmp_path / "other", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
+    with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
+        write_corpus(tmp_path / "other", GivenPairs(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
+    assert [each.name for each in tmp_path.iterdir()] == ["corpus"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("corpus.json", b"{", "is damaged: it is not JSON"),
+        ("corpus.json", b"{}", "is damaged: 'format' is missing"),
+        ("corpus.json", b'{"format": "regard-corpus/2"}', "is not of format 'regard-corpus/3'"),
+        (SHARD, b"", "is damaged: shard-000000.bin has 0 bytes, not those of a shard"),
+        (SHARD, b"x" * 500, "is damaged: shard-000000.bin is no shard of this format"),
+        (SHARD, None, "shard-000000.bin' does not exist"),
+    ],
+)
+def test_a_damaged_corpus_is_refused(corpus: Corpus, name: str, content: bytes | None, message: str) -> None:
+    file = corpus.folder / name
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        open_corpus(corpus.folder)
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, 0, 10**30, [], {}, 1.5])
+@pytest.mark.parametrize("name", ["key", "shards", "longest", "symbols", "counts", "crc32"])
+def test_every_value_of_a_corpus_is_held_against_its_type(corpus: Corpus, name: str, value: object) -> None:
+    file = corpus.folder / "corpus.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
+    with pytest.raises(InputError, match="is damaged: .*; delete its folder to prepare it anew"):
+        open_corpus(corpus.folder)
+
+
+def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where it is read, and only there: other blocks stay of use."""
+    folder = tmp_path_factory.mktemp("flips") / "corpus"
+    whole = write_corpus(folder, GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+    contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
+    expected = whole.read(0, 700)
+
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        path = data.draw(st.sampled_from(sorted(contents)))
+        damaged = bytearray(contents[path])
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        path.write_bytes(damaged)
+        try:
+            with pytest.raises(InputError, match="is (damaged|not of format)") as raised:
+                found = open_corpus(folder).read(0, 700)
+                assert str(found) == str(expected)  # white space in corpus.json
+                raise InputError("is damaged, but only between words")
+            assert "\n" not in str(raised.value)
+        finally:
+            path.write_bytes(contents[path])
+
+    check()
+
+
+def test_a_block_is_checked_when_it_is_read_first(corpus: Corpus) -> None:
+    file = corpus.folder / SHARD
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1  # the last index of the last target
+    file.write_bytes(content)
+    again = open_corpus(corpus.folder)
+    assert len(again.read(0, 500)[0]) == 500
+    with pytest.raises(InputError, match="has changed since it was prepared, from its pair 500 on"):
+        again.read(499, 501)
+
+
+def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) -> None:
+    file, root = tmp_path / "pairs.tsv", tmp_path / "prepared"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in text(50)))
+    cutting = Cutting(kind="bpe", size=60, joint=True, lowercase=False)
+
+    def prepare() -> tuple[Corpus, set[str]]:
+        found = ParallelText([file])
+        vocabularies = learn_vocabularies(found, cutting, root, progress=False)
+        assert vocabularies[0] is vocabularies[1]
+        corpus = prepare_corpus(found, vocabularies, root, max_len=50, progress=False)
+        return corpus, {each.name for each in root.iterdir()}
+
+    first, names = prepare()
+    stamp = (first.folder / SHARD).stat().st_mtime_ns
+    second, same = prepare()
+    assert second == first and same == names and (first.folder / SHARD).stat().st_mtime_ns == stamp
+    file.write_text(file.read_text() + "aj\tbk\n")
+    third, more = prepare()
+    assert len(third) == 51 and more > names
+    for each in sorted(root.glob("vocabulary-*")):
+        each.write_text(each.read_text().replace("a", "b", 1))
+    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to learn it anew"):
+        prepare()
+
+
+def test_languages_apart_have_vocabularies_apart(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("aa bb\tcc dd\n" * 5)
+    cutting = Cutting(kind="words", size=10, joint=False, lowercase=False)
+    source, target = learn_vocabularies(ParallelText([file]), cutting, tmp_path, progress=False)
+    assert set(source.symbols[4:]) == {"▁aa", "▁bb"} and set(target.symbols[4:]) == {"▁cc", "▁dd"}
+    again = read_vocabularies(source.to_json(), target.to_json())
+    assert again[0].symbols == source.symbols and again[1].symbols == target.symbols
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60),
+    tokens=st.integers(30, 200),
+)
+def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int) -> None:
+    found = cut(np.array(lengths), tokens)
+    assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]] and found[-1][1] == len(lengths)
+    for begin, end in found:
+        assert max(lengths[begin:end]) * (end - begin) <= tokens
+        if end < len(lengths):  # one more would not fit
+            assert max(lengths[begin : end + 1]) * (end + 1 - begin) > tokens
+
+
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60), most=st.integers(1, 9))
+def test_batches_have_no_more_pairs_than_asked_for(lengths: list[int], most: int) -> None:
+    found = cut(np.array(lengths), 10**6, most)
+    assert [end - begin for begin, end in found[:-1]] == [most] * (len(found) - 1)
+    assert found[-1][1] == len(lengths) and 0 < found[-1][1] - found[-1][0] <= most
+    assert cut(np.array(lengths), 40, 0) == cut(np.array(lengths), 40)
+
+
+def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
+    return {
+        tuple(tuple(index for index in row.tolist() if index != PAD) for row in both)
+        for both in zip(pairs.source, pairs.target, strict=True)
+    }
+
+
+@pytest.fixture
+def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpora, "CHUNK", 40)
+    monkeypatch.setattr(corpora, "POOL", 5)
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_an_epoch_serves_every_pair_once_in_batches_of_like_length(corpus: Corpus) -> None:
+    batches = Buckets(corpus, 100, seed=0)
+    assert batches.corpus.pools == 4
+    drawn: list[PairBatch] = []
+    while batches.place.epoch == 0:
+        drawn.append(batches.draw())
+    every = [sentences(each) for each in drawn]
+    assert sum(map(len, every)) == 700 == len(set().union(*every))
+    assert all(max(each.source.numel(), each.target.numel()) <= 100 for each in drawn)
+    there = sum(int((each.source != PAD).sum() + each.tokens) for each in drawn)
+    assert there / sum(each.source.numel() + each.target.numel() for each in drawn) > 0.85
+    widths = [each.target.shape[1] for each in drawn]
+    assert widths != sorted(widths)
+    second = [batches.draw() for _ in drawn]
+    assert [sentences(each) for each in second] != every
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_batches_go_on_from_any_place(corpus: Corpus) -> None:
+    whole = Buckets(corpus, 100, seed=3)
+    places, drawn = [], []
+    for _ in range(150):
+        places.append(whole.place)
+        drawn.append(whole.draw())
+    assert places[-1].epoch >= 1
+    for index in (0, 1, 17, 60, 149):
+        later = Buckets(corpus, 100, seed=3, place=Place(*places[index]))
+        assert torch.equal(later.draw().target, drawn[index].target)
+    assert not torch.equal(Buckets(corpus, 100, seed=4).draw().target, drawn[0].target)
+
+
+@pytest.mark.usefixtures("small_pools")
+@pytest.mark.parametrize("size", [2, 3, 50])
+def test_processes_read_their_own_rows_of_the_same_batches(
+    corpus: Corpus, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pair by one process, but for what stands in where a batch has fewer rows than there are processes."""
+    read: list[set[int]] = []
+    shard_read = Shard.read
+
+    def note(self: Shard, begin: int, end: int, wanted: np.ndarray | None = None) -> Pairs:
+        assert wanted is not None
+        read[-1] |= {begin + int(row) for row in np.flatnonzero(wanted)}
+        return shard_read(self, begin, end, wanted)
+
+    alone, whole = Buckets(corpus, 100, seed=0), []
+    while alone.place.epoch == 0:
+        whole.append(alone.draw())
+    monkeypatch.setattr(Shard, "read", note)
+    checked = []
+    for rank in range(size):
+        mine = open_corpus(corpus.folder)
+        batches = Buckets(mine, 100, seed=0, sharing=(rank, size))
+        read.append(set())
+        for batch in whole:
+            found = batches.draw()
+            assert found.tokens == batch.tokens and found.source.shape == batch.source.shape
+            for one, other in zip(found.share(rank, size)[:2], batch.share(rank, size)[:2], strict=True):
+                assert torch.equal(one, other)
+        checked.append(mine._whole[0])
+    assert set().union(*read) == set(range(700))
+    stands_in = sum(max(0, size - len(batch.source)) for batch in whole)
+    assert 700 <= sum(map(len, read)) <= 700 + stands_in and (size == 50 or sum(map(len, read)) == 700)
+    assert np.sum([each.astype(int) for each in checked], 0).tolist() == [1, 1]  # each block by one process
+
+
+@pytest.mark.usefixtures("small_pools")
+def test_so_many_pairs_at_most_are_drawn(corpus: Corpus) -> None:
+    batches = Buckets(corpus, 100, seed=0, most=3)
+    assert {len(batches.draw().source) for _ in range(20)} == {3}
+
+
+def test_a_budget_below_the_longest_sentence_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(InputError, match="tokens 10 hold no sentence of 11 tokens"):
+        Buckets(corpus, 10, seed=0)

@@ -1,0 +1,40 @@
+"""Vocabularies and batches of text."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data import BOS, EOS, PAD, UNKNOWN, Characters, PairBatch, collate, read_source
+
+
+@given(text=st.text(), others=st.text())
+def test_text_survives_indices(text: str, others: str) -> None:
+    vocabulary = Characters(text + others)
+    assert vocabulary.decode(vocabulary.encode(text)) == text
+    assert vocabulary.labels(vocabulary.encode(text)) == list(text)
+    assert all(UNKNOWN < index < len(vocabulary) for index in vocabulary.encode(text))
+    assert not vocabulary.unknown(text) and vocabulary.pieces(text) == list(text)
+
+
+def test_special_indices() -> None:
+    vocabulary = Characters("ba")
+    assert (
+        vocabulary.encode("ab?") == [4, 5, UNKNOWN]
+        and vocabulary.unknown("ab?") == ["?"]
+        and len(vocabulary) == 6
+    )
+    assert vocabulary.decode([BOS, 4, PAD, 5, EOS, 4]) == "ab"
+    assert vocabulary.decode([UNKNOWN, 4]) == "�a"
+    assert vocabulary.labels([BOS, EOS, UNKNOWN]) == ["<s>", "</s>", "�"]
+
+
+def test_the_same_characters_make_the_same_vocabulary() -> None:
+    assert Characters("bca").symbols == Characters("cabbage"[0:3] + "abc").symbols
+
+
+def test_batches() -> None:
+    source = read_source(["ab", "", "b"], Characters("ab"))
+    assert source.tolist() == [[4, 5, EOS], [EOS, PAD, PAD], [5, EOS, PAD]]
+    pairs = PairBatch(source, collate([[4], [5, 5], []]))
+    assert pairs.target.tolist() == [[4, EOS, PAD], [5, 5, EOS], [EOS, PAD, PAD]]
+    assert pairs.target_in.tolist() == [[BOS, 4, EOS], [BOS, 5, 5], [BOS, EOS, PAD]]
+    assert pairs.source_mask.sum(1).tolist() == [3, 1, 2]

@@ -1,0 +1,287 @@
+"""Recording models of Hugging Face's: what the table of architectures does not ask of each."""
+
+import copy
+import pickle
+import threading
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.errors import InputError
+from regard.external import record
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(params=["bert", "llama", "t5", "gptj"])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def run(model: nn.Module, given: dict[str, Any], **options: Any) -> tuple[Any, Any]:
+    with torch.no_grad(), record(model, **options) as records:
+        output = model(**given)
+    return output, records
+
+
+def test_a_few_heads_and_rows_are_those_of_all(small: Any, name: str) -> None:
+    model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
+    _, whole = run(model, given)
+    with torch.no_grad():
+        plain = model(**given)[0]
+    output, some = run(model, given, heads=[3, 1], rows=[5, 0])
+    assert list(some) == list(whole)
+    torch.testing.assert_close(output[0], plain, atol=1e-5, rtol=1e-5)
+    for layer, kept in some.items():
+        expected = whole[layer].weights[:, [3, 1]][:, :, [5, 0]]
+        torch.testing.assert_close(kept.weights, expected, atol=1e-5, rtol=0)
+        mask, every = kept.mask, whole[layer].mask
+        assert (mask is None) == (every is None)
+        if mask is not None and every is not None:
+            assert torch.equal(mask, every.expand_as(whole[layer].weights)[:, [3, 1]][:, :, [5, 0]])
+
+
+def test_only_the_layers_asked_for_are_worked_out(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.external import inputs
+
+    model, given = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
+    asked: list[str] = []
+    eager = inputs.Inputs.weights
+
+    def count(self: Any, chosen: Any) -> Any:
+        asked.append("eager")
+        return eager(self, chosen)
+
+    monkeypatch.setattr(inputs.Inputs, "weights", count)
+    _, records = run(model, given, layers=["model.1.self_attn"])
+    assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
+    with pytest.raises(InputError, match=r"'model.7.self_attn' is unknown: did you mean model.1.self_attn"):
+        run(model, given, layers=["model.7.self_attn"])
+    with pytest.raises(InputError, match="heads 4 is out of range: choose from 0 to 3"):
+        run(model, given, heads=[4])
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_what_the_caller_asks_for_it_gets(small: Any, name: str) -> None:
+    model, given = small.build(small.known[name], "eager"), small.make_inputs(small.known[name])
+    with torch.no_grad():
+        expected = model(**given, output_attentions=True)
+        as_tuple = model(**given, return_dict=False)
+        with record(model):
+            found = model(**given, output_attentions=True)
+            plain, found_tuple = model(**given), model(**given, return_dict=False)
+    key = "encoder_attentions" if name == "t5" else "attentions"
+    for one, other in zip(found[key], expected[key], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+    assert not plain.get(key) and len(found_tuple) == len(as_tuple)
+
+
+def test_masks_are_the_models(small: Any) -> None:
+    """T5 adds its biases and the least number there is to the scores."""
+    model, given = small.build(small.known["t5"]), small.make_inputs(small.known["t5"])
+    _, records = run(model, given)
+    there = given["attention_mask"].bool()[:, None, None]
+    encoder = records["encoder.block.0.layer.0.SelfAttention"]
+    cross = records["decoder.block.1.layer.1.EncDecAttention"]
+    decoder = records["decoder.block.1.layer.0.SelfAttention"]
+    assert torch.equal(encoder.mask.expand_as(encoder.weights), there.expand_as(encoder.weights))
+    assert torch.equal(cross.mask.expand_as(cross.weights), there.expand_as(cross.weights))
+    assert torch.equal(decoder.mask.expand_as(decoder.weights)[0, 0], torch.ones(7, 7).tril() > 0)
+    assert [each.kind for each in (encoder, decoder, cross)] == ["encoder", "decoder", "cross"]
+
+
+def test_half_precision_has_softmaxes_in_float32(small: Any) -> None:
+    known = small.known["bert"]
+    given = small.make_inputs(known)
+    model = small.build(known).to(torch.bfloat16)
+    _, records = run(model, given)
+    _, exact = run(copy.deepcopy(model).float(), given)
+    for layer, kept in records.items():
+        assert kept.weights.dtype == torch.float32
+        sums = kept.weights.sum(-1)
+        torch.testing.assert_close(sums, torch.ones_like(sums), atol=1e-6, rtol=0)
+        torch.testing.assert_close(kept.weights, exact[layer].weights, atol=0.05, rtol=0)
+
+
+def test_gradients_flow(small: Any, name: str) -> None:
+    model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
+    plain = torch.autograd.grad(model(**given)[0].square().mean(), list(model.parameters()), allow_unused=True)
+    with record(model):
+        loss = model(**given)[0].square().mean()
+    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    for one, other in zip(found, plain, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def test_threads_do_not_mix(small: Any) -> None:
+    """Another thread runs the same model, records it, and ends first or last."""
+    known = small.known["llama"]
+    model, given = small.build(known), small.make_inputs(known)
+    other = {"input_ids": torch.full((1, 4), 7)}
+    found: dict[str, Any] = {}
+    inside, done = threading.Event(), threading.Event()
+
+    def run_too() -> None:
+        with torch.no_grad(), record(model) as records:
+            model(**other)
+            inside.set()
+            done.wait(20)
+            model(**other)
+        found.update(records)
+
+    thread = threading.Thread(target=run_too)
+    with torch.no_grad(), record(model) as records:
+        thread.start()
+        assert inside.wait(20)
+        assert not records
+        model(**given)
+    done.set()
+    thread.join()
+    assert [each.weights.shape for each in records.values()] == [(2, 4, 9, 9)] * 2
+    assert [each.weights.shape for each in found.values()] == [(1, 4, 4, 4)] * 2
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_copies_made_while_recording_are_recorded_by_nobody(small: Any, name: str) -> None:
+    known = small.known[name]
+    model, given = small.build(known), small.make_inputs(known)
+    with torch.no_grad(), record(model) as records:
+        copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+        for each in copies:
+            each(**given)
+        assert not records
+        plain = model(**given)[0]
+    with torch.no_grad():
+        for each in copies:
+            torch.testing.assert_close(each(**given)[0], plain, atol=1e-5, rtol=1e-5)
+    assert records
+
+
+def test_beams_that_end_early_have_no_rows_after_their_end(small: Any) -> None:
+    """Each hypothesis that is returned has the rows of its own ancestors, whichever ended when."""
+    known = small.known["bart"]
+    model, given = small.build(known), small.make_inputs(known, batch=3)
+    given.pop("decoder_input_ids")
+    model.final_logits_bias[0, 2] = 2.5  # so that they end
+    options = {"num_beams": 4, "max_new_tokens": 9, "num_return_sequences": 2, "early_stopping": True}
+    with torch.no_grad(), record(model) as records:
+        sequences = model.generate(**given, **options)
+    lengths = (sequences[:, 1:] == 2).int().argmax(1) + 1
+    assert len(set(lengths.tolist())) > 1
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        given = {key: value.repeat_interleave(2, dim=0) for key, value in given.items()}
+        whole = model(**given, decoder_input_ids=sequences[:, :-1], output_attentions=True)
+    for layer in (0, 1):
+        for kind, expected in (("self_attn", whole.decoder_attentions), ("encoder_attn", whole.cross_attentions)):
+            weights = records[f"model.decoder.{layer}.{kind}"].weights
+            for row, length in enumerate(lengths.tolist()):
+                found, right = weights[row, :, :length], expected[layer][row, :, :length]
+                torch.testing.assert_close(found, right[..., : found.shape[-1]], atol=1e-5, rtol=0)
+                assert (weights[row, :, length:] == 0).all()
+
+
+def test_padding_on_the_left_while_generating(small: Any) -> None:
+    known = small.known["llama"]
+    model, given = small.build(known), small.make_inputs(known, "left")
+    with torch.no_grad(), record(model) as records:
+        sequences = model.generate(**given, max_new_tokens=4, min_new_tokens=4, do_sample=False)
+    read = sequences[:, :-1]
+    there = torch.cat([given["attention_mask"], torch.ones(2, 3, dtype=torch.long)], 1)
+    positions = (there.cumsum(-1) - 1).clamp(min=0)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        whole = model(read, attention_mask=there, position_ids=positions, output_attentions=True)
+    for each, expected in zip(records.values(), whole.attentions, strict=True):
+        torch.testing.assert_close(each.weights[1, :, 3:], expected[1, :, 3:], atol=1e-5, rtol=0)
+        assert each.mask is not None and not each.mask[1, :, :, :3].any()
+
+
+def test_rows_of_what_is_yet_to_come(small: Any) -> None:
+    known = small.known["llama"]
+    model, given = small.build(known), small.make_inputs(known, "none")
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
+    with torch.no_grad(), record(model) as whole:
+        model.generate(**given, **options)
+    with torch.no_grad(), record(model, rows=[11, 2]) as some:
+        model.generate(**given, **options)
+    for each, every in zip(some.values(), whole.values(), strict=True):
+        torch.testing.assert_close(each.weights, every.weights[:, :, [11, 2]], atol=1e-6, rtol=0)
+    with torch.no_grad(), record(model, rows=[12]) as none:
+        model.generate(**given, **options)
+    with pytest.raises(InputError, match="rows 12 is out of range: choose from 0 to 11"):
+        none["model.0.self_attn"].weights  # noqa: B018
+
+
+def test_a_model_that_changes_its_layers_in_its_first_pass(small: Any) -> None:
+    """BigBird puts full attention in the place of sparse one when inputs are short."""
+    known = small.known["big_bird"]
+    model, given = small.build(known), small.make_inputs(known)
+    _, first = run(model, given)
+    _, second = run(model, given)
+    assert list(first) == ["encoder.layer.0.attention.self", "encoder.layer.1.attention.self"]
+    for one, other in zip(first.values(), second.values(), strict=True):
+        assert torch.equal(one.weights, other.weights)
+
+
+def test_bands_unfolded_give_the_context_of_the_layer(small: Any) -> None:
+    """Also of the keys that everybody sees, and of what those see, for which other projections are used."""
+    known = small.known["longformer"]
+    model, given = small.build(known), small.make_inputs(known)
+    seen: Tensor = torch.zeros_like(given["input_ids"])
+    seen[0, [0, 6]] = 1
+    seen[1, 2] = 1
+    _, records = run(model, given | {"global_attention_mask": seen})
+    kept: list[Tensor] = []
+    layer = model.encoder.layer[0].attention.self
+    layer.register_forward_hook(lambda _, args, output: kept.extend([args[0], output[0]]))
+    with torch.no_grad():
+        model(**given, global_attention_mask=seen)
+        states, context = kept[0], kept[1][:, :9]
+        weights = records["encoder.layer.0.attention.self"].weights
+        value, everywhere = layer.value(states)[:, :9], layer.value_global(states)[:, :9]
+    for row in range(2):
+        found = (weights[row] @ value[row].unflatten(-1, (4, 8)).transpose(0, 1)).transpose(0, 1).flatten(1)
+        other = (weights[row] @ everywhere[row].unflatten(-1, (4, 8)).transpose(0, 1)).transpose(0, 1).flatten(1)
+        expected = torch.where(seen[row, :, None] > 0, other, found)
+        there = given["attention_mask"][row].bool()
+        torch.testing.assert_close(context[row][there], expected[there], atol=1e-4, rtol=1e-4)
+
+
+def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) -> None:
+    known = small.known["bart"]
+    model, given = small.build(known), small.make_inputs(known)
+    given["decoder_input_ids"] = torch.arange(20, 38).view(2, 9)
+
+    class Numbers:
+        def get_vocab(self) -> dict[str, int]:
+            return {str(each): each for each in range(60)}
+
+        def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+            return [str(each) for each in ids]
+
+    output, records = run(model, given, tokenizer=Numbers())
+    source = [str(each) for each in given["input_ids"][1].tolist()[:6]] + ["<pad>"] * 3
+    read = [str(each) for each in range(29, 38)]
+    target = [*read[1:], str(int(output.logits[1, -1].argmax()))]
+    assert records["model.encoder.1.self_attn"].labels_of(1) == (source, source)
+    assert records["model.decoder.1.self_attn"].labels_of(1) == (target, read)
+    assert records["model.decoder.1.encoder_attn"].labels_of(1) == (target, source)
+    shown = regard.maps_of(records)[1].layers["model.decoder.1.encoder_attn"]
+    assert (shown.query_labels, shown.key_labels) == (target, source)
+
+
+def test_models_without_attention_are_said_to_have_none(small: Any) -> None:
+    model, given = small.build(small.known["fnet"]), small.make_inputs(small.known["fnet"])
+    with pytest.warns(UserWarning, match="FNetModel ran, and nothing was recorded"):
+        run(model, given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with record(model):
+            pass

@@ -1,0 +1,27 @@
+"""Intervals hold as often as they say, also of few samples, and of shares they stay within 0 and 1."""
+
+import numpy as np
+import pytest
+
+from regard.interpret.estimates import drawn_counts, estimate
+from regard.sweep.statistics import mean
+
+
+@pytest.mark.parametrize(("samples", "least"), [(5, 0.90), (20, 0.92)])
+def test_intervals_of_few_samples_hold(samples: int, least: float) -> None:
+    random, draw, held = np.random.default_rng(1), drawn_counts(samples, 0), 0
+    for _ in range(200):
+        found = estimate(random.beta(4, 3, samples), draw)
+        assert found is not None and 0 <= found.low <= found.mean <= found.high <= 1
+        held += found.low <= 4 / 7 <= found.high
+    assert held / 200 >= least
+
+
+def test_intervals_of_shares_over_seeds_stay_within_0_and_1() -> None:
+    values = [0.999, 1.0, 0.93, 1.0, 1.0]
+    plain, share = mean(values), mean(values, share=True)
+    assert plain.high is not None and plain.high > 1
+    assert share.low is not None and share.high is not None
+    assert 0.85 < share.low < share.value == plain.value < share.high <= 1
+    spread = mean([0.4, 0.5, 0.6], share=True)
+    assert spread.low == pytest.approx(mean([0.4, 0.5, 0.6]).low, abs=0.01)

@@ -1,0 +1,91 @@
+"""What an examination found, read again."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.interpret import examined_in
+from regard.interpret.importance import worth_by_layer
+from regard.io.reading import sealed
+from regard.training import RunFolder
+from regard.training.kept import write_kept
+from tests.earlier import to_format_6
+
+
+@pytest.fixture
+def run(trained: regard.AnswerRun, tmp_path: Path) -> RunFolder:
+    """A copy of a run."""
+    return RunFolder(Path(shutil.copytree(trained.folder, tmp_path / "signal2")))
+
+
+def test_each_heads_own_sentence(trained: regard.AnswerRun, run: RunFolder) -> None:
+    found = trained.examine(samples=4)
+    file = found.save(run.path / "examined.json")
+    os.utime(file, (0, 0))  # as a copy may be
+    kept = examined_in(run)
+    assert kept.sentences == {"cross": [each.sentence() for each in found.heads]}
+    assert kept.worth == worth_by_layer(found.importance)
+    assert kept.roles == ({} if found.roles is None else found.roles.by_layer())
+    run.write_model(13, trained.model.state_dict())  # it was trained further
+    assert not any(examined_in(run))
+
+
+def test_of_an_earlier_format_what_is_older_than_the_model_says_nothing(
+    trained: regard.AnswerRun, run: RunFolder
+) -> None:
+    to_format_6(run.path)
+    file = run.path / "examined.json"
+    file.write_text(json.dumps(trained.examine(samples=4).json()))
+    assert any(examined_in(run))
+    os.utime(file, (0, 0))
+    assert not any(examined_in(run))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "[" * 10**5])
+def test_what_is_damaged_is_refused(run: RunFolder, content: str) -> None:
+    (run.path / "examined.json").write_text(content)
+    with pytest.raises(regard.InputError, match="is damaged: .*; delete it, or examine the run again"):
+        examined_in(run)
+
+
+def test_what_was_edited_or_is_of_another_run_is_refused(
+    trained: regard.AnswerRun, run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = trained.examine(samples=4).save(run.path / "examined.json")
+    stored = json.loads(file.read_text())
+    file.write_text(json.dumps({**stored, "words": ["the head is worth nothing"]}))
+    with pytest.raises(
+        regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
+    ):
+        examined_in(run)
+    del stored["digest"]
+    file.write_text(json.dumps(stored))
+    with pytest.raises(
+        regard.InputError, match=r"examined\.json: it has changed since it was written; delete it"
+    ):
+        regard.load(run.path).about()
+    file.write_text(json.dumps(sealed({**stored, "of": {**stored["of"], "config": "another"}})))
+    with pytest.raises(regard.InputError, match=r"examined\.json: it is of another run; delete it"):
+        examined_in(run)
+    assert "it is of another run; it is used as it is" not in capsys.readouterr().err
+    examined_in(RunFolder(run.path, trust_edited=True))
+    assert "it is of another run; it is used as it is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"heads": [1], "words": ["a"], "importance": {"added": {"a": 1}}},
+        {"heads": 1, "words": 2, "importance": {"added": {"a": ["b"]}}},
+    ],
+)
+def test_what_another_version_has_put_otherwise_says_nothing(run: RunFolder, content: dict[str, object]) -> None:
+    write_kept(run, "examined.json", content)
+    assert not any(examined_in(run))
+    (run.path / "examined.json").unlink()
+    assert not any(examined_in(run))

@@ -1,0 +1,176 @@
+"""What heads do: planted heads are named rightly, and heads before training are not named at all."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import regard
+from regard.interpret import head_roles
+from regard.viz import LayerMap
+
+LENGTH, OUTPUTS, SAMPLES = 12, 4, 30
+LETTERS = "ABCDE"
+ENCODER, CROSS = "encoder.0.self_attention", "cross"
+
+
+def _look(role: str, letters: list[str]) -> np.ndarray:
+    """Return which inputs each input, or output, looks at, (T, T) bool: each role written out with loops."""
+    length = len(letters)
+    found = np.zeros((length, length), dtype=bool)
+    for query in range(length):
+        for key in range(length):
+            found[query, key] = {
+                "its own step": key == query,
+                "the previous step": key == query - 1,
+                "the next step": key == query + 1,
+                "the first step": key == 0,
+                "step 3, whatever stands there": key == 3,
+                "the end of the sequence": letters[key] == "</s>",
+                "the symbol 'B', wherever it stands": letters[key] == "B",
+                "other steps with the same symbol": key != query and letters[key] == letters[query],
+                "what followed the same symbol before": 0 < key < query and letters[key - 1] == letters[query],
+                "the same place in the input, as it goes along": key
+                == round(query * (length - 2) / (OUTPUTS - 1)),
+                "the input from its end, as it goes along": key
+                == length - 2 - round(query * (length - 2) / (OUTPUTS - 1)),
+                "what the answer depends on": letters[key] == LETTERS[query % 2] or key == query,
+                "the input with the output's own number": key == query,
+                "everything alike": True,
+                "no role found": False,
+            }[role]
+    return found
+
+
+ENCODER_ROLES = [
+    "its own step",
+    "the previous step",
+    "the next step",
+    "the first step",
+    "step 3, whatever stands there",
+    "the end of the sequence",
+    "the symbol 'B', wherever it stands",
+    "other steps with the same symbol",
+    "what followed the same symbol before",
+    "everything alike",
+    "no role found",
+]
+CROSS_ROLES = [
+    "what the answer depends on",
+    "the input with the output's own number",
+    "the same place in the input, as it goes along",
+    "the input from its end, as it goes along",
+    "the symbol 'B', wherever it stands",
+    "everything alike",
+    "no role found",
+]
+
+
+def _planted(role: str, letters: list[str], random: np.random.Generator) -> np.ndarray:
+    """Return weights (T, T): nine tenths on what the role looks at, the rest anywhere."""
+    length = len(letters)
+    anywhere = random.dirichlet(np.ones(length), size=length)
+    if role == "everything alike":
+        return np.full((length, length), 1 / length)
+    wanted = _look(role, letters).astype(float)
+    sums = wanted.sum(1, keepdims=True)
+    own = np.divide(wanted, sums, out=anywhere.copy(), where=sums > 0)
+    return 0.9 * own + 0.1 * anywhere
+
+
+@dataclass
+class Planted:
+    """A subject whose heads have been planted, one for each role."""
+
+    planted: bool = True
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    name: str = "planted"
+
+    @property
+    def layers(self) -> list[Any]:
+        from regard.viz.subject import Layer
+
+        return [Layer(ENCODER, "encoder", len(ENCODER_ROLES)), Layer(CROSS, "cross", len(CROSS_ROLES))]
+
+    def unseen(self, samples: int, seed: int, *, purpose: str) -> list[list[str]]:
+        random = np.random.default_rng(seed)
+        return [[*random.choice(list(LETTERS), LENGTH - 1).tolist(), "</s>"] for _ in range(samples)]
+
+    def untrained(self, seed: int) -> "Planted":
+        return Planted(planted=False, random=np.random.default_rng(100 + seed))
+
+    def look(self, letters: list[str]) -> Any:
+        def layer(name: str, roles: list[str]) -> LayerMap:
+            shown = [role if self.planted else "no role found" for role in roles]
+            weights = np.stack([_planted(role, letters, self.random) for role in shown]).astype(np.float32)
+            queries = letters
+            relevant = _look("what the answer depends on", letters) if name == CROSS else None
+            if name == CROSS:  # four outputs
+                weights, queries = weights[:, :OUTPUTS], letters[:OUTPUTS]
+                relevant = None if relevant is None else relevant[:OUTPUTS]
+            return LayerMap(
+                name=name,
+                title=name,
+                weights=weights,
+                relevant=relevant,
+                query_labels=queries,
+                key_labels=letters,
+            )
+
+        found = {ENCODER: layer(ENCODER, ENCODER_ROLES), CROSS: layer(CROSS, CROSS_ROLES)}
+        return type("Map", (), {"layers": found})()
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    return head_roles(Planted(), samples=SAMPLES)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("head", range(len(ENCODER_ROLES)), ids=ENCODER_ROLES)
+def test_planted_heads_are_named(found: Any, head: int) -> None:
+    told = found.of(ENCODER, head)
+    assert told.description == ENCODER_ROLES[head]
+    if told.role not in (None, "everything alike"):
+        assert told.strength.low > max(0.5, told.untrained) and told.strength.low <= told.strength.mean
+
+
+@pytest.mark.parametrize("head", range(len(CROSS_ROLES)), ids=CROSS_ROLES)
+def test_planted_heads_that_read_are_named(found: Any, head: int) -> None:
+    assert found.of(CROSS, head).description == CROSS_ROLES[head]
+
+
+def test_the_table_is_sorted_by_what_heads_are_worth(found: Any) -> None:
+    added = {ENCODER: [0.1] * len(ENCODER_ROLES), CROSS: [0.0, 0.5, *[0.0] * (len(CROSS_ROLES) - 2)]}
+    assert (found.sorted(added)[0].layer, found.sorted(added)[0].head) == (CROSS, 1)
+    lines = str(found).splitlines()
+    assert "untrained" in lines[1] and sum(" 0." in line for line in lines) == 16
+    by_layer = found.by_layer()
+    assert by_layer[ENCODER][0]["role"] == "its own step" and set(by_layer[CROSS][0]["strength"]) == {
+        "mean",
+        "low",
+        "high",
+    }
+
+
+@pytest.mark.parametrize("task", ["signal2", "reverse"])
+def test_heads_before_training_are_not_named(
+    task: str, trained: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Ten models each of two kinds, 20 in all."""
+    run: Any = trained
+    if task == "reverse":
+        run = regard.train(
+            "reverse",
+            model="transformer",
+            hidden=16,
+            heads=2,
+            max_len=5,
+            steps=1,
+            batchsize=4,
+            savepath=tmp_path_factory.mktemp("roles"),
+            progress=False,
+        )
+    for seed in range(10):
+        told = run.untrained(100 + seed).roles(samples=10, seed=seed)
+        assert [each.role for each in told.heads] == [None] * len(told.heads), (seed, str(told))

@@ -1,0 +1,135 @@
+"""Folders are there whole or not at all, whatever their writer dies of."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.errors import InputError, MachineError
+from regard.io import folders, new_folder, tidy
+
+
+def filled(path: Path, content: str) -> None:
+    with new_folder(path) as building:
+        (building / "inside").mkdir()
+        (building / "inside" / "file").write_text(content)
+
+
+def content_of(path: Path) -> str:
+    return (path / "inside" / "file").read_text()
+
+
+def no_exchange(one: Path, other: Path) -> None:
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+@pytest.fixture(params=[True, False], ids=["exchange", "two renames"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which a folder takes another one's place."""
+    if not request.param:
+        monkeypatch.setattr(folders, "_exchange", no_exchange)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_new_folder_takes_the_place_of_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run"
+    filled(path, "one")
+    filled(path, "two")
+    assert content_of(path) == "two"
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("target", ["run", "nowhere", "file"])
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path, target: str) -> None:
+    filled(tmp_path / "run", "one")
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "link").symlink_to(target)
+    filled(tmp_path / "link", "two")
+    assert not (tmp_path / "link").is_symlink() and content_of(tmp_path / "link") == "two"
+    assert content_of(tmp_path / "run") == "one" and (tmp_path / "file").read_text() == "precious"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "link", "run"]
+
+
+def test_a_way_up_makes_nothing_on_the_way(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder '.*missing'"):
+        filled(tmp_path / "missing" / ".." / "run", "one")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "there").mkdir()
+    filled(tmp_path / "there" / ".." / "run", "one")
+    assert content_of(tmp_path / "run") == "one"
+
+
+@pytest.mark.usefixtures("way")
+def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run"
+    filled(path, "one")
+    with pytest.raises(ZeroDivisionError), new_folder(path):
+        raise ZeroDivisionError
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MachineError, match="No space left on device"):
+        filled(path, "two")
+    assert content_of(path) == "one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def in_another_process(code: str, folder: Path) -> None:
+    """Run code that ends its process hard."""
+    lines = ["import os, pathlib", "from regard.io import folders, new_folder, write_file", code]
+    found = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=False)
+    assert found.returncode == 9
+
+
+BUILD = """
+path = pathlib.Path("run")
+with new_folder(path) as building:
+    (building / "inside").mkdir()
+    (building / "inside" / "file").write_text("two")
+    {}
+"""
+
+
+def test_a_dead_process_leaves_nothing_for_long(tmp_path: Path) -> None:
+    filled(tmp_path / "run", "one")
+    in_another_process(BUILD.format("os._exit(9)"), tmp_path)
+    assert len(list(tmp_path.glob(".run~*.new"))) == 1
+    in_another_process('os.fsync = lambda file: os._exit(9)\nwrite_file(pathlib.Path("file"), b"half")', tmp_path)
+    assert not list(tmp_path.glob(".run~*.new")), "whoever writes here next cleans up first"
+    assert len(list(tmp_path.glob(".file~*.new"))) == 1
+    tidy(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+    assert content_of(tmp_path / "run") == "one"
+
+
+def test_a_process_that_dies_between_two_renames_loses_nothing(tmp_path: Path) -> None:
+    filled(tmp_path / "run", "one")
+    dying = """
+def no_exchange(one, other):
+    raise OSError(22, "")
+
+def rename(self, target):
+    if target.name == path.name and self.name.endswith(".new"):
+        os._exit(9)
+    return renamed(self, target)
+
+folders._exchange, renamed, pathlib.Path.rename = no_exchange, pathlib.Path.rename, rename
+"""
+    in_another_process(dying + BUILD.format("pass"), tmp_path)
+    assert not (tmp_path / "run").exists()
+    tidy(tmp_path)
+    assert content_of(tmp_path / "run") == "one"
+    tidy(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "run"]
+
+
+def test_what_a_living_process_writes_stays(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "run") as building:
+        tidy(tmp_path)
+        assert building.is_dir()

@@ -1,0 +1,135 @@
+"""One process at a time changes a folder."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from regard.errors import InputError
+from regard.io import holding, is_in_use, keep_in_use, taking_turns
+
+HOLD = "import pathlib, sys, time; from regard.io import holding; held = holding(pathlib.Path(sys.argv[1]))"
+
+
+def test_a_second_one_is_told_who_the_first_is(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run"
+    with holding(path):
+        with pytest.raises(InputError, match=f"by process {os.getpid()} on {socket.gethostname()} since 20"):
+            with holding(path):
+                pass
+        with holding(tmp_path / "deep" / "other"):
+            pass
+    with holding(path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dead_process_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    words = [sys.executable, "-c", f"{HOLD}; held.__enter__(); print(flush=True); time.sleep(60)", str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(InputError, match=f"is being written by process {other.pid} on "), holding(path):
+            pass
+        other.kill()
+        other.wait()
+        with holding(path):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_take_turns(tmp_path: Path) -> None:
+    """However they interleave, never two at once, and each one that was refused can try again."""
+    code = f"""{HOLD.rsplit(";", 1)[0]}
+from regard.errors import InputError
+path = pathlib.Path(sys.argv[1])
+done = 0
+while done < 50:
+    try:
+        with holding(path):
+            path.mkdir()
+            path.rmdir()
+            done += 1
+    except InputError as error:
+        assert "being written" in str(error), error
+"""
+    others = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")]) for _ in range(3)]
+    assert [other.wait() for other in others] == [0, 0, 0]
+
+
+def test_a_path_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "run", tmp_path / "a\0b", tmp_path / ("x" * 300) / "run"):
+        with pytest.raises(InputError, match="cannot write .*choose another path"), holding(path):
+            pass
+
+
+def test_who_takes_turns_waits_and_says_once_for_whom(tmp_path: Path) -> None:
+    path, said, order = tmp_path / "run", list[str](), list[str]()
+    told = threading.Event()
+
+    def wait(what: str) -> None:
+        said.append(what)
+        told.set()
+
+    def second() -> None:
+        with taking_turns(path, wait):
+            order.append("second")
+
+    with holding(path):
+        other = threading.Thread(target=second)
+        other.start()
+        assert told.wait(10)
+        order.append("first")
+    other.join(10)
+    assert order == ["first", "second"] and len(said) == 1
+    assert said[0].startswith(f"waiting: {str(path)!r} is being written by process {os.getpid()} on ")
+    with pytest.raises(InputError, match="cannot write"), taking_turns(Path("/proc/none/run"), wait):
+        pass
+
+
+def test_a_file_is_in_use_as_long_as_its_owners_live(tmp_path: Path) -> None:
+    class Owner:
+        """Somebody."""
+
+    path = tmp_path / "file"
+    assert not is_in_use(path)
+    path.write_text("")
+    one, other = Owner(), Owner()
+    keep_in_use(path, one)
+    keep_in_use(path, other)
+    assert is_in_use(path)
+    del one
+    assert is_in_use(path)
+    del other
+    assert not is_in_use(path)
+
+
+@pytest.mark.parametrize("way", ["link", "dangling", "second name", "pipe"])
+def test_a_lock_that_is_a_link_is_refused(tmp_path: Path, way: str) -> None:
+    victim, lock = tmp_path / "victim", tmp_path / "top" / ".run.lock"
+    lock.parent.mkdir()
+    if way != "dangling":
+        victim.write_text("precious")
+    if way == "second name":
+        lock.hardlink_to(victim)
+    elif way == "pipe":
+        os.mkfifo(lock)
+    else:
+        lock.symlink_to("../victim")
+    with pytest.raises(InputError), holding(tmp_path / "top" / "run"):
+        pass
+    assert victim.read_text() == "precious" if way != "dangling" else not victim.exists()
+
+
+def test_a_lock_stands_beside_a_link_and_not_beside_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "top").mkdir()
+    (tmp_path / "top" / "run").symlink_to("../elsewhere")
+    with holding(tmp_path / "top" / "run"):
+        assert [each.name for each in tmp_path.rglob("*.lock")] == [".run.lock"]
+        assert (tmp_path / "top" / ".run.lock").exists()

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { labelled } from "../../src/regard/viz/js/axes.js";
+import { moved } from "../../src/regard/viz/js/gestures.js";
+
+const matrix = { rows: 3, columns: 5 };
+
+test("keys lead from cell to cell", () => {
+  const from = { query: 1, key: 2 };
+  assert.deepEqual(moved("ArrowUp", from, matrix), { query: 0, key: 2 });
+  assert.deepEqual(moved("ArrowDown", from, matrix), { query: 2, key: 2 });
+  assert.deepEqual(moved("ArrowLeft", from, matrix), { query: 1, key: 1 });
+  assert.deepEqual(moved("ArrowRight", from, matrix), { query: 1, key: 3 });
+  assert.deepEqual(moved("Home", from, matrix), { query: 1, key: 0 });
+  assert.deepEqual(moved("End", from, matrix), { query: 1, key: 4 });
+});
+
+test("and not beyond the edge", () => {
+  assert.deepEqual(moved("ArrowUp", { query: 0, key: 0 }, matrix), { query: 0, key: 0 });
+  assert.deepEqual(moved("ArrowRight", { query: 2, key: 4 }, matrix), { query: 2, key: 4 });
+});
+
+test("the first one chooses a key", () => {
+  assert.deepEqual(moved("ArrowDown", { query: 1, key: null }, matrix), { query: 1, key: 0 });
+});
+
+test("other keys lead nowhere", () => {
+  assert.equal(moved("a", { query: 1, key: 2 }, matrix), null);
+});
+
+test("large cells all have labels", () => {
+  assert.deepEqual(labelled(0, 4, 112, 28, null), [0, 1, 2, 3]);
+  assert.deepEqual(labelled(0, 4, 112, 28, 2), [0, 1, 2, 3]);
+});
+
+test("of small ones every second or third", () => {
+  assert.deepEqual(labelled(0, 7, 42, 6, null), [0, 2, 4, 6]);
+  assert.deepEqual(labelled(0, 7, 28, 4, null), [0, 3, 6]);
+});
+
+test("what is marked is named, and its neighbours make room", () => {
+  assert.deepEqual(labelled(0, 7, 28, 4, 4), [0, 4]);
+  assert.deepEqual(labelled(0, 10, 40, 4, 4), [0, 4, 9]);
+});
+
+test("of what is zoomed, those that are seen", () => {
+  assert.deepEqual(labelled(2.5, 100, 56, 28, null), [3, 4]);
+});

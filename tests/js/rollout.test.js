@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { averaged } from "../../src/regard/viz/js/average.js";
+import { Matrix } from "../../src/regard/viz/js/matrix.js";
+import { flows, rollout, through } from "../../src/regard/viz/js/rollout.js";
+import { layer, map } from "./examples.js";
+
+const size = 3;
+const labels = ["a", "b", "c"];
+
+/** Rows that sum to 1, drawn by a number. */
+function drawn(seed, rows = size, columns = size) {
+  const found = Float32Array.from({ length: rows * columns }, (_, index) => 1 + Math.sin(seed + 7 * index) / 2);
+  for (let row = 0; row < rows; row += 1) {
+    const part = found.subarray(row * columns, (row + 1) * columns);
+    const total = part.reduce((sum, each) => sum + each, 0);
+    part.forEach((each, index) => (part[index] = each / total));
+  }
+  return found;
+}
+
+const matrixOf = (...slices) => new Matrix(slices, labels, labels, null);
+const layers = [matrixOf(drawn(1), drawn(2)), matrixOf(drawn(3), drawn(4))];
+
+/** The same as in the paper, with plain loops. */
+function byHand(all) {
+  let before = labels.map((_, row) => labels.map((__, column) => Number(row === column)));
+  for (const { slices } of all) {
+    const step = labels.map((_, row) =>
+      labels.map((__, column) => {
+        const mean = (slices[0][row * size + column] + slices[1][row * size + column]) / 2;
+        return 0.5 * mean + 0.5 * Number(row === column);
+      }),
+    );
+    before = step.map((row) =>
+      labels.map((_, to) => row.reduce((sum, each, at) => sum + each * before[at][to], 0)),
+    );
+  }
+  return before.flat();
+}
+
+const close = (one, other) => one.forEach((each, index) => assert.ok(Math.abs(each - other[index]) < 1e-6));
+
+test("rollout is the product of the layers, with half of each the residual", () => {
+  const [first, second] = through(layers);
+  close(first, byHand(layers.slice(0, 1)));
+  close(second, byHand(layers));
+  assert.ok(new Matrix([second], labels, labels, null).sumsToOne);
+});
+
+test("where outputs look at inputs, through the last states of these; a place to rest on stays", () => {
+  const keys = [...labels, "rest"];
+  const cross = new Matrix([drawn(5, 2, 4), drawn(6, 2, 4)], ["p", "q"], keys, null);
+  const encoders = ["encoder.0", "encoder.1"].map((name) => layer({ name, kind: "encoder" }));
+  const reading = layer({ name: "cross", kind: "cross" });
+  const shown = (each) => (each === reading ? cross : layers[encoders.indexOf(each)]);
+  const found = rollout(map([...encoders, reading]), reading, shown);
+  const states = byHand(layers);
+  const mean = averaged(cross, [0, 1]).slices[0];
+  close(
+    found.slices[0],
+    [0, 1].flatMap((row) => [
+      ...labels.map((_, to) =>
+        labels.reduce((sum, __, at) => sum + mean[row * 4 + at] * states[at * size + to], 0),
+      ),
+      mean[row * 4 + 3],
+    ]),
+  );
+  assert.ok(found.sumsToOne);
+});
+
+test("there is something to follow where there are several layers", () => {
+  const one = layer({ kind: "encoder" });
+  assert.ok(!flows(map([one]), "encoder") && flows(map([one, one]), "encoder") && flows(map([one]), "cross"));
+  assert.ok(!flows(map([layer()]), "cross"));
+});
+
+test("an average of some heads, made once", () => {
+  const found = averaged(layers[0], [0, 1]);
+  assert.ok(Math.abs(found.at(0, 1, 2) - (layers[0].at(0, 1, 2) + layers[0].at(1, 1, 2)) / 2) < 1e-6);
+  assert.equal(found.name(0), "average of heads 0, 1");
+  assert.equal(averaged(layers[0], [0, 1]), found);
+  assert.notEqual(averaged(layers[0], [1]), found);
+});

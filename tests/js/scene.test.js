@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { changes, originalOf } from "../../src/regard/viz/js/difference.js";
+import { sceneOf } from "../../src/regard/viz/js/scene.js";
+import { START } from "../../src/regard/viz/js/state.js";
+import { Weights } from "../../src/regard/viz/js/weights.js";
+import { frozen, layer, map } from "./examples.js";
+
+/** Weights of one head, the same for both queries. */
+const even = (...row) => [[row, row]];
+
+async function scene(data, given = {}, index = 0) {
+  const state = { ...START, ...given };
+  const weights = new Weights();
+  const shown = data.maps[0];
+  const chosen = shown.layers[index];
+  return sceneOf(data, shown, chosen, state, weights);
+}
+
+test("the scale of a layer is its largest weight", async () => {
+  const { largest, matrix, changes: changed, before } = await scene(frozen({ maps: [map([layer()])] }));
+  assert.equal(largest, 0.75);
+  assert.equal(matrix.at(0, 1, 2), 0.75);
+  assert.equal(changed, null);
+  assert.equal(before, null);
+});
+
+test("the scale of the overview is that of all layers", async () => {
+  const other = layer({ name: "other", weights: even(0, 0, 1) });
+  const data = frozen({ maps: [map([layer(), other])] });
+  assert.equal((await scene(data)).largest, 0.75);
+  assert.equal((await scene(data, { mode: "overview" })).largest, 1);
+});
+
+test("one scale holds for all of the training", async () => {
+  const frames = [even(0.875, 0.125, 0), even(0.25, 0.25, 0.5)].map((weights) => map([layer({ weights })]));
+  const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
+  assert.equal((await scene(data)).largest, 0.875);
+});
+
+test("and for the overview of it", async () => {
+  const other = layer({ name: "other", weights: even(0, 0, 1) });
+  const frames = [map([other]), map([layer()])];
+  const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
+  assert.equal((await scene(data, { mode: "overview" })).largest, 1);
+});
+
+test("a snapshot without the layer is passed over", async () => {
+  const frames = [map([]), map([layer()])];
+  const data = frozen({ maps: [frames[1]], playback: { steps: [0, 10], losses: [], frames } });
+  assert.equal((await scene(data)).largest, 0.75);
+});
+
+test("changes: now less before, and their scale is the largest by size", async () => {
+  const original = map([layer({ weights: even(0.25, 0.75, 0) })]);
+  const data = frozen({ maps: [map([layer({ weights: even(0.5, 0.125, 0.375) })])], original });
+  const found = await scene(data, { change: true });
+  assert.deepEqual([...found.changes[0].slice(0, 3)], [0.25, -0.625, 0.375]);
+  assert.equal(found.largest, 0.625);
+  assert.deepEqual([...found.before.slices[0].slice(0, 3)], [0.25, 0.75, 0]);
+  assert.equal((await scene(data, { change: true, mode: "lines" })).changes, null);
+  assert.equal((await scene(data)).changes, null);
+});
+
+test("another answer has other tokens, which are not compared", () => {
+  const data = { maps: [], original: map([layer({ queries: ["p", "r"] })]) };
+  assert.equal(originalOf(data, layer()), null);
+  assert.equal(originalOf({ maps: [], original: map([layer()]) }, layer()).name, "cross");
+  assert.equal(originalOf({ maps: [] }, layer()), null);
+});
+
+test("changes leave the weights as they are", () => {
+  const now = { slices: [Float32Array.of(1, 0)] };
+  const before = { slices: [Float32Array.of(0.25, 0.75)] };
+  assert.deepEqual(changes(now, before), [Float32Array.of(0.75, -0.75)]);
+  assert.deepEqual(now.slices, [Float32Array.of(1, 0)]);
+});
+
+test("between words, if that is chosen", async () => {
+  const data = frozen({ maps: [map([layer({ key_words: [[0, 1], [2]] })])] });
+  assert.deepEqual((await scene(data)).matrix.columns, 3);
+  assert.deepEqual((await scene(data, { words: true })).matrix.columns, 2);
+});
+
+test("weights are unpacked once, and merged once", async () => {
+  const weights = new Weights();
+  const split = layer({ key_words: [[0, 1], [2]] });
+  const [before, merged] = [weights.of(split, false), weights.of(split, true)];
+  assert.equal(weights.of(split, false), before);
+  assert.equal(weights.of(split, true), merged);
+});

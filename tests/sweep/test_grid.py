@@ -1,0 +1,243 @@
+"""Comparing variants: what is trained, what is kept, what is said."""
+
+import csv
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.errors import InputError
+from regard.sweep import Measured, Variant, compare, here, job, make_variants
+from regard.sweep.report import spread
+from tests.conftest import TINY
+from tests.german import write
+
+Command = Callable[..., tuple[int, str, str]]
+SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run jobs here: starting processes takes seconds each."""
+
+    def one_by_one(work: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        for each in jobs:
+            yield each, work(each)
+
+    monkeypatch.setattr(here, "in_processes", one_by_one)
+
+
+def test_variants_are_all_combinations() -> None:
+    assert [variant.name for variant in make_variants({"a": [1, 2], "b": ["x", "y"]})] == [
+        "a=1,b=x",
+        "a=1,b=y",
+        "a=2,b=x",
+        "a=2,b=y",
+    ]
+
+
+def test_a_page_leads_into_the_explorer(command: Command, tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    argv = ("compare", "recall", "--vary", "pooling=last,attention", *SMALL, "--steps", "2", "--html", page)
+    status, _, err = command(*argv, "--savepath", tmp_path / "kept", "--explorer", "http://127.0.0.1:9/")
+    assert status == 0, err
+    text = page.read_text()
+    assert '<a href="http://127.0.0.1:9/">pooling=last, seed 0</a>' in text
+    for number, other in enumerate(("pooling=attention, seed 0", "pooling=last, seed 1")):
+        assert f'<a href="http://127.0.0.1:9/#beside=model-{number}">pooling=last, seed 0 | {other}</a>' in text
+    kept = tmp_path / "kept" / "recall"
+    folders = [
+        kept / name / "recall"
+        for name in ("pooling=last/seed-0", "pooling=attention/seed-0", "pooling=last/seed-1")
+    ]
+    assert f"regard show {folders[0]} --beside {folders[1]} {folders[2]}" in text
+    assert all((folder / "config.json").exists() for folder in folders)
+
+
+def test_by_command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    argv = ("compare", "recall", "--vary", "pooling=last,attention", "--vary=max_len=6,8", *SMALL)
+    status, out, err = command(*argv, "--savepath", tmp_path)
+    assert status == 0, err
+    lines = json.loads((tmp_path / "recall" / "results.json").read_text())
+    assert [(line["pooling"], line["max_len"], line["seed"]) for line in lines] == [
+        (pooling, length, seed) for pooling in ("last", "attention") for length in (6, 8) for seed in (0, 1)
+    ]
+    with (tmp_path / "recall" / "results.csv").open() as file:
+        assert [row["exact_match"] for row in csv.DictReader(file)] == [
+            str(line["exact_match"]) for line in lines
+        ]
+    for picture in ("curves.png", "values.png"):
+        assert (tmp_path / "recall" / picture).read_bytes().startswith(b"\x89PNG")
+    found = json.loads((tmp_path / "recall" / "summary.json").read_text())
+    assert len(found["means"]) == 4 and len(found["differences"]["exact_match"]) == 6
+    assert "Differences in exact match (95 % intervals that hold for all 6 at once)" in out
+    assert "Exact match by max_len" in out and "max_len=8" in out
+    assert all(line["relevance"] is None for line in lines[:4]) and all(line["relevance"] for line in lines[4:])
+    assert err.splitlines()[-1] == "compare: 8 of 8 done"
+    again = command(*argv, "--savepath", tmp_path)
+    assert again == (status, out, "")
+
+
+def test_flags_are_read_beside_those_that_vary(command: Command, tmp_path: Path) -> None:
+    """By default reverse feeds the context to the cell, which excludes input feeding and the current state."""
+    argv = ("--vary", "context=output", "--vary", "query=current,previous", "--input_feeding", *SMALL)
+    status, _, err = command("compare", "reverse", *argv, "--savepath", tmp_path)
+    assert status == 0, err
+    folders = {each.name for each in (tmp_path / "reverse").iterdir() if each.is_dir()}
+    assert folders == {"context=output,query=current", "context=output,query=previous"}
+    config = json.loads(
+        (tmp_path / "reverse" / "context=output,query=previous/seed-1/reverse/config.json").read_text()
+    )
+    assert (config["model"]["input_feeding"], config["model"]["query"], config["training"]["steps"]) == (
+        True,
+        "previous",
+        20,
+    )
+
+
+def test_what_is_measured_is_not_trained_again_and_what_was_interrupted_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, Any] = {"steps": 20, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path / "a"}
+    whole = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    flags["savepath"] = tmp_path / "b"
+    stopped = job.train
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        stopped(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "train", dying)
+        with pytest.raises(KeyboardInterrupt):
+            compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    parts = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    [[measured]], [[expected]] = parts.measured.values(), whole.measured.values()
+    assert measured.seconds is None and dataclasses.replace(expected, seconds=None) == measured
+
+
+def test_an_interrupted_run_that_was_edited_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: dict[str, Any] = {"steps": 4, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path}
+    stopped = job.train
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        stopped(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "train", dying)
+        with pytest.raises(KeyboardInterrupt):
+            compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    [config] = tmp_path.rglob("reverse/config.json")
+    stored = json.loads(config.read_text())
+    stored["training"]["batchsize"] = 9
+    config.write_text(json.dumps(stored))
+    with pytest.raises(InputError) as caught:
+        compare("reverse", {"score": ["dot"]}, progress=False, **flags)
+    assert "batchsize is 9" in str(caught.value) and str(caught.value).endswith(
+        "seed-0', and it is trained again"
+    )
+
+
+def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
+    compare("copy", {"score": ["dot"]}, steps=2, **flags)
+    with pytest.raises(InputError, match="holds a measurement with other flags: choose another --savepath"):
+        compare("copy", {"score": ["dot"]}, steps=3, **flags)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ((), "nothing varies: name a flag and its values"),
+        (("--vary", "score"), "vary 'score' has no values"),
+        (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
+        (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),
+        (("--vary", "score=dot,dot"), "give each value once"),
+        (("--vary", "hidden=4,x"), "hidden"),
+        (("--vary", "seed=1,2"), "seed cannot be set"),
+        (("--vary", "context=cell,output", "--query", "current"), "query current does not fit context cell"),
+        (("--vary", "score=dot", "--seeds", "0"), "seeds 0 is out of range"),
+        (("--vary",), "flag --vary has no value"),
+    ],
+)
+def test_what_cannot_be_compared_is_said_before_anything_is_trained(
+    command: Command, tmp_path: Path, argv: tuple[str, ...], message: str
+) -> None:
+    status, out, err = command("compare", "reverse", "--savepath", tmp_path / "new", *argv)
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_translations_are_not_compared_without_a_test(command: Command, tmp_path: Path) -> None:
+    text = write(tmp_path)
+    flags = [word for name in ("train", "valid") for word in (f"--{name}", *map(str, text[name]))]
+    kept = tmp_path / "kept"
+    status, _, err = command("compare", "translation", *flags, "--vary", "hidden=8,16", "--savepath", kept)
+    assert status == 2 and err == "regard: translation has no text to test on: give one with --test\n"
+    assert not kept.exists()
+
+
+def test_a_damaged_measurement_is_told(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
+    compare("copy", {"score": ["dot"]}, steps=2, **flags)
+    (tmp_path / "copy" / "score=dot" / "seed-0" / "measured.json").write_text("{")
+    with pytest.raises(InputError, match="measured.json' is damaged"):
+        compare("copy", {"score": ["dot"]}, steps=2, **flags)
+
+
+def test_spread() -> None:
+    assert spread([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.00 to 1.53)"
+    assert spread([0.5, 0.5], "{:.2f}".format) == "0.50"
+    assert spread([], "{:.2f}".format) == ""
+
+
+def test_a_comparison_gives_its_values() -> None:
+    measured = Measured(
+        exact_match=0.5,
+        steps_to_99=None,
+        parameters=3,
+        seconds=None,
+        loss=1.0,
+        relevance=None,
+        uniform=None,
+        alignment_error=None,
+    )
+    variant = Variant({"a": 1})
+    comparison = regard.Comparison("copy", Path(), [variant], {"a=1": [measured, measured]})
+    assert comparison.values(variant, "exact_match") == [0.5, 0.5]
+    assert comparison.values(variant, "steps_to_99") == []
+
+
+def test_translation_is_compared_by_bleu(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {**TINY, "steps": 2, "validate_every": 2}
+    found = compare(
+        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
+    )
+    [variant] = found.variants
+    run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
+    assert isinstance(run, regard.TranslationRun)
+    assert found.values(variant, "bleu") == [run.test().quality.bleu]
+    again = compare(
+        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **{**flags, **write(tmp_path)}
+    )
+    assert again == found
+
+
+def test_a_translator_of_lower_case_is_compared_without_regard_to_case(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {**TINY, "steps": 150, "validate_every": 150, "lowercase": True}
+    found = compare(
+        "translation", {"heads": [1]}, seeds=1, savepath=tmp_path, progress=False, **flags, **write(tmp_path)
+    )
+    run = regard.load(tmp_path / "translation" / "heads=1" / "seed-0" / "translation")
+    assert isinstance(run, regard.TranslationRun)
+    scores = run.test().quality
+    assert found.values(found.variants[0], "bleu") == [scores.bleu_lowercase]
+    assert scores.bleu is None and str(run.test()).startswith(f"BLEU {scores.bleu_lowercase:.2f}")

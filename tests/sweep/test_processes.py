@@ -1,0 +1,122 @@
+"""Comparisons that are stopped: their processes end, and what they have goes on."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+import pytest
+from regard.io.locking import holding
+
+import regard
+from regard.sweep.processes import in_processes
+
+
+def runs(folder: Path) -> list[Path]:
+    """The runs that have begun to write metrics."""
+    return [metrics.parent for metrics in folder.rglob("metrics.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "to_all", "status"),
+    [
+        (signal.SIGINT, True, 130),  # Ctrl-C
+        pytest.param(signal.SIGINT, False, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, True, -signal.SIGTERM, marks=pytest.mark.slow),
+        (signal.SIGKILL, False, -signal.SIGKILL),
+    ],
+)
+def test_a_comparison_ends_with_its_processes(
+    tmp_path: Path, sent: signal.Signals, to_all: bool, status: int
+) -> None:
+    cores = len(os.sched_getaffinity(0))
+    asked = f"--vary lr=0.01,0.02 --seeds {cores} --steps 10000000".split()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "regard", "compare", "counting", *asked, "--savepath", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while len(runs(tmp_path)) < cores and time.monotonic() < deadline:
+            time.sleep(0.1)
+        (os.killpg if to_all else os.kill)(process.pid, sent)
+        # Which lasts until the last of its processes has closed its output.
+        out, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == status
+    assert "Traceback" not in out
+    if sent == signal.SIGINT:
+        assert out.splitlines()[-1] == "regard: stopped; the same command goes on where it stopped"
+    # Nothing else was begun, and each was saved at the step where it was.
+    assert len(runs(tmp_path)) == cores
+    for run in runs(tmp_path):
+        found = regard.load(run)
+        assert 0 <= found.step - found.metrics[-1]["step"] < 10
+
+
+def square_or_die(number: int) -> int:
+    """A job; for some numbers the process that does it is ended, or the job fails."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 100:
+        raise regard.InputError("100 is out of range")
+    return number**2
+
+
+def test_a_signal_right_after_a_process_begins_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it is known to the one that started it."""
+    start = SpawnProcess.start
+
+    def begin(process: SpawnProcess) -> None:
+        start(process)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(SpawnProcess, "start", begin)
+    with pytest.raises(KeyboardInterrupt):
+        list(in_processes(square_or_die, [1, 2]))
+    assert not multiprocessing.active_children()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def hold(folder: Path) -> None:
+    """A job that takes a lock, and fails in one of two folders while the other still works."""
+    with holding(folder / "run"):
+        (folder / "held").touch()
+        deadline = time.monotonic() + 60
+        while not all((each / "held").exists() for each in folder.parent.iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if folder.name == "0":
+            raise regard.InputError("one fails")
+        time.sleep(60)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two jobs at once need two cores")
+def test_one_that_is_stopped_between_trainings_leaves_no_lock(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(regard.InputError, match="one fails"):
+        list(in_processes(hold, [tmp_path / "0", tmp_path / "1"]))
+    assert sorted(each.name for each in tmp_path.rglob("*") if each.is_file()) == ["held", "held"]
+
+
+def test_a_process_that_is_killed_costs_its_own_job() -> None:
+    found: dict[int, int] = {}
+    with pytest.raises(regard.MachineError, match="1 of 6 processes ended from outside .* goes on with what"):
+        for number, result in in_processes(square_or_die, range(6)):
+            found[number] = result
+    assert found == {0: 0, 1: 1, 2: 4, 4: 16, 5: 25}
+
+
+def test_what_a_job_raises_is_raised_here() -> None:
+    with pytest.raises(regard.InputError, match="100 is out of range"):
+        list(in_processes(square_or_die, [1, 100]))

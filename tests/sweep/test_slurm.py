@@ -1,0 +1,233 @@
+"""Comparing on Slurm: what is submitted, what comes of it, what goes on."""
+
+import importlib.util
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import regard
+from regard.errors import InputError, MachineError
+from regard.sweep import Slurm, compare, slurm
+from regard.sweep.carrying import step_of
+from regard.sweep.job import Job, measure
+from tests.sweep.cluster import job
+
+Command = Callable[..., tuple[int, str, str]]
+SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "progress": False}
+needs_submitit = pytest.mark.skipif(
+    importlib.util.find_spec("submitit") is None, reason="submitit is not installed"
+)
+
+
+class FakeTask:
+    """A task that has a result in the folder, or a number in the queue."""
+
+    def __init__(self, folder: Path, job_id: str) -> None:
+        self.job_id, self.folder = job_id, folder
+        self.paths = SimpleNamespace(result_pickle=folder / f"{job_id}.pkl", stderr=folder / f"{job_id}.err")
+
+    def result(self) -> Any:
+        return pickle.loads(self.paths.result_pickle.read_bytes())
+
+
+class FakeSlurm:
+    """As much of submitit, and of Slurm's commands, as is asked: all is done when it is looked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.core = SimpleNamespace(
+            utils=SimpleNamespace(FailedJobError=type("FailedJobError", (Exception,), {}))
+        )
+        self.SlurmJob = FakeTask
+        self.submitted: list[list[Job]] = []
+        self.queue: dict[str, tuple[Path, Job]] = {}
+        self.parameters: dict[str, Any] = {}
+        self.cancelled: list[str] = []
+        self.ends: set[str] = set()
+        """Numbers of the tasks that end without a result."""
+        self.keeps: set[str] = set()
+        """Numbers of those that stay in the queue."""
+        monkeypatch.setitem(sys.modules, "submitit", self)
+        monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+        monkeypatch.setattr(slurm, "EVERY", 0.0)
+        monkeypatch.setattr(slurm.subprocess, "run", self.run)
+
+    def AutoExecutor(self, folder: Path, **options: Any) -> Any:  # noqa: N802
+        def map_array(work: Any, jobs: Sequence[Job]) -> list[FakeTask]:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.submitted.append(list(jobs))
+            tasks = [FakeTask(folder, f"{len(self.submitted)}_{number}") for number in range(len(jobs))]
+            self.queue |= {task.job_id: (folder, each) for task, each in zip(tasks, jobs, strict=True)}
+            return tasks
+
+        return SimpleNamespace(update_parameters=self.parameters.update, map_array=map_array)
+
+    def run(self, argv: list[str], **options: Any) -> Any:
+        if argv[0] == "scancel":
+            self.cancelled += argv[1:]
+            return None
+        shown = list(self.queue)
+        for number in shown:
+            if number in self.keeps:
+                continue
+            folder, asked = self.queue.pop(number)
+            if number not in self.ends:
+                try:
+                    found: Any = (None, measure(asked))
+                except InputError as error:
+                    found = (error, None)
+                (folder / f"{number}.pkl").write_bytes(pickle.dumps(found))
+        return SimpleNamespace(returncode=0, stdout="\n".join(self.queue))
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    return FakeSlurm(monkeypatch)
+
+
+def test_a_comparison_is_an_array(tmp_path: Path, faked: FakeSlurm) -> None:
+    on = Slurm(partition="long", time=90, memory=3, cpus=2)
+    found = compare("counting", {"score": ["dot", "additive"]}, savepath=tmp_path, on=on, **SMALL)
+    assert [len(jobs) for jobs in faked.submitted] == [4] and len(found.measured["score=dot"]) == 2
+    asked = {
+        name: faked.parameters[name] for name in ("timeout_min", "mem_gb", "cpus_per_task", "slurm_partition")
+    }
+    assert asked == {"timeout_min": 90, "mem_gb": 3, "cpus_per_task": 2, "slurm_partition": "long"}
+    assert not list(tmp_path.rglob(slurm.NOTE))
+
+
+def test_large_comparisons_are_several_arrays(
+    tmp_path: Path, faked: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "LARGEST_ARRAY", 3)
+    compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **{**SMALL, "seeds": 4})
+    assert [len(jobs) for jobs in faked.submitted] == [3, 1]
+
+
+def test_what_is_ended_from_outside_is_told_once_all_others_are_done(tmp_path: Path, faked: FakeSlurm) -> None:
+    faked.ends = {"1_0"}
+    with pytest.raises(MachineError, match=r"1 of 2 trainings were ended from outside.*1_0\.err"):
+        compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert [len(jobs) for jobs in faked.submitted] == [2, 1]
+
+
+def test_what_a_training_raises_stops_the_others(tmp_path: Path, faked: FakeSlurm) -> None:
+    faked.keeps = {"1_1"}
+    (tmp_path / "counting" / "score=dot" / "seed-0" / "counting").mkdir(parents=True)
+    (tmp_path / "counting" / "score=dot" / "seed-0" / "counting" / "thesis.txt").touch()
+    with pytest.raises(InputError, match="exists and is not a run"):
+        compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert faked.cancelled == ["1_1"] and not list(tmp_path.rglob(slurm.NOTE))
+
+
+def test_who_comes_back_finds_what_waits_or_runs(
+    tmp_path: Path, faked: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class GoneError(BaseException):
+        """A process that is killed tells nobody."""
+
+    def gone(seconds: float) -> None:
+        raise GoneError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slurm.time, "sleep", gone)
+        patch.setattr(slurm.Slurm, "_cancel", lambda self, waiting: None)
+        with pytest.raises(GoneError):
+            compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert len(list(tmp_path.rglob(slurm.NOTE))) == 2
+    del faked.queue["1_1"]  # as by scancel
+    faked.keeps = {"1_0"}
+    looked = 0
+
+    def look(seconds: float) -> None:
+        nonlocal looked
+        looked += 1
+        faked.keeps = set()
+
+    monkeypatch.setattr(slurm.time, "sleep", look)
+    found = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+    assert looked and [len(jobs) for jobs in faked.submitted] == [2, 1]
+    assert faked.submitted[1][0].folder.name == "seed-1" and len(found.measured["score=dot"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--time", "1"), "time 1 is out of range: choose from 2 to 525600"),
+        (("--memory", "0"), "memory 0 is out of range"),
+        (("--address", "127.0.0.1:1"), "address is not for --on slurm: leave it out, or give --on ray"),
+        ((), "this machine has no sbatch and srun"),
+    ],
+)
+def test_where_nothing_can_run_is_said_before_anything_is_written(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace())
+    asked = ("--vary", "lr=0.1", "--on", "slurm", "--savepath", tmp_path / "new")
+    status, out, err = command("compare", "counting", *asked, *argv)
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(InputError, match=r"needs submitit: pip install 'regard\[cluster\]'"):
+        compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(), **SMALL)
+
+
+@pytest.mark.slow
+@needs_submitit
+def test_by_submitit_in_processes_here(tmp_path: Path) -> None:
+    found = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(executor="local"), **SMALL)
+    measured = found.measured["score=dot"][1]
+    assert measure(job(tmp_path / "alone", seed=1, score="dot")).loss == measured.loss
+
+
+@pytest.mark.slow
+@needs_submitit
+def test_time_that_is_over_saves_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    asked = job(tmp_path, steps=1_000_000)
+    training = slurm._Training(threads=1)
+    found: list[Any] = []
+
+    def soon() -> None:
+        while not (asked.run.exists() and asked.run.metrics_file.exists()):
+            time.sleep(0.1)
+        time.sleep(0.5)
+        found.append(training.checkpoint(asked))
+
+    timer = threading.Thread(target=soon)
+    timer.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(slurm, "GRACE", 0.0)
+            with pytest.raises((slurm.EndedError, OSError)):
+                training(asked)
+    finally:
+        timer.join()
+    step = step_of(asked.run)
+    assert step > 0 and step == regard.load(asked.run.path).step
+    [submission] = found
+    again: Any = pickle.loads(pickle.dumps(submission.function))
+    assert isinstance(again, slurm._Training) and submission.args == (asked,)
+
+
+def test_the_signal_that_time_is_short_is_not_for_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm sends it to all processes of a job."""
+    seen: list[Any] = []
+    monkeypatch.setattr(slurm, "measure", lambda job: seen.append(signal.getsignal(signal.SIGUSR2)))
+    before = signal.getsignal(signal.SIGUSR2)
+    try:
+        slurm._measure(None)  # type: ignore[arg-type]
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert seen == [signal.SIG_IGN]

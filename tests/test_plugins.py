@@ -1,0 +1,108 @@
+"""Code of a user's own: what it may import, and that no other code finds what lies beside it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from regard.errors import InputError
+from regard.plugins import find_own, import_own
+from regard.tasks import find_task
+
+NAMES = ("mine", "helper", "probing", "optional_thing", "deep", "calendar_of_mine")
+OWN = """
+import helper
+import probing
+
+class Mine:
+    value = helper.VALUE
+
+    def later(self):
+        import late_helper
+"""
+PROBING = """
+import importlib.util
+
+found = importlib.util.find_spec("optional_thing")
+try:
+    import optional_thing
+except ImportError:
+    optional_thing = None
+"""
+RUN = "import pathlib; pathlib.Path('RAN').write_text('')\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with code of a user's own, from which it is imported, and an installed module that probes."""
+    own, installed = tmp_path / "own", tmp_path / "installed"
+    own.mkdir()
+    installed.mkdir()
+    (own / "mine.py").write_text(OWN)
+    (own / "helper.py").write_text("from deep.er import VALUE\n")
+    (own / "deep").mkdir()
+    (own / "deep" / "er.py").write_text("import flat\nVALUE = flat.VALUE\n")
+    (own / "flat.py").write_text("VALUE = 7\n")
+    (own / "late_helper.py").write_text("")
+    (own / "optional_thing.py").write_text(RUN)
+    (installed / "probing.py").write_text(PROBING)
+    monkeypatch.syspath_prepend(str(installed))
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", str(Path.cwd()))])
+    monkeypatch.chdir(own)
+    before = set(sys.modules)
+    yield own
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_only_own_code_finds_what_lies_beside_it(here: Path) -> None:
+    path, finders, known = list(sys.path), list(sys.meta_path), set(sys.path_importer_cache)
+    found = import_own("score", "mine:Mine")
+    assert isinstance(found, type) and vars(found)["value"] == 7
+    probing = sys.modules["probing"]
+    assert probing.found is None and probing.optional_thing is None and not (here / "RAN").exists()
+    assert (sys.path, sys.meta_path) == (path, finders)
+    assert str(here) not in set(sys.path_importer_cache) - known
+
+
+def test_what_is_imported_later_is_not_found_there() -> None:
+    found = import_own("score", "mine:Mine")
+    assert isinstance(found, type)
+    with pytest.raises(ModuleNotFoundError, match="late_helper"):
+        found().later()
+
+
+def test_where_a_module_is_found_is_told_without_running_it(here: Path) -> None:
+    spec = find_own("optional_thing")
+    assert spec is not None and spec.origin == str(here / "optional_thing.py")
+    assert find_own("no_such_module") is None and not (here / "RAN").exists()
+
+
+def test_a_file_that_is_new_is_found(here: Path) -> None:
+    with pytest.raises(InputError, match="there is no module 'fresh'"):
+        import_own("score", "fresh:Mine")
+    (here / "fresh.py").write_text("class Mine: pass\n")
+    assert isinstance(import_own("score", "fresh:Mine"), type)
+
+
+def test_an_installed_module_that_hides_a_file_is_named(here: Path) -> None:
+    (here / "colorsys.py").write_text("class Mine: pass\n")
+    with pytest.raises(
+        InputError, match="an installed module of that name hides '.*colorsys.py'; give your file"
+    ):
+        import_own("score", "colorsys:Mine")
+
+
+def test_a_task_finds_what_lies_beside_its_file_and_nothing_else_does(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    task = tmp_path / "elsewhere" / "odd.py"
+    (tmp_path / "elsewhere" / "beside_it.py").write_text("NAME = 'odd'\n")
+    (tmp_path / "elsewhere" / "optional_thing.py").write_text(RUN)
+    code = "import beside_it, probing\nfrom regard.tasks import Counting\n"
+    code += "class Odd(Counting): name = beside_it.NAME\n"
+    task.write_text(code)
+    assert find_task(str(task)).name == "odd" and not (here / "RAN").exists()
+    task.write_text("import helper\n" + code)
+    with pytest.raises(InputError, match="No module named 'helper'"):
+        find_task(str(task))

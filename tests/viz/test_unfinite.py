@@ -1,0 +1,99 @@
+"""Weights that are NaN or infinite are marked wherever a map is shown, and named."""
+
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from regard.viz import AttentionMap
+from regard.viz.maps import LayerMap, Patches
+from regard.viz.overlay import BROKEN
+from regard.viz.page import page
+from regard.viz.terminal import heatmap
+from tests.viz.test_page import unpack
+
+
+def layer(name: str, weights: Any, **more: Any) -> LayerMap:
+    array = np.asarray(weights, np.float32)
+    names = [str(step) for step in range(max(array.shape))]
+    queries, keys = names[: array.shape[1]], names[: array.shape[2]]
+    return LayerMap(name=name, title=name, weights=array, query_labels=queries, key_labels=keys, **more)
+
+
+def mapped(*layers: LayerMap, **more: Any) -> AttentionMap:
+    given: dict[str, Any] = {"prediction": None, "truth": None, "outputs": [], "probabilities": [], **more}
+    return AttentionMap(task="task", input="a b", layers={each.name: each for each in layers}, **given)
+
+
+SOUND = layer("first", [[[1, 0, 0], [0.5, 0.5, 0]]])
+ODD = layer("second", [[[0.25, np.nan, 0.75], [np.inf, 0, -np.inf]], [[1, 0, 0], [0, 1, 0]]])
+
+
+def test_the_first_layer_is_named_once() -> None:
+    found = mapped(SOUND, ODD, layer("third", ODD.weights))
+    assert found.note == "weights of second are not finite, the first such layer"
+    assert found.chosen(layers=["second"]).note == found.note
+    assert mapped(ODD, note="long").note == "long; weights of second are not finite, the first such layer"
+    assert mapped(SOUND).note == ""
+    likely = mapped(SOUND, outputs=["a"], probabilities=[float("nan")])
+    assert likely.note == "the answer's probabilities are not finite"
+    assert likely.json()["probabilities"] == [None]
+
+
+def test_in_the_terminal() -> None:
+    console = Console(width=80, file=io.StringIO())
+    console.print(heatmap(mapped(SOUND, ODD)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    legend = text.splitlines()[-1]
+    assert text.count("!!") == 3 + 1 and "!!  not finite" in legend and "0 to 1.000" in legend
+    console.print(heatmap(mapped(SOUND)))
+    assert console.file.getvalue().removeprefix(text).count("!!") == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_in_a_picture(tmp_path: Path, value: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        odd = mapped(layer("second", [[[0.25, value], [0.5, 0.5]]])).save(tmp_path / "odd.png")
+        sound = mapped(layer("second", [[[0.25, 0.75], [0.5, 0.5]]])).save(tmp_path / "sound.png")
+        nothing = mapped(layer("second", np.full((1, 2, 2), value))).save(tmp_path / "nothing.png")
+    assert share_of(odd) > 0.01 and share_of(sound) == 0
+    assert share_of(nothing) > 0.04
+
+
+def test_on_a_picture(tmp_path: Path) -> None:
+    pixels = np.full((40, 40, 3), 200, np.uint8)
+    weights = [[[0.25, np.nan, 0.25, 0.5]] * 4]
+    found = mapped(layer("vision", weights, patches=Patches(0, 2, 2)), pixels=pixels)
+    console = Console(width=80, file=io.StringIO())
+    console.print(heatmap(found))
+    assert "!!" in console.file.getvalue()  # type: ignore[attr-defined]
+    image = np.asarray(Image.open(found.save(tmp_path / "a.png")).convert("RGB")).astype(int)
+    assert ((image[..., 0] > 180) & (image[..., 1] < 80) & (image[..., 2] > 70)).mean() > 0.005
+
+
+def share_of(path: Path) -> float:
+    """Return the share of a picture that is as magenta as what is not finite."""
+    image = np.asarray(Image.open(path).convert("RGB")).astype(int)
+    return float((np.abs(image - BROKEN).max(-1) < 4).mean())
+
+
+def test_on_a_page_and_in_json() -> None:
+    found = mapped(SOUND, ODD)
+    data = json.loads(page([found]).partition('type="application/json">')[2].partition("</script>")[0])
+    first, second = data["maps"][0]["layers"]
+    assert (first["weights"]["levels"], second["weights"]["levels"]) == (65535, 65534)
+    whole = unpack(second["weights"] | {"largest": 65535}, 2, 3)
+    odd = ~np.isfinite(ODD.weights)
+    assert (whole[odd] == 65535).all() and whole[~odd].max() == 65534
+    expected = np.where(odd, 0, ODD.weights)[~odd]
+    np.testing.assert_allclose(whole[~odd] / 65534 * second["weights"]["largest"], expected, atol=1e-5)
+    assert data["maps"][0]["note"] == found.note
+    assert found.json()["layers"][1]["weights"][0] == [[0.25, None, 0.75], [None, 0.0, None]]
+    assert "NaN" not in json.dumps(found.json(), allow_nan=False)
