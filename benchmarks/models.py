@@ -81,8 +81,8 @@ fused kernel (worked out in float64), is kept with the module that ran. Each mus
 - *Layers*: records of one pass; *Not recorded*: modules that `records.left_out` names: of hybrid models, those
   without softmax attention.
 - *plain*: weights and output, of 13 tokens where windows, chunks and top-k of the configs are 4.
-- *right*, *left*: the same with padding. *row*: the second input is masked as a whole; the output is the plain one,
-  and the input has no weights, except in the models that are listed below the table.
+- *right*, *left*: the same with padding. *row*: the second input is masked as a whole; the output is the plain
+  one, and the input has no weights, except in the models that are listed below the table.
 - *eager*: weights and output with that implementation.
 - *generate*: what each of 6 tokens after 7 attended to, beyond the window, against one pass without a cache.
   A `-` also stands where the model itself computes something else with its cache.
