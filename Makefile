@@ -5,10 +5,10 @@
 #   make test       the tests, without the slow ones
 #   make test-all   all tests, also against Keras and Hugging Face; properties over other inputs each time
 #   make campaign   try to break Regard: command lines, files, requests, kills, two at once (an hour or two), with
-#                   SEED (default: 1), and keep what is found in docs/reliability.md
+#                   SEED (default: 1), and keep what is found in docs/dev/campaign.md
 #   make lint       formatting, rules, types, and which room may import which
 #   make format     mend formatting and what rules can mend
-#   make results    train what docs/results.md shows, over 10 seeds, and write its tables (50 minutes)
+#   make results    train what docs/explanation/results.md shows, over 10 seeds, and write its tables (50 minutes)
 #   make results-attention   the same for why √D, positions, heads and projections (15 minutes)
 #   make results-recurrent   the same for recurrent models, over 3 to 5 seeds (an hour)
 #   make benchmark  speed on the primer's tasks, beside a plain loop (about 10 minutes)
@@ -17,9 +17,9 @@
 #   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
 #                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
-#   make models     which architectures of Hugging Face's are recorded rightly: docs/models.md (ten minutes)
+#   make models     which architectures of Hugging Face's are recorded rightly: docs/reference/models.md (ten minutes)
 #   make docs       the site of README, docs/ and the docstrings, with search: build/docs/index.html (a minute)
-#   make docs-pictures   the pictures of docs/looking.md, taken in Chromium
+#   make docs-pictures   the pictures of docs/how-to/look-inside.md, taken in Chromium
 #   make audit      known vulnerabilities in any version that constraints.txt pins, asked of PyPI
 #   make pins       write constraints-hashed.txt anew, and into constraints.txt what it lacks (to raise a version,
 #                   change its line in constraints.txt, or take the line away for the newest)
@@ -132,7 +132,7 @@ benchmark-explorer: .venv/ready
 	$(BIN)/python benchmarks/explorer.py signal2 --savepath .venv/explorer
 
 models: .venv/peers
-	$(BIN)/python benchmarks/models.py --out docs/models.md
+	$(BIN)/python benchmarks/models.py --out docs/reference/models.md
 
 docs: .venv/docs
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --conf-dir docs/site --doctree-dir build/doctrees . build/docs
@@ -183,4 +183,4 @@ try-wheel:
 	done
 
 clean:
-	rm -rf .venv node_modules build dist demo docs/reference .pytest_cache .ruff_cache
+	rm -rf .venv node_modules build dist demo docs/reference/api .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""Train what docs/aligning.md shows of guided heads over several seeds, and write the table.
+"""Train what docs/explanation/results.md shows of guided heads over several seeds, and write the table.
 
     python benchmarks/alignment_results.py DATA [--runs comparisons/alignment] [--seeds 3]
 
@@ -6,8 +6,8 @@ DATA: the folder of `regard data multi30k`. German to English in lower case, the
 translation` with and without a guide: the links that eflomal finds in the training text (extra align). Error
 rates are against its links of the validation text, of which a half chooses the heads, but for the first hundred
 pairs; those stand apart, against the links of alignment.links, which were drawn by hand. BLEU is that of
-test_2016_flickr, with beams of 5. The figures of every training go to docs/alignment-results.json, and what is
-there is not trained again.
+test_2016_flickr, with beams of 5. The figures of every training are stored in
+docs/dev/results/alignment-results.json, and trainings that are there are not repeated.
 
 Hand-drawn links are of words between blanks. Sure are words that translate each other in their sentence, each
 part of a compound with the whole; possible are those that belong to what is linked and have no counterpart (the
@@ -22,7 +22,7 @@ from typing import Any
 
 from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, files, train
-from tables import DOCS, markdown, write_tables
+from tables import RESULTS, markdown, write_tables
 
 from regard.data.links import KnownLinks, moses, read_links
 from regard.data.parallel import ParallelText
@@ -120,7 +120,7 @@ def main() -> None:
     prepare(args.data, args.runs)
     jobs = [{"guide": guide, "seed": seed} for guide in (False, True) for seed in range(args.seeds)]
     work = partial(measure, args.data, args.runs)
-    results = measure_missing(DOCS / "alignment-results.json", work, jobs)
+    results = measure_missing(RESULTS / "alignment-results.json", work, jobs)
     write_tables({"guided alignment": table(results, args.seeds)})
 
 

@@ -1,10 +1,10 @@
-"""Train what docs/results/attention.md shows, over 10 seeds, and write its tables.
+"""Train what docs/dev/results/attention.md shows, over 10 seeds, and write its tables.
 
     python benchmarks/attention_results.py [scale] [positions] [heads] [--seeds 10]
 
 Four questions: why scores are divided by √D, whether positions are better added or put beside, whether it is
 projections or the number of heads that helps, and which letters a head weighs. Every training is measured once
-and kept in docs/attention-results.json, so that an interrupted run goes on where it stopped.
+and kept in docs/dev/results/attention-results.json, so that an interrupted run goes on where it stopped.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from measured import Flags, Results, key_of, measure_missing
-from tables import DOCS, markdown, spread, write_tables
+from tables import RESULTS, markdown, spread, write_tables
 
 SMALL = {"model": "transformer", "enc_layers": 1, "dec_layers": 1, "max_len": 8, "steps": 600}
 WIDTHS = (16, 64, 128)
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
     args = parser.parse_args()
     seeds = range(args.seeds)
-    results = measure_missing(DOCS / "attention-results.json", measure, jobs_of(args.questions, seeds))
+    results = measure_missing(RESULTS / "attention-results.json", measure, jobs_of(args.questions, seeds))
     write_tables(
         {name: table(results, seeds) for name, (asked, table) in TABLES.items() if asked in args.questions}
     )

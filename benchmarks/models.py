@@ -1,6 +1,6 @@
-"""Which architectures of Hugging Face's are recorded rightly: writes docs/models.md.
+"""Which architectures of Hugging Face's are recorded rightly: writes docs/reference/models.md.
 
-    python benchmarks/models.py [--only NAME ...] [--out docs/models.md]
+    python benchmarks/models.py [--only NAME ...] [--out docs/reference/models.md]
 
 Every architecture is a small random model, built from its config and never downloaded. What `regard.record`
 finds is compared with what a copy of the model reports when it works attention out by itself (`eager`,

@@ -1,9 +1,10 @@
-"""Train what docs/results/recurrent.md shows, over several seeds, and write its tables.
+"""Train what docs/dev/results/recurrent.md shows, over several seeds, and write its tables.
 
     python benchmarks/recurrent_results.py [--runs comparisons]
 
 Runs and measurements are kept under --runs by `regard.sweep`: what is measured is not trained again, so an
-interrupted run goes on where it stopped. The figures of every training go to docs/recurrent-results.json.
+interrupted run goes on where it stopped. The figures of every training are stored in
+docs/dev/results/recurrent-results.json.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tables import DOCS, markdown, spread, write_tables
+from tables import RESULTS, markdown, spread, write_tables
 
 from regard.runs import PairRun, load
 from regard.sweep import Comparison, Measured, Variant, compare
@@ -161,7 +162,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("comparisons"), help="folder of runs")
     args = parser.parse_args()
     lines = [line for measure in (dates, reverse, recall) for line in measure(args.runs)]
-    (DOCS / "recurrent-results.json").write_text(json.dumps(lines, indent=0) + "\n")
+    (RESULTS / "recurrent-results.json").write_text(json.dumps(lines, indent=0) + "\n")
     write_tables({name: table(lines) for name, table in TABLES.items()})
 
 

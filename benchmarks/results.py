@@ -1,9 +1,9 @@
-"""Train what docs/results.md and docs/results/primer.md show, over 10 seeds, and write their tables.
+"""Train models of docs/explanation/results.md and docs/dev/results/primer.md over 10 seeds; write their tables.
 
     python benchmarks/results.py [--seeds 10] [--cache FILE]
 
 One process for each core, each with one thread. Every training is measured once and kept in the cache
-(default: docs/results.json), so that an interrupted run goes on where it stopped. Tables go between the markers
+(default: docs/dev/results/results.json), so an interrupted run continues. Tables go between the markers
 `<!-- table: NAME -->` and `<!-- end -->` of these pages; the text around them stays.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from measured import Flags, Results, key_of, measure_missing
-from tables import DOCS, markdown, spread, write_tables
+from tables import RESULTS, markdown, spread, write_tables
 
 TASKS: dict[str, dict[str, Any]] = {
     "counting": {},
@@ -113,7 +113,7 @@ def main() -> None:
     """Measure what is not in the cache yet, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10, help="seeds of each training (default: 10)")
-    parser.add_argument("--cache", type=Path, default=DOCS / "results.json", help="file of measurements")
+    parser.add_argument("--cache", type=Path, default=RESULTS / "results.json", help="file of measurements")
     args = parser.parse_args()
     seeds = range(args.seeds)
     results = measure_missing(args.cache, measure, jobs_of(seeds))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = DOCS / "dev" / "results"
 
 
 def markdown(head: list[str], body: list[list[str]]) -> str:
@@ -19,8 +20,8 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
 
 
 def pages() -> list[Path]:
-    """Return the pages that have places for tables: docs/results.md and those behind it."""
-    return [DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))]
+    """Return the pages that hold tables: docs/explanation/results.md and docs/dev/results/*.md."""
+    return [DOCS / "explanation" / "results.md", *sorted(RESULTS.glob("*.md"))]
 
 
 def write_tables(tables: Mapping[str, str]) -> None:

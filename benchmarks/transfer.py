@@ -1,12 +1,12 @@
 """What a run to begin from is worth where pairs are few: German to English from 2,000 pairs of Multi30k, alone
-and from a run that was trained on other text; writes the table of docs/results/translation.md.
+and from a run that was trained on other text; writes the table of docs/dev/results/translation.md.
 
     python benchmarks/transfer.py DATA [--folder comparisons/transfer]
     python benchmarks/transfer.py DATA --text
 
 DATA: the folder of `regard data multi30k`. One training at a time, about an hour of one core in all
-(OMP_NUM_THREADS=1). `--text` only writes the texts. What is in docs/transfer-results.json is not measured again,
-and what was interrupted goes on.
+(OMP_NUM_THREADS=1). `--text` only writes the texts. Measurements in docs/dev/results/transfer-results.json are
+not repeated, and interrupted trainings continue.
 
     few.tsv       the first 2,000 pairs
     apart.tsv     the other 27,000 captions of each language apart, each to be restored from a copy that lacks one
@@ -23,7 +23,7 @@ from typing import Any
 
 from measured import Flags, Results, key_of
 from multi30k import best_validation, files, texts
-from tables import DOCS, markdown, write_tables
+from tables import RESULTS, markdown, write_tables
 
 FEW = 2000
 """Pairs to learn from."""
@@ -121,7 +121,7 @@ def main() -> None:
         write_texts(args.data, args.folder)
     if args.text:
         return
-    cache = DOCS / "transfer-results.json"
+    cache = RESULTS / "transfer-results.json"
     results: Results = json.loads(cache.read_text()) if cache.exists() else {}
     work = partial(measure, args.data, args.folder)
     for flags in jobs():

@@ -1,12 +1,13 @@
-"""Train what docs/results/translation.md shows over several seeds, in both directions and in lower case, and
-write its table and that of docs/results.md.
+"""Train what docs/dev/results/translation.md shows over several seeds, in both directions and in lower case, and
+write its table and that of docs/explanation/results.md.
 
     python benchmarks/translation_results.py DATA [--runs comparisons/translation] [--seeds 3]
 
 DATA: the folder of `regard data multi30k`. The model is chosen on val, and reported once on test_2016_flickr,
 with beams of 5, beside those other test sets that are in the folder (test_NAME.de.gz and test_NAME.en.gz), by
-which nothing was ever chosen. The figures of every training go to docs/translation-results.json, and what is
-there is not trained again; what was interrupted goes on. Needs the extra peers, for the tokenizer that published
+which nothing was ever chosen. The figures of every training are stored in
+docs/dev/results/translation-results.json and not measured again; interrupted trainings continue.
+Needs the extra peers, for the tokenizer that published
 figures are of.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 
 from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, files, train
-from tables import DOCS, markdown, write_tables
+from tables import RESULTS, markdown, write_tables
 
 from regard.data.parallel import ParallelText
 from regard.runs import TranslationRun
@@ -163,7 +164,7 @@ def main() -> None:
     args = parser.parse_args()
     jobs = [flags_of(*row, seed) for row in ROWS for seed in range(args.seeds)]
     work = partial(measure, args.data, args.runs)
-    results = measure_missing(DOCS / "translation-results.json", work, jobs)
+    results = measure_missing(RESULTS / "translation-results.json", work, jobs)
     write_tables(
         {"translation": table(results, args.seeds), "translation in short": short_table(results, args.seeds)}
     )

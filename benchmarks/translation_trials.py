@@ -1,11 +1,11 @@
 """What helps a translator on a small corpus: train with one thing changed at a time, and write the table of
-docs/results/translation.md.
+docs/dev/results/translation.md.
 
     python benchmarks/translation_trials.py DATA [--runs comparisons/trials] [--steps 3000]
 
 DATA: the folder of `regard data multi30k`. English to German in lower case, one seed, a core for each training.
 BLEU is that of val by greedy search, the best of a training's validations. What is in
-docs/translation-trials.json is not measured again, and what was interrupted goes on.
+docs/dev/results/translation-trials.json is not measured again, and what was interrupted goes on.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, train
-from tables import DOCS, markdown, write_tables
+from tables import RESULTS, markdown, write_tables
 
 BASE: Flags = {"positions": "sinusoidal", "dropout": 0.3}
 """What was the default when the trials began."""
@@ -57,7 +57,7 @@ def main() -> None:
     args = parser.parse_args()
     trials = {what: {**flags, "steps": args.steps} for what, flags in TRIALS.items()}
     work = partial(measure, args.data, args.runs)
-    results = measure_missing(DOCS / "translation-trials.json", work, list(trials.values()))
+    results = measure_missing(RESULTS / "translation-trials.json", work, list(trials.values()))
     write_tables({"translation trials": table(results, trials)})
 
 

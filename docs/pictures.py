@@ -1,4 +1,4 @@
-"""Make the pictures of docs/looking.md, in a headless Chromium: `make docs-pictures`.
+"""Make the pictures of docs/how-to/look-inside.md, in a headless Chromium: `make docs-pictures`.
 
 Trains Signal 2 with heads and snapshots, and a Transformer on Dates, opens their explorers, and does what the
 page describes; each picture in a light and in a dark page.

@@ -1,4 +1,4 @@
-"""What the README shows works as shown, only with fewer steps and samples."""
+"""Run what the documentation shows, with fewer steps and samples."""
 
 import gzip
 import importlib
@@ -19,23 +19,43 @@ import regard
 from tests.german import LINKS, sentences, write
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = {
-    "README.md": README,
-    **{name: (ROOT / name).read_text(encoding="utf-8") for name in ("docs/recurrent.md", "docs/looking.md")},
-}
+DOCS = ROOT / "docs"
+API = DOCS / "reference" / "api"
+"""The generated pages of the Python API."""
 
 LINKED = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted(set((ROOT / "docs").rglob("*.md")) - set((ROOT / "docs" / "reference").glob("*.md"))),
+    *sorted(set(DOCS.rglob("*.md")) - set(API.glob("*.md"))),
 ]
-"""All pages that are written, not made."""
+"""All pages that are written by hand."""
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str) -> list[str]:
+    """Return the Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", text_of(page), re.DOTALL)
+
+
+def shortened(block: str) -> str:
+    """Train for two steps instead of the default."""
+    return re.sub(r"regard\.train\(([^)]*)\)", r"regard.train(\1, steps=2, progress=False)", block)
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("README.md", 20), ("docs/recurrent.md", 12), ("docs/looking.md", 5)]
+    ("page", "least"),
+    [
+        ("README.md", 4),
+        ("docs/tutorials/first-model.md", 3),
+        ("docs/reference/commands.md", 18),
+        ("docs/reference/recurrent.md", 12),
+        ("docs/how-to/look-inside.md", 2),
+        ("docs/how-to/test-explanations.md", 5),
+    ],
 )
-def test_every_command_shown_works(
+def test_commands_of_a_page_work(
     command: Callable[..., tuple[int, str, str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -43,60 +63,109 @@ def test_every_command_shown_works(
     least: int,
 ) -> None:
     pattern = r"^(regard [tpce].*?)(?: {2,}#.*)?$|^\|.*\| `(regard [tpce][^`]*)` \|$"
-    shown = re.findall(pattern, PAGES[page], re.MULTILINE)
-    lines = list(dict.fromkeys(first or second for first, second in shown))
+    shown = re.findall(pattern, text_of(page), re.MULTILINE)
+    lines = [line for line in dict.fromkeys(first or second for first, second in shown) if "corpus" not in line]
     assert len(lines) >= least
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
+    if not any(line.startswith("regard train signal2") for line in lines):
+        regard.train("signal2", steps=2, snapshots=2, progress=False)
     for line in lines:
         _, *argv = shlex.split(line)
-        if argv[0] == "train" and "--help" not in argv and "--resume" not in argv:
+        if argv[0] == "train":
             argv += ["--steps", "2"]
+        if argv[0] == "train" and argv[1] == "translation":
+            continue  # its own test below
         if argv[0] in ("test", "examine"):
             argv += ["--samples", "5"]
         if argv[0] == "compare":
-            argv = [word.split(",")[0] for word in argv]  # one value of each: processes take seconds to start
+            argv = [word.split(",")[0] for word in argv]  # one value each: processes take seconds to start
             argv += ["--steps", "2", "--batchsize", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
 
 
-def test_every_command_of_the_translation_page_works(
+def test_commands_of_extend_work(
     command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the tests' German in place of Multi30k."""
-    page = (ROOT / "docs/translation.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", page, re.MULTILINE)
-    assert len(lines) == 8
-    data = tmp_path / "data" / "multi30k"
-    data.mkdir(parents=True)
-    for part, files in write(tmp_path).items():
-        name = {"train": "train", "valid": "val", "test": "test_2016_flickr"}[part]
-        for file in map(Path, files):
-            (data / f"{name}{file.suffix}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    lines = re.findall(r"^(?:regard|cd) .*$", text_of("docs/how-to/extend.md"), re.MULTILINE)
+    assert len(lines) == 6
+    for line in lines:
+        argv = shlex.split(line)[1:]
+        if line.startswith("cd"):
+            monkeypatch.chdir(tmp_path / argv[0])
+            continue
+        if argv[0] == "train":
+            argv += ["--steps", "2"]
+        if argv[0] == "test":
+            argv += ["--samples", "5"]
+        status, _, err = command(*argv)
+        assert status == 0, f"{line}: {err}"
+
+
+def test_commands_of_the_translation_page_work(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use the tests' German instead of Multi30k."""
+    page = "docs/how-to/train-a-translator.md"
+    lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", text_of(page), re.MULTILINE)
+    assert len(lines) == 7
+    write_multi30k(tmp_path)
     monkeypatch.chdir(tmp_path)
     for name in ("large.tsv", "small.tsv", "mine.tsv", "mine-valid.tsv", "corpus.tsv"):
         (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in sentences()))
     for line in lines:
-        argv = shlex.split(line)
-        if argv[0] == "train" and "--help" not in argv:
-            argv += ["--vocab_size", "60", "--steps", "2", "--hidden", "16"]
-        status, _, err = command(*argv)
-        assert status == 0, f"{line}: {err}"
+        run_small(command, line)
     assert (tmp_path / "hund.png").exists()
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (block,) = blocks(page)
     exec(shortened(block).replace("steps=2", "steps=2, overwrite=True"), {})
 
 
-def test_every_command_of_the_aligning_page_works(
+def test_commands_of_the_translation_tutorial_work(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = re.findall(r"^regard ([ta].*)$", text_of("docs/tutorials/translator.md"), re.MULTILINE)
+    assert len(lines) == 10
+    write_multi30k(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        run_small(command, line)
+    assert (tmp_path / "alignment.html").exists() and (tmp_path / "hund.png").exists()
+
+
+def write_multi30k(folder: Path) -> None:
+    data = folder / "data" / "multi30k"
+    data.mkdir(parents=True)
+    for part, files in write(folder).items():
+        name = {"train": "train", "valid": "val", "test": "test_2016_flickr"}[part]
+        for file in map(Path, files):
+            (data / f"{name}{file.suffix}.gz").write_bytes(gzip.compress(file.read_bytes()))
+
+
+def run_small(command: Callable[..., tuple[int, str, str]], line: str) -> None:
+    """Run a command with a small model and few steps or samples."""
+    argv = shlex.split(line)
+    if argv[0] == "train" and "--help" not in argv:
+        argv += ["--steps", "2", "--hidden", "16"]
+        argv += ["--vocab_size", "60"] if argv[1] == "translation" else []
+    if argv[:2] == ["test", "dates"]:
+        argv += ["--samples", "5"]
+    if argv[:2] == ["align", "phrases"]:
+        argv += ["--samples", "20"]
+    status, _, err = command(*argv)
+    assert status == 0, f"{line}: {err}"
+
+
+def test_commands_of_the_alignment_page_work(
     command: Callable[..., tuple[int, str, str]],
     german: regard.TranslationRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On the tests' German and a run on it, for every run that the page names."""
-    page = (ROOT / "docs/aligning.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^regard (.*?)(?: +#.*| > .*)?$", page, re.MULTILINE)
+    """Use the tests' German, and one run on it for every run that the page names."""
+    page = "docs/how-to/align-words.md"
+    lines = re.findall(r"^regard (.*?)(?: +#.*| > .*)?$", text_of(page), re.MULTILINE)
     assert len(lines) == 12
     monkeypatch.chdir(tmp_path)
     for name in ("translation", "de-en", "en-de"):
@@ -116,63 +185,118 @@ def test_every_command_of_the_aligning_page_works(
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
     (tmp_path / "gold.txt").write_text(f"{LINKS}\n" * 100)
-    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    shown: dict[str, Any] = {}
-    exec(block, shown)
-    assert shown["found"].weights.shape == (7, 7) and len(shown["known"]) == 100
+    (block,) = blocks(page)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert names["pair"].weights.shape == (7, 7) and len(names["known"]) == 100
 
 
-def test_the_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_python_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = blocks("README.md")
     monkeypatch.chdir(tmp_path)
-    shown: dict[str, object] = {}
-    exec(shortened(block), shown)
-    assert isinstance(shown["run"], regard.PairRun)
-    assert (tmp_path / "attention.html").exists() and (tmp_path / "alignment.png").exists()
+    names: dict[str, object] = {}
+    exec(shortened(block), names)
+    assert isinstance(names["run"], regard.PairRun)
+    assert (tmp_path / "alignment.png").exists()
 
 
-def test_the_python_of_the_recurrent_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", PAGES["docs/recurrent.md"], re.DOTALL)
+def test_python_of_the_first_tutorial_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = blocks("docs/tutorials/first-model.md")
     monkeypatch.chdir(tmp_path)
-    shown: dict[str, Any] = {}
-    exec(shortened(block), shown)
-    assert shown["attention"].cross.weights.shape[2] == len("3. Mai 1979") + 1
+    regard.train("signal2", steps=2, progress=False)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert len(names["changed"].prediction) == 3
 
 
-def shortened(block: str) -> str:
-    """Train for two steps where a page trains for all."""
-    return re.sub(r"regard\.train\(([^)]*)\)", r"regard.train(\1, steps=2, progress=False)", block)
+def test_python_of_the_recurrent_page_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = blocks("docs/reference/recurrent.md")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(shortened(block), names)
+    assert names["attention"].cross.weights.shape[2] == len("3. Mai 1979") + 1
 
 
-def test_the_examples_of_the_attention_page_work() -> None:
-    page = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 12
-    shown: dict[str, Any] = {}
-    for block in blocks:  # each goes on from the one before, as a reader does
-        exec(block, shown)
-    assert shown["wide"].shape == (2, 7, 80)
-    assert shown["target"].shape == (2, 3, 64)
-    assert shown["records"]["decoder.layers.0.multihead_attn"].weights.shape == (1, 1, 3, 5)
+def test_python_of_look_inside_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"regard": regard, "run": regard.train("signal2", steps=2, progress=False)}
+    for block in blocks("docs/how-to/look-inside.md"):
+        exec(block, names)
 
 
-def test_the_rooms_of_the_readme_are_the_rooms_there_are() -> None:
-    (tree,) = re.findall(r"```text\nsrc/regard/\n(.*?)\ntests/", README, re.DOTALL)
-    named = {line.split()[0].rstrip("/") for line in tree.splitlines()}
-    there = {each.name for each in (ROOT / "src/regard").iterdir() if not each.name.startswith("_")}
-    assert named == there - {"py.typed", "version.py"}
+def test_python_of_extend_works() -> None:
+    import torch
+
+    (block,) = blocks("docs/how-to/extend.md")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    states = torch.randn(2, 5, 16)
+    assert names["Ramp"](16, 8)(states).shape == names["Gated"](16, 4, 32)(states).shape == states.shape
+
+
+def test_examples_of_the_attention_page_work() -> None:
+    names: dict[str, Any] = {}
+    page = blocks("docs/reference/attention.md")
+    assert len(page) == 9
+    for block in page:  # each continues the one before
+        exec(block, names)
+    assert names["wide"].shape == (2, 7, 80)
+    assert names["target"].shape == (2, 3, 64)
+
+
+def test_examples_of_the_recording_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    page = blocks("docs/reference/recording.md")
+    assert len(page) == 3
+    for block in page:
+        exec(block, names)
+    assert names["records"]["decoder.layers.0.multihead_attn"].weights.shape == (1, 1, 3, 5)
+    assert (tmp_path / "attention.html").exists() and (tmp_path / "attention.pdf").exists()
+    uniform = names["changed"]["layers.1.self_attention"].weights[:, 0]
+    assert (uniform - 1 / 7).abs().max() < 1e-6
+
+
+def test_user_pages_are_short() -> None:
+    """User pages have at most 25,000 words, and the README at most 150 lines."""
+    pages = [
+        page
+        for page in LINKED
+        if "dev" not in page.parts and page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")
+    ]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 25_000
+    assert len(text_of("README.md").splitlines()) < 150
+
+
+def test_the_overview_lists_all_packages() -> None:
+    (tree,) = re.findall(r"```text\nsrc/regard/\n(.*?)\ntests/", text_of("docs/dev/overview.md"), re.DOTALL)
+    listed = {line.split()[0].rstrip("/") for line in tree.splitlines()}
+    present = {path.name for path in (ROOT / "src/regard").iterdir() if not path.name.startswith("_")}
+    assert listed == present - {"py.typed", "version.py"}
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for link in links_of(page):
         path, _, anchor = link.partition("#")
-        aim = (page.parent / path).resolve() if path else page
-        assert aim.exists(), f"{link}: there is no {aim}"
-        assert not anchor or anchor in anchors_of(aim), f"{link}: {aim.name} has no such heading"
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link}: there is no {target}"
+        assert not anchor or anchor in anchors_of(target), f"{link}: {target.name} has no such heading"
 
 
-def test_links_and_anchors_are_found(tmp_path: Path) -> None:
+def test_every_page_has_a_link_to_it() -> None:
+    """Every page can be reached from the README."""
+    reached, queue = set(), [ROOT / "README.md"]
+    while queue:
+        page = queue.pop()
+        if page in reached or page.suffix != ".md":
+            continue
+        reached.add(page)
+        queue += [(page.parent / link.partition("#")[0]).resolve() for link in links_of(page) if link[0] != "#"]
+    assert set(LINKED) <= reached
+
+
+def test_links_and_anchors_of_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# `regard.attention`: a, b-c (d)?\n## Why\n## Why\n[a\nb](x.md#why-1) ![c](d.png) <https://e.org> [f](https://g.org)\n"
@@ -183,40 +307,40 @@ def test_links_and_anchors_are_found(tmp_path: Path) -> None:
 
 
 def links_of(page: Path) -> list[str]:
-    """Return the links of a page to files and headings, without those to the network."""
+    """Return the links of a page to files and headings, without links to the network."""
     prose = re.sub(r"`[^`\n]*`", "", without_code(page))
-    found = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]:\s+(\S+)", prose, re.MULTILINE)
-    return [link for link in map("".join, found) if not re.match(r"[a-z]+:", link)]
+    links = re.findall(r"\]\(([^)\s]+)\)|^\[[^\]]+\]:\s+(\S+)", prose, re.MULTILINE)
+    return [link for link in map("".join, links) if not re.match(r"[a-z]+:", link)]
 
 
 def anchors_of(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub and the site make them."""
-    found: list[str] = []
+    anchors: list[str] = []
     for title in re.findall(r"^#+ (.*)$", without_code(page), re.MULTILINE):
         slug = re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
-        again = sum(re.fullmatch(rf"{re.escape(slug)}(-\d+)?", each) is not None for each in found)
-        found.append(f"{slug}-{again}" if again else slug)
-    return set(found)
+        repeats = sum(re.fullmatch(rf"{re.escape(slug)}(-\d+)?", anchor) is not None for anchor in anchors)
+        anchors.append(f"{slug}-{repeats}" if repeats else slug)
+    return set(anchors)
 
 
 def without_code(page: Path) -> str:
-    """Return a page without its listings, in which a `#` is no heading and a bracket no link."""
+    """Return a page without its listings, where `#` is no heading and a bracket no link."""
     return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
 def test_each_table_of_results_has_one_place() -> None:
-    """Programs write the tables between these markers, wherever they stand."""
+    """Programs write tables between these markers, on any of the pages."""
     pages = [page.read_text(encoding="utf-8") for page in LINKED if "results" in str(page.relative_to(ROOT))]
     assert len(pages) == 5
     names = re.findall(r"<!-- table: (.*?) -->\n\|.*?\n<!-- end -->", "".join(pages), re.DOTALL)
     assert len(names) == len(set(names)) == "".join(pages).count("<!-- table:") == 21
 
 
-def test_the_reference_has_every_room_and_every_public_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+def test_the_api_has_every_package_and_every_public_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS / "site")
     pages = importlib.import_module("reference").reference(ROOT / "src" / "regard")
-    rooms = {each.parent.name for each in (ROOT / "src/regard").glob("*/__init__.py")}
-    assert set(pages) == {"index", "regard"} | rooms
+    packages = {init.parent.name for init in (ROOT / "src/regard").glob("*/__init__.py")}
+    assert set(pages) == {"index", "regard"} | packages
     for package in ("regard", "regard.attention", "regard.models"):
         for name in importlib.import_module(package).__all__:
             if not name.startswith("_"):
@@ -224,42 +348,44 @@ def test_the_reference_has_every_room_and_every_public_name(monkeypatch: pytest.
                 assert any(documented.search(page) for page in pages.values()), f"{package}.{name}"
 
 
-def test_the_reference_shows_what_docstrings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = tmp_path / "house" / "kitchen"
-    room.mkdir(parents=True)
+def test_the_api_contains_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "house" / "kitchen"
+    package.mkdir(parents=True)
     (tmp_path / "house" / "__init__.py").write_text('"""A house."""\n')
-    (room / "__init__.py").write_text('"""To cook."""\nfrom house.kitchen.pots import Pot\n__all__ = ["Pot"]\n')
-    (room / "pots.py").write_text(
+    (package / "__init__.py").write_text(
+        '"""To cook."""\nfrom house.kitchen.pots import Pot\n__all__ = ["Pot"]\n'
+    )
+    (package / "pots.py").write_text(
         'class Pot:\n    """A `pot` of <b>."""\n    lid: "Pot | None" = None\n    """Its own."""\n'
         '    def boil(self, how: str = "soft") -> "Pot":\n        """Boil."""\n    def _hide(self): ...\n'
     )
-    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    monkeypatch.syspath_prepend(DOCS / "site")
     pages = importlib.import_module("reference").reference(tmp_path / "house")
     assert "| [house.kitchen](kitchen.md) | To cook. |" in pages["index"]
-    (found,) = re.findall(r"(?s)`{4}\{py:class\} Pot\n.*`{4}", pages["kitchen"])
-    assert ":module: house.kitchen\n:canonical: house.kitchen.pots.Pot\n\nA `pot` of \\<b>.\n" in found
-    assert "{py:attribute} lid\n:type: 'house.kitchen.Pot | None'\n:value: 'None'\n\nIts own.\n" in found
-    assert "{py:method} boil(how: str='soft') -> house.kitchen.Pot\n\nBoil.\n" in found
-    assert "_hide" not in found
+    (block,) = re.findall(r"(?s)`{4}\{py:class\} Pot\n.*`{4}", pages["kitchen"])
+    assert ":module: house.kitchen\n:canonical: house.kitchen.pots.Pot\n\nA `pot` of \\<b>.\n" in block
+    assert "{py:attribute} lid\n:type: 'house.kitchen.Pot | None'\n:value: 'None'\n\nIts own.\n" in block
+    assert "{py:method} boil(how: str='soft') -> house.kitchen.Pot\n\nBoil.\n" in block
+    assert "_hide" not in block
 
 
 @pytest.mark.slow
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("furo", reason="the site needs the extra docs")
     sphinx = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet"]
-    places = ["--conf-dir", ROOT / "docs" / "site", "--doctree-dir", tmp_path / "trees", ROOT, tmp_path / "site"]
+    places = ["--conf-dir", DOCS / "site", "--doctree-dir", tmp_path / "trees", ROOT, tmp_path / "site"]
     done = subprocess.run([*sphinx, *map(str, places)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    first = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert 'href="docs/results.html"' in first and 'href="docs/reference/attention.html"' in first
+    index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert 'href="docs/explanation/results.html"' in index and 'href="docs/reference/api/attention.html"' in index
 
 
 def test_each_dependency_is_justified() -> None:
     import tomllib
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    page = (ROOT / "docs/dependencies.md").read_text()
-    needed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
-    for requirement in needed:
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    page = text_of("docs/dev/dependencies.md")
+    requirements = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    for requirement in requirements:
         name = re.split(r"[<>=]", requirement)[0]
         assert f"| {name} |" in page or f"**{name}**" in page, name

@@ -81,7 +81,7 @@ def test_the_source_distribution_holds_all_that_the_repository_does(built: Path)
     assert {each.partition("/")[0] for each in names} == TOP
     needed = {
         *("Makefile", "constraints.txt", "constraints-hashed.txt", "package.json", "package-lock.json"),
-        *("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "examples/doubles.py", "docs/overview.md"),
+        *("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "examples/doubles.py", "docs/dev/overview.md"),
         *("benchmarks/primer.py", "tests/conftest.py", "tests/js/matrix.test.js", "PKG-INFO"),
     }
     assert needed - names == set()
@@ -128,7 +128,7 @@ def test_every_requirement_is_pinned_within_its_range() -> None:
 
 
 def test_every_requirement_has_a_line_of_justification() -> None:
-    page = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/dev/dependencies.md").read_text(encoding="utf-8")
     wanted = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
     missing = {each.name for each in map(Requirement, wanted) if not re.search(rf"\b{each.name}\b", page)}
     assert missing == set()

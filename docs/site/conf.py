@@ -1,7 +1,7 @@
-"""How Sphinx makes the site of README, docs/ and the docstrings: `make docs`.
+"""Sphinx configuration of the site of README, docs/ and the docstrings: `make docs`.
 
-The source folder is the repository, so that links between files mean on the site what they mean in the files.
-Nothing is fetched, and every warning is an error, a link without an aim among them.
+The source folder is the repository, so links between files work on the site and in the repository. The build
+fetches nothing. Every warning is an error, including a broken link.
 """
 
 import shutil
@@ -28,7 +28,7 @@ myst_heading_anchors = 4
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 highlight_language = "default"
-smartquotes = False  # they would turn the two dashes of a flag into one
+smartquotes = False  # smart quotes would replace the two dashes of a flag by one
 
 html_theme = "furo"
 html_title = "Regard"
@@ -36,54 +36,65 @@ html_static_path = ["static"]
 html_css_files = ["regard.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_show_search_summary = False  # it would fetch the pages, which a site that is opened from disk may not
+html_show_search_summary = False  # summaries fetch pages, which browsers forbid for a site on disk
+
+PARTS = {
+    "Tutorials": "tutorials",
+    "How-to guides": "how-to",
+    "Reference": "reference",
+    "Explanation": "explanation",
+}
+FIRST = {
+    "tutorials": ["first-model", "hugging-face", "translator"],
+    "how-to": ["install", "look-inside", "test-explanations", "external-models"],
+    "reference": ["commands", "attention", "recording"],
+    "explanation": ["results", "speed"],
+    "dev": ["overview", "extending"],
+}
+"""The pages of each folder that come first in the table of contents. The others follow in alphabetical order."""
+
+
+def toctree(caption: str, folder: str, *more: str) -> str:
+    """Return a hidden table of contents of the pages in a folder."""
+    pages = [*(f"docs/{folder}/{name}" for name in FIRST[folder]), f"docs/{folder}/*", *more]
+    return "\n".join(["", "```{toctree}", ":hidden:", ":glob:", f":caption: {caption}", "", *pages, "```", ""])
+
+
+API = """
+```{toctree}
+:hidden:
+:caption: Python API
+
+docs/reference/api/index
+```
+"""
 
 CONTENTS = {
-    "README": """
-```{toctree}
-:hidden:
-:glob:
-:caption: Pages
-
-docs/looking
-docs/check
-docs/recurrent
-docs/translation
-docs/aligning
-docs/exchange
-docs/attention
-docs/results
-docs/benchmarks
-docs/*
-```
-
-```{toctree}
-:hidden:
-:caption: Package
-
-docs/reference/index
-CHANGELOG
-CONTRIBUTING
-SECURITY
-```
-""",
-    "docs/results": """
+    "README": "".join(
+        [
+            *(toctree(caption, folder) for caption, folder in PARTS.items()),
+            API,
+            toctree("Contributors", "dev", "CHANGELOG", "CONTRIBUTING", "SECURITY"),
+        ]
+    ),
+    "docs/explanation/results": """
 ```{toctree}
 :hidden:
 :glob:
 
-results/*
+../dev/results/*
 ```
 """,
 }
-"""What is added to pages for the site's table of contents, which has no place in a file that is read as it is.
-A new page of docs/ comes by itself, after those that stand here in the order of reading."""
+"""Tables of contents that the build appends to pages. The files omit them, because people also read the files."""
 
 
 def setup(app: Sphinx) -> None:
-    """Write the reference before the build, and after it the first page under the name that servers look for."""
+    """Write the API reference before the build, and index.html after it."""
     app.add_post_transform(LinkNames)
-    app.connect("builder-inited", lambda _: write_reference(ROOT / "src" / "regard", ROOT / "docs" / "reference"))
+    app.connect(
+        "builder-inited", lambda _: write_reference(ROOT / "src" / "regard", ROOT / "docs" / "reference" / "api")
+    )
     app.connect("source-read", add_contents)
     app.connect("doctree-read", unlink_builtins)
     app.connect("build-finished", write_first_page)
@@ -95,7 +106,7 @@ def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def write_first_page(app: Sphinx, error: Exception | None) -> None:
-    """Make the README the site's index.html too, and take along the pictures, which pages name in HTML."""
+    """Copy README.html to index.html, and the pictures, which pages include as HTML."""
     if error is None and app.builder.name == "html":
         shutil.copytree(ROOT / "docs" / "pictures", app.outdir / "docs" / "pictures", dirs_exist_ok=True)
         shutil.copyfile(app.outdir / "README.html", app.outdir / "index.html")

@@ -1,4 +1,4 @@
-"""Names in code font lead to where the reference explains them, in pages and docstrings alike."""
+"""Link names in code font to the API reference, in pages and docstrings."""
 
 import builtins
 import re
@@ -18,21 +18,21 @@ NAME = re.compile(r"[A-Za-z_][\w.]*")
 def unlink_builtins(app: Sphinx, doctree: nodes.document) -> None:
     """Turn references to Python's own types, such as `bytes`, into plain text.
 
-    Sphinx would otherwise link them to any attribute of the same name, and warn where there are several.
+    Otherwise Sphinx links them to any attribute of the same name, and warns if there are several.
     """
     del app
     for reference in list(doctree.findall(addnodes.pending_xref)):
         if reference.get("refdomain") == "py" and hasattr(builtins, reference["reftarget"]):
-            conditions = [each for each in reference if isinstance(each, addnodes.pending_xref_condition)]
-            usual = [each for each in conditions if each["condition"] == "*"]
-            reference.replace_self(usual[0].children if usual else reference.children)
+            conditions = [child for child in reference if isinstance(child, addnodes.pending_xref_condition)]
+            unresolved = [condition for condition in conditions if condition["condition"] == "*"]
+            reference.replace_self(unresolved[0].children if unresolved else reference.children)
 
 
 class LinkNames(SphinxPostTransform):
-    """Links `regard.train(...)`, and where there is one thing of that name, `MultiHeadAttention`,
-    `causal_mask` or `Score.prepare`: a class, a function with a name of several words, a member of a class.
+    """Link full names such as `regard.train(...)`, and unique short names such as `MultiHeadAttention`,
+    `causal_mask` or `Score.prepare`: classes, functions with underscores, and members of classes.
 
-    A plain word like `mask` may mean anything.
+    Single words such as `mask` are ambiguous and stay text.
     """
 
     default_priority = 400
@@ -42,12 +42,12 @@ class LinkNames(SphinxPostTransform):
         domain = self.env.domains.python_domain
         names = self.names(domain)
         for literal in list(self.document.findall(nodes.literal)):
-            inside = _ancestors(literal)
-            if any(isinstance(each, nodes.reference | nodes.title | nodes.term) for each in inside):
+            ancestors = _ancestors(literal)
+            if any(isinstance(node, nodes.reference | nodes.title | nodes.term) for node in ancestors):
                 continue
-            found = NAME.match(literal.astext())
-            full = names.get(found[0]) if found and literal.astext()[found.end() :][:1] in ("", "(") else None
-            if full is None or any(full in each.get("ids", ()) for each in _descriptions(inside)):
+            match = NAME.match(literal.astext())
+            full = names.get(match[0]) if match and literal.astext()[match.end() :][:1] in ("", "(") else None
+            if full is None or any(full in node.get("ids", ()) for node in _descriptions(ancestors)):
                 continue
             where = domain.objects[full]
             link = make_refnode(
@@ -56,12 +56,12 @@ class LinkNames(SphinxPostTransform):
             literal.replace_self(link)
 
     def names(self, domain: PythonDomain) -> dict[str, str]:
-        """Return what can be linked: full names, and last parts that are distinctive and there once."""
+        """Return the names that can be linked: full names, and distinctive last parts that occur once."""
         short = defaultdict(set)
         names = {}
         for full, entry in domain.objects.items():
             *_, owner, last = ["", *full.split(".")]
-            if owner:  # the package's own name alone is also that of a recipe and of a command
+            if owner:  # the package's name alone is also a recipe and a command
                 names[full] = full
             if entry.objtype in ("class", "function") and not entry.aliased and re.search(r"[A-Z_]", last):
                 short[last].add(full)
@@ -71,13 +71,13 @@ class LinkNames(SphinxPostTransform):
 
 
 def _ancestors(node: nodes.Node) -> list[nodes.Element]:
-    found = []
+    ancestors = []
     while (node := node.parent) is not None:
-        found.append(node)
-    return found
+        ancestors.append(node)
+    return ancestors
 
 
-def _descriptions(inside: Iterable[nodes.Element]) -> list[nodes.Element]:
-    """Return the signatures of what a node is the description of: a docstring does not link to itself."""
-    described = [each for each in inside if isinstance(each, addnodes.desc)]
-    return [each for desc in described for each in desc.children if isinstance(each, addnodes.desc_signature)]
+def _descriptions(ancestors: Iterable[nodes.Element]) -> list[nodes.Element]:
+    """Return the signatures that enclose a node. A docstring does not link to itself."""
+    described = [node for node in ancestors if isinstance(node, addnodes.desc)]
+    return [child for desc in described for child in desc.children if isinstance(child, addnodes.desc_signature)]

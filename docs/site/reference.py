@@ -1,9 +1,7 @@
-"""The API reference, written anew from the source before every build: a page for each room, and one for the names
-that `import regard` gives.
+"""Generate the API reference from the source: a page per subpackage, and one for the names of `import regard`.
 
-The pages are Markdown in docs/reference/ (git-ignored). Docstrings are Markdown too, so they go in as they stand;
-autodoc would read them as reStructuredText, in which a name between single backticks is no code and a block
-indented by four no listing.
+The pages are Markdown in docs/reference/api/ (git-ignored). Docstrings are Markdown too, so they are copied.
+Autodoc would read them as reStructuredText, where single backticks and blocks indented by four are not code.
 """
 
 import ast
@@ -14,11 +12,11 @@ from signatures import Annotations
 from source import Function, Module, PublicNames, attribute_docs, doc_of, modules_of, public
 
 LONGEST_VALUE = 100
-"""Characters of a constant's value that is shown; a longer one is told by its docstring."""
+"""Show the value of a constant up to this many characters."""
 
 
 def write_reference(package: Path, folder: Path) -> None:
-    """Write all pages into a folder, those that changed only, and remove pages that are no more."""
+    """Write the pages that changed into a folder, and remove outdated pages."""
     pages = reference(package)
     folder.mkdir(parents=True, exist_ok=True)
     for stale in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in pages}:
@@ -30,33 +28,34 @@ def write_reference(package: Path, folder: Path) -> None:
 
 
 def reference(package: Path) -> dict[str, str]:
-    """Return the text of each page by its name: `index`, the package's own, and one for each room."""
+    """Return the text of each page by name: `index`, the package, and its subpackages."""
     modules = modules_of(package)
     names = PublicNames(modules)
-    rooms: dict[str, list[Module]] = {}
+    subpackages: dict[str, list[Module]] = {}
     for name, module in modules.items():
-        room = name.split(".")[1] if _in_room(module, package) else package.name
-        rooms.setdefault(room, []).append(module)
-    pages = {room: _page(found, names) for room, found in rooms.items()}
-    return {"index": _index(package.name, rooms), **pages}
+        subpackage = name.split(".")[1] if _in_subpackage(module, package) else package.name
+        subpackages.setdefault(subpackage, []).append(module)
+    pages = {subpackage: _page(members, names) for subpackage, members in subpackages.items()}
+    return {"index": _index(package.name, subpackages), **pages}
 
 
-def _in_room(module: Module, package: Path) -> bool:
+def _in_subpackage(module: Module, package: Path) -> bool:
     return len(module.path.relative_to(package).parts) > 1
 
 
-def _index(package: str, rooms: dict[str, list[Module]]) -> str:
-    """List the rooms with the first lines of their docstrings."""
+def _index(package: str, subpackages: dict[str, list[Module]]) -> str:
+    """List the subpackages with the first lines of their docstrings."""
     rows = [
-        f"| [{_dotted(package, room)}]({room}.md) | {_summary(found[0].doc)} |" for room, found in rooms.items()
+        f"| [{_dotted(package, name)}]({name}.md) | {_summary(modules[0].doc)} |"
+        for name, modules in subpackages.items()
     ]
-    toctree = _directive("toctree", "", [":hidden:"], "\n".join(rooms))
+    toctree = _directive("toctree", "", [":hidden:"], "\n".join(subpackages))
     return "\n".join(
         [
-            "# Reference\n",
-            "Made from the docstrings. Letters in shapes: `B` batch, `T` time (`Tq` of queries, `Tk` of keys),",
-            "`D` width, `H` heads, `S` seeds, `V` vocabulary. A mask is boolean: True means *may be attended*.\n",
-            "| room | what it holds |\n| --- | --- |",
+            "# Python API\n",
+            "Generated from the docstrings. Letters in shapes: `B` batch, `T` time (`Tq` of queries,",
+            "`Tk` of keys), `D` width, `H` heads, `S` seeds, `V` vocabulary. A mask is boolean: True means *may attend*.\n",
+            "| package | contents |\n| --- | --- |",
             *rows,
             "",
             toctree,
@@ -64,20 +63,20 @@ def _index(package: str, rooms: dict[str, list[Module]]) -> str:
     )
 
 
-def _dotted(package: str, room: str) -> str:
-    return package if room == package else f"{package}.{room}"
+def _dotted(package: str, subpackage: str) -> str:
+    return package if subpackage == package else f"{package}.{subpackage}"
 
 
 def _summary(doc: str) -> str:
-    """Return a docstring's first paragraph on one line, fit for a cell of a table."""
+    """Return a docstring's first paragraph on one line, for a table cell."""
     return " ".join(doc.split("\n\n")[0].split()).replace("|", "\\|")
 
 
 def _page(modules: list[Module], names: PublicNames) -> str:
-    """Write a room: its docstring, the names it offers, and its modules."""
-    room, *others = modules
-    parts = [f"# {room.name}\n", _directive("py:module", room.name), room.doc, _offered(room, names)]
-    parts += _members(room, names)
+    """Write a subpackage: its docstring, its exported names, and its modules."""
+    subpackage, *others = modules
+    parts = [f"# {subpackage.name}\n", _directive("py:module", subpackage.name), subpackage.doc]
+    parts += [_exports(subpackage, names), *_members(subpackage, names)]
     for module in others:
         # A function that is imported under its module's name hides the module.
         hidden = [":no-index:"] if names.has(module.name) else []
@@ -86,18 +85,18 @@ def _page(modules: list[Module], names: PublicNames) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _offered(room: Module, names: PublicNames) -> str:
-    """Link the names that a room, or the package, takes in from its modules to be imported from it."""
+def _exports(subpackage: Module, names: PublicNames) -> str:
+    """Link the names that a package exports from its modules."""
     links = [
-        f"{{py:obj}}`{name} <{names.shown(f'{room.name}.{name}')}>`"
-        for name in room.exported
-        if not name.startswith("_") and names.home(f"{room.name}.{name}") != f"{room.name}.{name}"
+        f"{{py:obj}}`{name} <{names.shown(f'{subpackage.name}.{name}')}>`"
+        for name in subpackage.exported
+        if not name.startswith("_") and names.home(f"{subpackage.name}.{name}") != f"{subpackage.name}.{name}"
     ]
-    return f"To be imported from `{room.name}`: {', '.join(links)}." if links else ""
+    return f"Import from `{subpackage.name}`: {', '.join(links)}." if links else ""
 
 
 def _members(module: Module, names: PublicNames) -> Iterator[str]:
-    """Write what a module defines for others."""
+    """Write the public members of a module."""
     write = Annotations(module, names)
     docs = attribute_docs(module.tree.body)
     for name, node in module.members.items():
@@ -123,21 +122,21 @@ def _class(node: ast.ClassDef, name: str, options: list[str], write: Annotations
             content.append(_method(inner, write))
         elif isinstance(inner, ast.AnnAssign) or (isinstance(inner, ast.Assign) and member in docs):
             content.append(_directive("py:attribute", member, _value(inner, write), docs.get(member)))
-    starts = [each for each in node.body if isinstance(each, Function) and each.name == "__init__"]
-    signature = write.signature(starts[-1], bound=True).partition(" -> ")[0] if starts else ""
+    constructors = [item for item in node.body if isinstance(item, Function) and item.name == "__init__"]
+    signature = write.signature(constructors[-1], bound=True).partition(" -> ")[0] if constructors else ""
     return _directive("py:class", name + signature, options, "\n\n".join(filter(None, content)))
 
 
 def _bases(node: ast.ClassDef, write: Annotations) -> str:
-    """Link what a class derives from, without parameters of types."""
-    bases = [write.type(each.value if isinstance(each, ast.Subscript) else each) for each in node.bases]
+    """Link the base classes, without type parameters."""
+    bases = [write.type(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases]
     links = [f"{{py:obj}}`{base}`" for base in bases if base != "Generic"]
     return f"Bases: {', '.join(links)}" if links else ""
 
 
 def _method(node: Function, write: Annotations) -> str:
-    """Write a method or a property; of overloads nothing, as the function itself follows."""
-    decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
+    """Write a method or a property. Skip overloads: the implementation follows them."""
+    decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     if decorators & {"overload", "setter", "deleter"}:
         return ""
     doc = doc_of(node)
@@ -150,7 +149,7 @@ def _method(node: Function, write: Annotations) -> str:
 
 
 def _value(node: ast.Assign | ast.AnnAssign, write: Annotations) -> Iterator[str]:
-    """Write, as options, the type of a constant or a field and its value where that is short."""
+    """Write the type of a constant or field as an option, and its value if it is short."""
     if isinstance(node, ast.AnnAssign):
         yield _option("type", write.type(node.annotation))
     several = isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name)
@@ -160,13 +159,13 @@ def _value(node: ast.Assign | ast.AnnAssign, write: Annotations) -> Iterator[str
 
 
 def _option(name: str, value: str) -> str:
-    """Write an option, in the quotes of YAML, as which options are read."""
+    """Write an option in YAML quotes."""
     quoted = value.replace("'", "''")
     return f":{name}: '{quoted}'"
 
 
 def _directive(kind: str, argument: str, options: Iterable[str] = (), content: str | None = None) -> str:
-    """Write a directive, fenced by more backticks than anything within."""
+    """Write a directive, with a longer fence than any in its content."""
     text = content or ""
     longest = max((len(run) for run in _backticks(text)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -174,7 +173,7 @@ def _directive(kind: str, argument: str, options: Iterable[str] = (), content: s
 
 
 def _backticks(text: str) -> Iterator[str]:
-    """Yield the backticks with which lines begin."""
+    """Yield the backticks at the beginning of lines."""
     for line in text.splitlines():
         stripped = line.lstrip()
         yield stripped[: len(stripped) - len(stripped.lstrip("`"))]

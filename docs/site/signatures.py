@@ -1,5 +1,7 @@
-"""Signatures and types as the reference shows them, with the full names of the package's own types, which become
-links (the site shows their last parts only)."""
+"""Write signatures and types for the reference.
+
+Types of this package get their full names, which become links. The site shows only the last part.
+"""
 
 import ast
 from copy import deepcopy
@@ -8,7 +10,7 @@ from source import Function, Module, PublicNames
 
 
 class Annotations:
-    """Writes the types and signatures of one module."""
+    """Write the types and signatures of one module."""
 
     def __init__(self, module: Module, names: PublicNames) -> None:
         self._module, self._names = module, names
@@ -18,7 +20,7 @@ class Annotations:
         return ast.unparse(_FullNames(self._module, self._names).visit(deepcopy(annotation)))
 
     def signature(self, function: Function, *, bound: bool = False) -> str:
-        """Write arguments and result; `bound`: without the first argument."""
+        """Write arguments and result; with `bound`, without the first argument."""
         arguments = deepcopy(function.args)
         if bound:
             first = arguments.posonlyargs or arguments.args
@@ -32,7 +34,7 @@ class Annotations:
 
 
 class _FullNames(ast.NodeTransformer):
-    """Gives the package's own types their full names, and takes the quotes off forward references."""
+    """Replace this package's types by their full names, and unquote forward references."""
 
     def __init__(self, module: Module, names: PublicNames) -> None:
         self._module, self._names = module, names
@@ -43,11 +45,11 @@ class _FullNames(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == "Literal":
-            return node  # its strings are values
+            return node  # strings in Literal are values, not types
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        return node  # what annotates a type says nothing of types
+        return node  # calls in Annotated are metadata, not types
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return self.visit(ast.parse(node.value, mode="eval").body) if isinstance(node.value, str) else node

@@ -1,7 +1,6 @@
-"""What the package's source says of itself: modules, their public names, signatures and docstrings.
+"""Read modules, public names, signatures and docstrings from the package's source.
 
-Read with `ast`, without importing anything: the site is built without PyTorch, and a new room or module needs no
-line here.
+The modules are parsed with `ast`, not imported, so the site builds without PyTorch.
 """
 
 import ast
@@ -26,23 +25,23 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its syntax tree."""
+        """Return the syntax tree."""
         return ast.parse(self.path.read_text(encoding="utf-8"))
 
     @property
     def doc(self) -> str:
-        """Its docstring."""
+        """Return the docstring."""
         return doc_of(self.tree)
 
     @cached_property
     def imports(self) -> dict[str, str]:
-        """The names it takes from others, with their full names; those of `if TYPE_CHECKING` too."""
-        found = [each for each in ast.walk(self.tree) if isinstance(each, ast.ImportFrom) and each.module]
-        return {name.asname or name.name: f"{each.module}.{name.name}" for each in found for name in each.names}
+        """Return the full names of imported names, including those under `if TYPE_CHECKING`."""
+        imports = [node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom) and node.module]
+        return {name.asname or name.name: f"{node.module}.{name.name}" for node in imports for name in node.names}
 
     @cached_property
     def exported(self) -> list[str]:
-        """The names in `__all__`."""
+        """Return the names in `__all__`."""
         for node in self.tree.body:
             if isinstance(node, ast.Assign) and names_of(node) == ["__all__"]:
                 return list(ast.literal_eval(node.value))
@@ -50,30 +49,30 @@ class Module:
 
     @cached_property
     def members(self) -> dict[str, Named]:
-        """What it defines for others, by name, in the order of the file; of overloads the function itself."""
+        """Return the public members by name, in file order. An implementation replaces its overloads."""
         return dict(public(self.tree.body))
 
 
 def modules_of(package: Path) -> dict[str, Module]:
-    """Return all modules of a package by dotted name, without private ones."""
-    found = {}
+    """Return the public modules of a package by dotted name."""
+    modules = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package.parent).with_suffix("").parts
         parts = parts[:-1] if parts[-1] == "__init__" else parts
         if not any(part.startswith("_") for part in parts):
-            found[".".join(parts)] = Module(".".join(parts), path)
-    return found
+            modules[".".join(parts)] = Module(".".join(parts), path)
+    return modules
 
 
 def public(body: list[ast.stmt]) -> Iterator[tuple[str, Named]]:
-    """Yield functions, classes and assignments with the names that they define, without private names."""
+    """Yield public functions, classes and assignments with the names that they define."""
     for node in body:
         if isinstance(node, Named):
             yield from ((name, node) for name in names_of(node) if not name.startswith("_"))
 
 
 def names_of(node: Named) -> list[str]:
-    """Return the names that a node defines; several for `a, b = ...`, none for `a.b = ...`."""
+    """Return the names that a node defines: several for `a, b = ...`, none for `a.b = ...`."""
     if isinstance(node, Function | ast.ClassDef):
         return [node.name]
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -82,12 +81,12 @@ def names_of(node: Named) -> list[str]:
 
 
 def doc_of(node: ast.Module | ast.ClassDef | Function) -> str:
-    """Return a docstring as Markdown, an empty one where there is none."""
+    """Return a docstring as Markdown, or an empty string."""
     return _with_tags_shown(ast.get_docstring(node) or "")
 
 
 def _with_tags_shown(text: str) -> str:
-    """Escape what is written as HTML outside of code, such as `<unk>`, which would not be seen."""
+    """Escape HTML tags outside of code, such as `<unk>`, which a browser would hide."""
     parts = re.split(r"(`+[^`]*`+|^ {4}.*$)", text, flags=re.MULTILINE)
     return "".join(
         part if place % 2 else re.sub(r"<(?=[A-Za-z/!])", r"\\<", part) for place, part in enumerate(parts)
@@ -95,28 +94,28 @@ def _with_tags_shown(text: str) -> str:
 
 
 def attribute_docs(body: list[ast.stmt]) -> dict[str, str]:
-    """Return the docstrings of attributes by name: the string right below each."""
-    found = {}
+    """Return the docstrings of attributes by name: the string directly below each."""
+    docs = {}
     for node, below in pairwise(body):
         text = below.value if isinstance(below, ast.Expr) else None
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(text, ast.Constant):
-            found |= dict.fromkeys(names_of(node), _with_tags_shown(inspect.cleandoc(str(text.value))))
-    return found
+            docs |= dict.fromkeys(names_of(node), _with_tags_shown(inspect.cleandoc(str(text.value))))
+    return docs
 
 
 class PublicNames:
-    """Under which names users find things: `regard.train` rather than the module that happens to define it."""
+    """The names under which users import things: `regard.train` instead of its module."""
 
     def __init__(self, modules: dict[str, Module]) -> None:
         self._modules = modules
         self._shown: dict[str, str] = {}
-        offers = [(package, name) for package, module in modules.items() for name in module.exported]
-        for package, name in sorted(offers, key=self._weight):
+        exports = [(package, name) for package, module in modules.items() for name in module.exported]
+        for package, name in sorted(exports, key=self._weight):
             self._shown[self.home(f"{package}.{name}")] = f"{package}.{name}"
 
-    def _weight(self, offer: tuple[str, str]) -> tuple[int, bool]:
-        """Order what packages offer: the outermost has the last word, and among rooms the one that it is from."""
-        package, name = offer
+    def _weight(self, export: tuple[str, str]) -> tuple[int, bool]:
+        """Order exports by priority: the outermost package comes last, then the package that defines the name."""
+        package, name = export
         return -package.count("."), self.home(f"{package}.{name}").startswith(f"{package}.")
 
     def home(self, name: str) -> str:
@@ -130,16 +129,16 @@ class PublicNames:
         return f"{module}.{last}"
 
     def shown(self, name: str) -> str:
-        """Return the name under which a thing is documented."""
+        """Return the name under which an object is documented."""
         home = self.home(name)
         return self._shown.get(home, home)
 
     def has(self, name: str) -> bool:
-        """Return whether something is documented under a name that is a module's too."""
+        """Return whether an object is documented under this name, which may also be a module's."""
         return name in self._shown.values()
 
     def seen_from(self, module: Module, name: str) -> str | None:
-        """Return what a bare name in a module stands for, or None where it is not this package's."""
+        """Return the full name of a bare name in a module, or None if it is not from this package."""
         if name in module.members and not isinstance(module.members[name], ast.Assign | ast.AnnAssign):
             return self.shown(f"{module.name}.{name}")
         full = module.imports.get(name)

@@ -1,4 +1,4 @@
-"""docs/errata.md prints what its blocks come to."""
+"""docs/explanation/errata.md prints what its blocks come to."""
 
 import contextlib
 import io
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "errata.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""What docs/check.md shows is what one sees."""
+"""What docs/how-to/check-your-code.md shows is what one sees."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from regard.course.catalogue import MISTAKES
 from regard.course.exercises import EXERCISES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "check-your-code.md").read_text(encoding="utf-8")
 
 
 def test_the_page_shows_what_its_code_gets(

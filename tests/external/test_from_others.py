@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.errors import InputError
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def blocks(page: str) -> list[str]:
@@ -26,7 +26,7 @@ def blocks(page: str) -> list[str]:
 def test_every_call_beside_another_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for block in blocks("from-bertviz.md"):
+    for block in blocks("from-other-tools.md"):
         exec(block, names)
     assert {"page.html", "two-heads.pdf", "pair.html", "pattern.png", "cross.png"} <= {
         each.name for each in tmp_path.iterdir()
@@ -43,7 +43,7 @@ def test_models_that_were_not_trained_here(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FOLDER").symlink_to(folders("llama"))
-    first, own = blocks("foreign.md")
+    first, own = blocks("external-models.md")
     exec(first.replace("The cat sat on the mat.", "the cat sat on the mat"), {"regard": regard})
     assert (tmp_path / "cat.html").exists() and (tmp_path / "smaller" / "model.safetensors").exists()
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)

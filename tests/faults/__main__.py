@@ -1,7 +1,7 @@
 """`python -m tests.faults CAMPAIGN`: what tries to break Regard; each campaign says in its module what is right.
 
 python -m tests.faults all --seed 1            every campaign, as `make campaign SEED=1` does; what they found
-                                               is kept in docs/campaign.json and told in docs/reliability.md
+                                               is kept in docs/dev/campaign.json and told in docs/dev/campaign.md
 python -m tests.faults commands --count 500    one of them
 python -m tests.faults commands --only 123     one try of it again, with all that it says
 """
@@ -26,8 +26,8 @@ CAMPAIGNS: dict[str, Callable[..., Report]] = {
     "together": together.main,
     **foreign.CAMPAIGNS,
 }
-DOCS = Path(__file__).parents[2] / "docs"
-KEPT, PAGE = DOCS / "campaign.json", DOCS / "reliability.md"
+DOCS = Path(__file__).parents[2] / "docs" / "dev"
+KEPT, PAGE = DOCS / "campaign.json", DOCS / "campaign.md"
 
 
 def keep(found: list[dict[str, object]]) -> None:
@@ -44,7 +44,7 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, help="how many tries, other than usual")
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default: 1)")
     parser.add_argument("--only", type=int, help="the number of one try")
-    parser.add_argument("--keep", action="store_true", help="keep what is found in docs/, as `all` does")
+    parser.add_argument("--keep", action="store_true", help="keep what is found in docs/dev/, as `all` does")
     given = parser.parse_args()
     failed = False
     for name in CAMPAIGNS if given.campaign == "all" else [given.campaign]:
