@@ -52,7 +52,7 @@ def shortened(block: str) -> str:
         ("docs/reference/commands.md", 18),
         ("docs/reference/recurrent.md", 12),
         ("docs/how-to/look-inside.md", 2),
-        ("docs/how-to/test-explanations.md", 5),
+        ("docs/how-to/test-explanations.md", 4),
     ],
 )
 def test_commands_of_a_page_work(

@@ -56,8 +56,10 @@ FIRST = {
 
 def toctree(caption: str, folder: str, *more: str) -> str:
     """Return a hidden table of contents of the pages in a folder."""
-    pages = [*(f"docs/{folder}/{name}" for name in FIRST[folder]), f"docs/{folder}/*", *more]
-    return "\n".join(["", "```{toctree}", ":hidden:", ":glob:", f":caption: {caption}", "", *pages, "```", ""])
+    names = sorted(page.stem for page in (ROOT / "docs" / folder).glob("*.md"))
+    names.sort(key=lambda name: FIRST[folder].index(name) if name in FIRST[folder] else len(names))
+    pages = [*(f"docs/{folder}/{name}" for name in names), *more]
+    return "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
 
 
 API = """
