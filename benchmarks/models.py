@@ -1,4 +1,4 @@
-"""Which architectures of Hugging Face's are recorded rightly: writes docs/reference/models.md.
+"""Test which Hugging Face architectures are recorded correctly, and write docs/reference/models.md.
 
     python benchmarks/models.py [--only NAME ...] [--out docs/reference/models.md]
 
@@ -21,25 +21,26 @@ from every_architecture import examine as examine_any
 from model_checks import CHECKS, Row, examine
 from small_models import ARCHITECTURES
 
-HEADER = """# Models that are recorded
+HEADER = """# Recorded architectures
 
-`regard.record(model)` on small random models of {count} architectures of Hugging Face's (transformers
-{transformers}, PyTorch {torch}), made by `make models` and never downloaded. What it keeps is compared with what
-a copy of the model reports that works its attention out by itself (`attn_implementation="eager"`,
-`output_attentions=True`). {right} of {count} are right in every way; the rest is named below the table.
-Of models that always work attention out by hand, what they report is also what is recorded: there, the table says
-that it is asked for, named, masked and joined rightly.
+`make models` tests `regard.record` on small random models of {count} Hugging Face architectures
+(transformers {transformers}, PyTorch {torch}). No model is downloaded. A copy of each model reports its own attention
+(`attn_implementation="eager"`, `output_attentions=True`), and the records must equal it. {right} of {count} pass every
+check; the others are named below the table. Some models always compute attention by hand. Their records come from
+the same report, so the checks cover names, masks and generation only.
 
-- *Layers*: records of one pass; *+n* are those of which the model itself reports nothing.
-- *Off by*: the largest difference of any weight in all these checks, in float32.
-- *Padding*: with padding on the right and on the left, weights, masks and outputs are the model's.
-- *eager, sdpa, flex*: set to each implementation that the model accepts, and set to the same one afterwards.
-- *Inside*: in a module of one's own, and in `DataParallel`. *Repeated*: called twice, it has two records of each
-  layer. *Mixed*: beside a copy of another implementation, and after an exception.
-- *Greedy, sampling, beams*: what was recorded of each generated token, with a cache, is what the model reports of
-  the whole result.
+| column | check |
+| --- | --- |
+| Layers | records of one pass; *+n*: layers that the model itself does not report |
+| Off by | largest difference of any weight in all checks, in float32 |
+| padding right, left | weights, masks and outputs of padded batches |
+| eager, sdpa, flex | each attention implementation that the model accepts; the setting stays unchanged |
+| inside | the model as a part of another module, and in `DataParallel` |
+| repeated | two calls give two records for each layer |
+| mixed | beside a copy with another implementation, and after an exception |
+| greedy, sampling, beams | records of generation with a cache equal one pass over the result |
 
-A `-` means that the model has no such thing. G: groups of heads share their keys. W: some layers see a window.
+`-`: does not apply. G: groups of heads share their keys. W: some layers see a window.
 
 """
 
@@ -61,31 +62,35 @@ def as_table(rows: list[Row]) -> str:
     excuses = [
         f"- **{row.architecture.name}**: {row.architecture.excuse}" for row in rows if row.architecture.excuse
     ]
-    return "\n".join([*lines, "", "What to know of some:", "", *notes, "", WITHOUT, "", *excuses, ""])
+    return "\n".join([*lines, "", "Notes:", "", *notes, "", WITHOUT, "", *excuses, ""])
 
 
-WITHOUT = "What cannot be recorded, which `record` says in a warning:"
+WITHOUT = "Not recorded (`record` warns):"
 
 
 EVERY = """
 ## Every architecture
 
-All {count} types of config in transformers {transformers}, each built with sizes derived from its default config
-(`benchmarks/tiny_configs.py`): **{exact} exact**, **{warned} warned** (some attention is not recorded, and a
-warning names it with its cause), {wrong} wrong, {none} without softmax attention, {unbuilt} not built. No check
-ends in a traceback, and nothing is missing silently. {both} of these are in the table above too.
+All {count} config types of transformers {transformers}, built with small sizes (`benchmarks/tiny_configs.py`):
+**{exact} exact**, **{warned} warned** (some attention is not recorded, and a warning names it with its cause),
+{wrong} wrong, {none} without softmax attention, {unbuilt} not built. No check ends in a traceback, and nothing is
+missing silently. {both} of these are also in the table above.
 
-The reference does not come from Regard: a copy of the model runs while every softmax, and every call of PyTorch's
-fused kernel (worked out in float64), is kept with the module that ran. Each must be in the record, or be named.
+The reference is independent of Regard: a copy of the model runs while a hook stores every softmax, and every call
+of PyTorch's fused kernel (computed in float64), with its module. The record must contain or name each of them.
 
-- *Layers*: records of one pass; *Not recorded*: modules that `records.left_out` names: of hybrid models, those
-  without softmax attention.
-- *plain*: weights and output, of 13 tokens where windows, chunks and top-k of the configs are 4.
-- *right*, *left*: the same with padding. *row*: the second input is masked as a whole; the output is the plain
-  one, and the input has no weights, except in the models that are listed below the table.
-- *eager*: weights and output with that implementation.
-- *generate*: what each of 6 tokens after 7 attended to, beyond the window, against one pass without a cache.
-  A `-` also stands where the model itself computes something else with its cache.
+| column | check |
+| --- | --- |
+| Layers | records of one pass |
+| Not recorded | modules in `records.left_out`: layers of hybrid models without softmax attention |
+| plain | weights and output for 13 tokens, where windows, chunks and top-k of the configs are 4 |
+| right, left | the same with padding |
+| row | the second input is fully masked: the output is unchanged, and that input has no weights, except in the \
+models that are listed below the table |
+| eager | weights and output with that implementation |
+| generate | 6 tokens after 7, beyond the window, against one pass without a cache |
+
+`-`: does not apply, or the model itself computes something else with its cache.
 
 """
 CAUSES = {
@@ -95,7 +100,7 @@ CAUSES = {
     r"|cannot be `?None|NoneType|Expected 5|5D tensor": "take inputs that the checks do not make",
     r"parameters in its smallest": "are too large in the sizes derived here",
 }
-"""By a pattern of what stopped a build: why, for people."""
+"""Causes to print, by a pattern of the error that stopped a build."""
 
 
 def every_table(results: list[Result], both: int) -> str:
@@ -121,7 +126,7 @@ def every_table(results: list[Result], both: int) -> str:
             marks = ["yes" if each == "yes" else "-" if each == "-" else "no" for each in result.checks.values()]
             cells = [result.name, result.kind, str(result.layers), str(result.left_out or ""), off, *marks]
             lines.append(f"| {' | '.join([*cells, result.status])} |")
-    lines += ["", "Warned, with the first module that is named, or the cause:", ""]
+    lines += ["", "Warned, with the first module or the cause:", ""]
     lines += [f"- **{each.name}**: {each.why}" for each in results if each.status == "warned"]
     wrong = [each for each in results if each.status == "wrong"]
     if wrong:
@@ -131,7 +136,7 @@ def every_table(results: list[Result], both: int) -> str:
         ]
     unmasked = [each.name for each in results if each.unmasked]
     if unmasked:
-        lines += ["", "Weights in the fully masked input, because the model itself gives them to it:", ""]
+        lines += ["", "The model itself gives weights to a fully masked input:", ""]
         lines.append(", ".join(unmasked) + ".")
     lines += ["", "Without softmax attention:", ""]
     lines.append(", ".join(each.name for each in results if each.status == "no attention") + ".")

@@ -88,9 +88,8 @@ SOUND: dict[str, Any] = {
 MOE: dict[str, Any] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 HAND: dict[str, Any] = {"implementations": ("eager",)}
 BANDS = (
-    "what it reports are bands; they are unfolded into rows over all keys, with the keys that everybody sees. It"
-    " never works out a row over all keys, so whole heads can be switched off, but no weight outside of a band"
-    " can be set."
+    "The model reports bands, which are unfolded into rows over all keys, including the global ones. It never"
+    " computes a full row, so whole heads can be switched off, but no weight outside of a band can be set."
 )
 ARCHITECTURES: list[Architecture] = [
     *[
@@ -139,7 +138,7 @@ ARCHITECTURES: list[Architecture] = [
         "encoder",
         TEXT | {"embedding_size": 32},
         **HAND,
-        note="what it reports are scores; their softmax is recorded.",
+        note="The model reports scores; their softmax is recorded.",
     ),
     Architecture("convbert", "encoder", TEXT | {"embedding_size": 16, "conv_kernel_size": 3}, **HAND),
     Architecture("roformer", "encoder", TEXT | {"embedding_size": 16}, **HAND),
@@ -249,7 +248,7 @@ ARCHITECTURES: list[Architecture] = [
         | {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4, "num_buckets": 8}
         | {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "relative_max_distance": 16},
         **HAND,
-        note="each stream that predicts has records of its own, in a pass without a cache.",
+        note="Each prediction stream has its own records, in a pass without a cache.",
     ),
     Architecture("vit", "vision", IMAGE),
     Architecture("deit", "vision", IMAGE),
@@ -259,7 +258,7 @@ ARCHITECTURES: list[Architecture] = [
         "siglip_vision_model",
         "vision",
         IMAGE,
-        note="the model itself does not report the attention that pools; it is one of PyTorch's layers.",
+        note="The model does not report its attention pooling, which is a layer of PyTorch.",
     ),
     Architecture("yolos", "vision", IMAGE | {"image_size": [16, 16], "num_detection_tokens": 3}),
     Architecture(
@@ -274,7 +273,7 @@ ARCHITECTURES: list[Architecture] = [
             "window_size": 4,
         },
         window=True,
-        note="an input has as many maps as windows; the model itself reports one layer of each stage.",
+        note="An input has one map per window; the model reports one layer of each stage.",
     ),
     Architecture(
         "segformer",
@@ -287,7 +286,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("hubert", "speech", SOUND),
     Architecture("unispeech", "speech", SOUND),
     Architecture(
-        "wavlm", "speech", SOUND, **HAND, note="the model itself reports the mean of all heads; each is recorded."
+        "wavlm", "speech", SOUND, **HAND, note="The model reports the mean of all heads; each head is recorded."
     ),
     Architecture(
         "whisper",
@@ -312,21 +311,20 @@ ARCHITECTURES: list[Architecture] = [
             "axial_pos_embds_dim": [16, 16],
         }
         | {"lsh_attn_chunk_length": 4, "num_buckets": 2, "is_decoder": False, "pad_token_id": 0},
-        excuse="its queries see what a hash puts beside them, in rounds of their own: there is no matrix over"
-        " keys.",
+        excuse="A hash selects the keys of each query, in several rounds, so there is no matrix over keys.",
     ),
     Architecture(
         "mamba",
         "decoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
-        excuse="it has no attention.",
+        excuse="It has no attention.",
     ),
     Architecture(
         "fnet",
         "encoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
         | {"max_position_embeddings": 80, "pad_token_id": 0},
-        excuse="it mixes tokens by a Fourier transform, without attention.",
+        excuse="It mixes tokens by a Fourier transform.",
     ),
     Architecture(
         "clip",

@@ -258,7 +258,7 @@ def test_examples_of_the_recording_page_work(tmp_path: Path, monkeypatch: pytest
 
 
 def test_user_pages_are_short() -> None:
-    """User pages have at most 25,000 words, and the README at most 150 lines."""
+    """User pages have at most 25,000 words, and the README fewer than 150 lines."""
     pages = [
         page
         for page in LINKED
