@@ -54,7 +54,8 @@ def _index(package: str, subpackages: dict[str, list[Module]]) -> str:
         [
             "# Python API\n",
             "Generated from the docstrings. Letters in shapes: `B` batch, `T` time (`Tq` of queries,",
-            "`Tk` of keys), `D` width, `H` heads, `S` seeds, `V` vocabulary. A mask is boolean: True means *may attend*.\n",
+            "`Tk` of keys), `D` width, `H` heads, `S` seeds, `V` vocabulary. A mask is boolean:",
+            "True means *may attend*.\n",
             "| package | contents |\n| --- | --- |",
             *rows,
             "",
