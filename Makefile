@@ -17,7 +17,7 @@
 #   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
 #                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
-#   make models     which architectures of Hugging Face's are recorded rightly: docs/reference/models.md (ten minutes)
+#   make models     test which Hugging Face architectures are recorded: docs/reference/models.md (ten minutes)
 #   make docs       the site of README, docs/ and the docstrings, with search: build/docs/index.html (a minute)
 #   make docs-pictures   the pictures of docs/how-to/look-inside.md, taken in Chromium
 #   make audit      known vulnerabilities in any version that constraints.txt pins, asked of PyPI
@@ -132,7 +132,7 @@ benchmark-explorer: .venv/ready
 	$(BIN)/python benchmarks/explorer.py signal2 --savepath .venv/explorer
 
 models: .venv/peers
-	$(BIN)/python benchmarks/models.py --out docs/reference/models.md
+	$(BIN)/python benchmarks/models.py --out docs
 
 docs: .venv/docs
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --conf-dir docs/site --doctree-dir build/doctrees . build/docs

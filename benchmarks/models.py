@@ -1,6 +1,8 @@
-"""Test which Hugging Face architectures are recorded correctly, and write docs/reference/models.md.
+"""Test which Hugging Face architectures are recorded correctly, and write two pages of the documentation.
 
-    python benchmarks/models.py [--only NAME ...] [--out docs/reference/models.md]
+    python benchmarks/models.py [--only NAME ...] [--out docs]
+
+docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks.
 
 Every architecture is a small random model, built from its config and never downloaded. What `regard.record`
 finds is compared with what a copy of the model reports when it works attention out by itself (`eager`,
@@ -13,6 +15,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from textwrap import wrap
 
 import torch
 from every_architecture import CHECKS as OTHER_CHECKS
@@ -21,7 +24,9 @@ from every_architecture import examine as examine_any
 from model_checks import CHECKS, Row, examine
 from small_models import ARCHITECTURES
 
-HEADER = """# Recorded architectures
+HEADER = """# Checks of recorded architectures
+
+[Recorded architectures](../reference/models.md) is the list for users.
 
 `make models` tests `regard.record` on small random models of {count} Hugging Face architectures
 (transformers {transformers}, PyTorch {torch}). No model is downloaded. A copy of each model reports its own
@@ -58,11 +63,83 @@ def as_table(rows: list[Row]) -> str:
     for sort in dict.fromkeys(row.architecture.sort for row in recorded):
         lines.append(f"| **{sort}** |" + " |" * (len(columns) - 1))
         lines += [_line(row) for row in recorded if row.architecture.sort == sort]
-    notes = [f"- **{row.architecture.name}**: {row.architecture.note}" for row in rows if row.architecture.note]
+    notes = notes_of(rows)
     excuses = [
         f"- **{row.architecture.name}**: {row.architecture.excuse}" for row in rows if row.architecture.excuse
     ]
     return "\n".join([*lines, "", "Notes:", "", *notes, "", WITHOUT, "", *excuses, ""])
+
+
+SUMMARY = """# Recorded architectures
+
+`make models` tests `regard.record` on small random models of Hugging Face architectures (transformers
+{transformers}, PyTorch {torch}). No model is downloaded. [The table of checks](../dev/architectures.md) has the
+details.
+
+## Checked in depth
+
+Weights, masks and outputs of these {right} architectures equal the model's own report: with padding, with every
+implementation of attention, inside of other modules, and during generation.
+
+| kind | architectures |
+| --- | --- |
+"""
+OTHERS = """
+## Checked against every softmax
+
+All {count} config types of transformers were built with small sizes where possible. A hook on every softmax and
+every call of PyTorch's fused kernel gives the reference, independently of Regard. {wrong} types
+are recorded wrongly, and these {exact} exactly:
+
+"""
+LISTS = {
+    "warned": "Some attention is not recorded, and a warning names it:",
+    "no attention": "Without softmax attention:",
+    "not built": "Not tested, because the program could not build a small model or its inputs:",
+}
+"""Introductions of the lists of architectures by status."""
+
+
+def summary(kinds: dict[str, list[str]], notes: list[str], names: dict[str, list[str]]) -> str:
+    """Return the page for users: architectures by kind, notes, and the names of all config types by status."""
+    import transformers
+
+    right = sum(map(len, kinds.values()))
+    text = SUMMARY.format(
+        right=right, transformers=transformers.__version__, torch=torch.__version__.split("+")[0]
+    )
+    text += "".join(f"| {kind} | {', '.join(members)} |\n" for kind, members in kinds.items())
+    text += "\n".join(["", *notes, ""])
+    count, exact, wrong = sum(map(len, names.values())), len(names["exact"]), len(names.get("wrong", ()))
+    text += OTHERS.format(count=count, exact=exact, wrong=wrong) + _joined(names["exact"])
+    for status, introduction in LISTS.items():
+        text += f"\n{introduction}\n\n{_joined(names[status])}"
+    return text
+
+
+def _joined(names: list[str]) -> str:
+    return "\n".join(wrap(", ".join(sorted(names)) + ".", 114, break_on_hyphens=False)) + "\n"
+
+
+def write_pages(folder: Path, rows: list[Row], results: list[Result]) -> None:
+    """Write both pages into the folder of the documentation."""
+    kinds: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.architecture.excuse:
+            kinds.setdefault(row.architecture.sort, []).append(row.architecture.name)
+    names: dict[str, list[str]] = {}
+    for result in results:
+        names.setdefault(result.status, []).append(result.name)
+    known = {row.architecture.name for row in rows}
+    both = sum(result.name in known and bool(result.checks) for result in results)
+    details = as_table(rows) + every_table(results, both)
+    (folder / "dev" / "architectures.md").write_text(details, encoding="utf-8")
+    (folder / "reference" / "models.md").write_text(summary(kinds, notes_of(rows), names), encoding="utf-8")
+
+
+def notes_of(rows: list[Row]) -> list[str]:
+    """Return the notes on architectures as list items."""
+    return [f"- **{row.architecture.name}**: {row.architecture.note}" for row in rows if row.architecture.note]
 
 
 WITHOUT = "Not recorded (`record` warns):"
@@ -170,7 +247,7 @@ def _line(row: Row) -> str:
 
 
 def main() -> None:
-    """Check all architectures, or some, and write the table."""
+    """Check all architectures, or some, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=None)
@@ -180,15 +257,13 @@ def main() -> None:
         if not options.only or architecture.name in options.only:
             rows.append(examine(architecture))
             print("right" if rows[-1].right else "WRONG", architecture.name, rows[-1].found, flush=True)
-    known = {row.architecture.name for row in rows}
     others = []
     for name in model_names():
         if not options.only or name in options.only:
             others.append(examine_any(name))
             print(others[-1].status, name, others[-1].why, others[-1].checks, flush=True)
     if options.out:
-        both = sum(result.name in known and bool(result.checks) for result in others)
-        options.out.write_text(as_table(rows) + every_table(others, both), encoding="utf-8")
+        write_pages(options.out, rows, others)
     sys.exit(not all(row.right for row in rows) or any(result.status == "wrong" for result in others))
 
 
