@@ -275,6 +275,14 @@ def test_the_overview_lists_all_packages() -> None:
     assert listed == present - {"py.typed", "version.py"}
 
 
+@pytest.mark.parametrize("page", ["overview", "extending", "benchmarks"])
+def test_files_of_contributor_pages_exist(page: str) -> None:
+    names = re.findall(r"`(?:src/regard/)?([a-z]\w*/[\w/.]*)`", text_of(f"docs/dev/{page}.md"))
+    assert names
+    missing = [name for name in names if not any((root / name).exists() for root in (ROOT / "src/regard", ROOT))]
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_have_targets(page: Path) -> None:
     for link in links_of(page):
