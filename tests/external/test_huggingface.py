@@ -46,17 +46,17 @@ def test_a_few_heads_and_rows_are_those_of_all(small: Any, name: str) -> None:
 
 
 def test_only_the_layers_asked_for_are_worked_out(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import inputs
+    from regard.external import interface_call
 
     model, given = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
     asked: list[str] = []
-    eager = inputs.Inputs.weights
+    eager = interface_call.Inputs.weights
 
     def count(self: Any, chosen: Any) -> Any:
         asked.append("eager")
         return eager(self, chosen)
 
-    monkeypatch.setattr(inputs.Inputs, "weights", count)
+    monkeypatch.setattr(interface_call.Inputs, "weights", count)
     _, records = run(model, given, layers=["model.1.self_attn"])
     assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
     with pytest.raises(InputError, match=r"'model.7.self_attn' is unknown: did you mean model.1.self_attn"):

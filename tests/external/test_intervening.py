@@ -88,12 +88,12 @@ class Own(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.MultiheadAttention(12, 3, bias=True, add_bias_kv=True, add_zero_attn=True)
-        self.fused, self.by_hand = Fused(), ByHand()
+        self.fused, self.models_without_interface = Fused(), ByHand()
 
     def forward(self, states: Tensor) -> Tensor:
         """Return (T, B, 12)."""
         context, _ = self.layer(states, states, states, need_weights=False)
-        return self.by_hand(self.fused(context.transpose(0, 1)))
+        return self.models_without_interface(self.fused(context.transpose(0, 1)))
 
 
 class Fused(nn.Module):

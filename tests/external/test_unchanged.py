@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.attention import MultiHeadAttention
-from regard.external import inputs as interface_inputs
+from regard.external import interface_call as interface_inputs
 
 B, T, D, H = 3, 6, 16, 4
 MASKS = ("none", "causal", "padding", "blind")
@@ -291,7 +291,7 @@ def test_all_calls_of_a_layer_are_one_head(queries: int) -> None:
     model, states = Reads(queries).eval(), torch.randn(2, T, D)
     plain = model(states)
 
-    def by_hand(off: tuple[int, ...]) -> Tensor:
+    def models_without_interface(off: tuple[int, ...]) -> Tensor:
         layer, found = model.attention, states[:, :queries]
         for call in range(3):
             if call in off:
@@ -306,14 +306,14 @@ def test_all_calls_of_a_layer_are_one_head(queries: int) -> None:
     for layer, off in {"attention": (0, 1, 2), "attention#1": (1,), "attention#2": (2,)}.items():
         with regard.intervene(model, layer), regard.record(model) as records:
             found = model(states)
-        torch.testing.assert_close(found, by_hand(off), rtol=0, atol=1e-6)
+        torch.testing.assert_close(found, models_without_interface(off), rtol=0, atol=1e-6)
         calls = [call for each in records.values() for call in each.weights.split(queries, dim=2)]
         zero = [bool((weights == 0).all()) for weights in calls]
         assert zero == [call in off for call in range(3)]
     subject = regard.look(model, lambda given: given, inputs=list(states[:, None]))
     assert [each.name for each in subject.layers] == ["attention"]
     assert list(subject.importance().added) == ["attention"]
-    assert not torch.allclose(plain, by_hand((0, 1, 2)))
+    assert not torch.allclose(plain, models_without_interface((0, 1, 2)))
 
 
 # Models of Hugging Face's.

@@ -11,7 +11,7 @@ from regard.cli.screen import open_on_screen
 from regard.cli.terminal import print_table
 from regard.errors import InputError, unknown
 from regard.external import look
-from regard.external.asked import BETWEEN
+from regard.external.model_input import BETWEEN
 from regard.io import write_json
 from regard.io.reading import is_folder, read_text
 from regard.memory import keep_memory

@@ -5,24 +5,24 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.external.comparing import Beside
+    from regard.external.comparison import ModelComparison
     from regard.external.intervening import intervene
-    from regard.external.long import LongRecord, LongRecords, record_long
-    from regard.external.looking import look
-    from regard.external.model import ForeignModel
-    from regard.external.patching import Patched, patch
-    from regard.external.pruned import ForeignPruned
+    from regard.external.loading import look
+    from regard.external.long_inputs import LongRecord, LongRecords, record_long
+    from regard.external.model import ExternalModel
+    from regard.external.patching import PatchingResult, patch
+    from regard.external.pruned import PrunedExternalModel
     from regard.external.recording import record
 
 late(__name__)
 
 __all__ = [
-    "Beside",
-    "ForeignModel",
-    "ForeignPruned",
+    "ExternalModel",
     "LongRecord",
     "LongRecords",
-    "Patched",
+    "ModelComparison",
+    "PatchingResult",
+    "PrunedExternalModel",
     "intervene",
     "look",
     "patch",

@@ -12,7 +12,7 @@ GLOBAL = "is_index_global_attn"
 """What such a layer is given: (B, T), which steps see all, and are seen by all."""
 
 
-class Bands:
+class LongformerWindows:
     """Knows of each such layer which steps are global, and what those see. A copy of it knows nothing."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Bands:
         self.rows: dict[str, Tensor] = {}
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return Bands, ()
+        return LongformerWindows, ()
 
     def hooks(self, model: nn.Module) -> list[Any]:
         """Follow the layers of a model; returns what ends that."""

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from regard.external.kernel import joined_masks
-from regard.external.kernel_inputs import allowed_by
-from regard.external.passes import Passes, unseen_elsewhere
+from regard.external.forward_tracker import ForwardTracker, capturing_elsewhere
+from regard.external.torch_attention import mask_from_bias
+from regard.external.torch_calls import combine_masks
 
 LAYERS = {
     nn.MultiheadAttention.forward: ("query", "key", "key_padding_mask", "attn_mask"),
@@ -26,13 +26,13 @@ LAYERS = {
 
 
 @contextmanager
-def like_fast_path(passes: Passes) -> Iterator[None]:
+def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
     """Return in the block from PyTorch's layers on the slow path what the fast one would return."""
     functions = {*LAYERS, nn.TransformerEncoder.forward}
-    if not any(_function(module) in functions for module in passes.modules.values()):
+    if not any(_function(module) in functions for module in tracker.modules.values()):
         yield
         return
-    hook = register_module_forward_hook(_Comparison(passes).end, with_kwargs=True)
+    hook = register_module_forward_hook(_Comparison(tracker).end, with_kwargs=True)
     try:
         yield
     finally:
@@ -47,20 +47,20 @@ def _function(module: nn.Module) -> Any:
 
 
 class _Comparison:
-    def __init__(self, passes: Passes) -> None:
-        self.passes, self.busy = passes, False
+    def __init__(self, tracker: ForwardTracker) -> None:
+        self.tracker, self.busy = tracker, False
 
     def end(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Return what the module would have returned on the fast path; None where that is the same."""
         function = _function(module)
-        if self.busy or module.training or not self.passes.here or id(module) not in self.passes.names:
+        if self.busy or module.training or not self.tracker.here or id(module) not in self.tracker.names:
             return None
         if function is not nn.TransformerEncoder.forward and function not in LAYERS:
             return None
         given = inspect.signature(function).bind(module, *args, **kwargs).arguments
         self.busy = True
         try:
-            with torch._C.DisableTorchFunction(), unseen_elsewhere([self.passes]):
+            with torch._C.DisableTorchFunction(), capturing_elsewhere([self.tracker]):
                 if function is nn.TransformerEncoder.forward:
                     return _without_padding(module, given, output)
                 return _with_blind_rows(module, args, kwargs, given, output)
@@ -102,10 +102,10 @@ def _with_blind_rows(module: Any, args: Any, kwargs: Any, given: dict[str, Any],
     if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:
         return None
     shape = (len(queries), attention.num_heads, queries.shape[1], keys.shape[1])
-    joined = joined_masks(padding, mask, shape)
+    joined = combine_masks(padding, mask, shape)
     if joined is None:
         return None
-    seeing = allowed_by(joined).any(-1).all(1)
+    seeing = mask_from_bias(joined).any(-1).all(1)
     if bool(seeing.all()):
         return None
     plain, rows = module.forward(*args, **kwargs), seeing.expand(len(queries), queries.shape[1])[..., None]

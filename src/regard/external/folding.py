@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.external.passes import Passes
+from regard.external.forward_tracker import ForwardTracker
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead")
 """What layers call the number of their heads."""
@@ -58,8 +58,8 @@ def probing() -> bool:
 class Foldings:
     """Finds out how the weights that pass some places hold their heads. A copy of it finds nothing."""
 
-    def __init__(self, passes: Passes | None = None) -> None:
-        self.passes = passes
+    def __init__(self, tracker: ForwardTracker | None = None) -> None:
+        self.tracker = tracker
         self.known: dict[str, Folding] = {}
         """By the name of a place, for what runs now."""
         self._earlier: dict[str, Folding] = {}
@@ -75,8 +75,8 @@ class Foldings:
     @contextmanager
     def watching(self, places: set[str]) -> Iterator[None]:
         """Follow in the block the modules that have the heads of these places."""
-        assert self.passes is not None
-        modules = self.passes.modules
+        assert self.tracker is not None
+        modules = self.tracker.modules
         owners = {self._owner(modules, place) for place in places} - {None}
         hooks = [modules[""].register_forward_pre_hook(self._begin_pass, with_kwargs=True)]
         for owner in owners:
@@ -104,17 +104,17 @@ class Foldings:
         known = self.known.get(place)
         if known is not None and len(weights) % known.heads == 0:
             return known
-        assert self.passes is not None
-        owner = self._owner(self.passes.modules, place)
+        assert self.tracker is not None
+        owner = self._owner(self.tracker.modules, place)
         return Folding(1) if owner is None and len(weights) in self.batch else None
 
     def _begin_pass(self, _: nn.Module, args: Any, kwargs: Any) -> None:
-        if self.passes is not None and self.passes.here and not probing():
+        if self.tracker is not None and self.tracker.here and not probing():
             shapes = [each.shape for each in (*args, *kwargs.values()) if isinstance(each, Tensor) and each.dim()]
             self.batch = tuple(shapes[0][:2]) if shapes else ()
 
     def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if self.passes is None or not self.passes.here or probing():
+        if self.tracker is None or not self.tracker.here or probing():
             return
         shapes = tuple(each.shape for each in (*args, *kwargs.values()) if isinstance(each, Tensor))
         key = id(module), shapes

@@ -13,10 +13,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.external.caches import length_of
-from regard.external.interface import is_peer
-from regard.external.keeper import Keeper
-from regard.external.labels import is_inside
+from regard.external.attention_interface import is_transformers_model
+from regard.external.capture_session import CaptureSession
+from regard.external.generation_cache import cache_length
+from regard.external.token_labels import is_inside
 
 _local = threading.local()
 _lock = threading.Lock()
@@ -24,9 +24,9 @@ _count = 0
 
 
 @contextmanager
-def following_generation(model: nn.Module, keeper: Keeper) -> Iterator[None]:
+def follow_generation(model: nn.Module, session: CaptureSession) -> Iterator[None]:
     """Put the records of what a model generates in the block into the order of what comes out."""
-    if not any(map(is_peer, keeper.passes.modules.values())):
+    if not any(map(is_transformers_model, session.tracker.modules.values())):
         yield
         return
     from transformers import GenerationMixin, LogitsProcessorList
@@ -34,20 +34,20 @@ def following_generation(model: nn.Module, keeper: Keeper) -> Iterator[None]:
     with _lock:
         _install(GenerationMixin, LogitsProcessorList)
     keepers = _here()
-    keepers.append(keeper)
+    keepers.append(session)
     try:
         yield
     finally:
-        keepers.remove(keeper)
+        keepers.remove(session)
         with _lock:
             _remove(GenerationMixin, LogitsProcessorList)
 
 
-def _here() -> list[Keeper]:
+def _here() -> list[CaptureSession]:
     """Return who records in this thread."""
     if not hasattr(_local, "keepers"):
         _local.keepers = []
-    found: list[Keeper] = _local.keepers
+    found: list[CaptureSession] = _local.keepers
     return found
 
 
@@ -61,29 +61,29 @@ def _install(mixin: Any, processors: Any) -> None:
 
     def leave_out(self: Any, *args: Any, **options: Any) -> Any:
         with ExitStack() as stack:
-            for keeper in _here():
-                stack.enter_context(keeper.passes.pause())
+            for session in _here():
+                stack.enter_context(session.tracker.pause())
             return process(self, *args, **options)
 
     leave_out.__wrapped__ = process  # type: ignore[attr-defined]
     processors.__call__ = leave_out
 
     def generate(self: Any, *args: Any, **options: Any) -> Any:
-        keepers = [keeper for keeper in _here() if id(self) in keeper.passes.names]
+        keepers = [session for session in _here() if id(self) in session.tracker.names]
         if not keepers:
             return original(self, *args, **options)
         config = options.get("generation_config") or self.generation_config
         asked = options.get("return_dict_in_generate", config.return_dict_in_generate)
         output = original(self, *args, **(options | {"return_dict_in_generate": True}))
         beams = getattr(output, "beam_indices", None)
-        steps = length_of(getattr(output, "past_key_values", None))
-        for keeper in keepers:
+        steps = cache_length(getattr(output, "past_key_values", None))
+        for session in keepers:
             if beams is not None:
-                _follow(keeper, beams)
+                _follow(session, beams)
             if steps:
-                _cut(keeper, keeper.passes.names[id(self)], steps)
+                _cut(session, session.tracker.names[id(self)], steps)
             if hasattr(output, "sequences"):
-                keeper.read.result(output.sequences, beams=beams is not None)
+                session.read.result(output.sequences, beams=beams is not None)
         return output if asked or not hasattr(output, "sequences") else output.sequences
 
     generate.__wrapped__ = original  # type: ignore[attr-defined]
@@ -98,20 +98,20 @@ def _remove(mixin: Any, processors: Any) -> None:
         processors.__call__ = processors.__call__.__wrapped__
 
 
-def _cut(keeper: Keeper, model: str, steps: int) -> None:
+def _cut(session: CaptureSession, model: str, steps: int) -> None:
     """Take back the rows of drafted tokens that were rejected: those at `steps` and after."""
-    for name in keeper.cached:
-        parts = keeper.recorder.parts.get(name)
+    for name in session.cached:
+        parts = session.recorder.parts.get(name)
         if parts is not None and parts.kind != "encoder" and is_inside(name, model):
             parts.forget(steps)
-    keeper.read.cut(model, steps)
+    session.read.cut(model, steps)
 
 
-def _follow(keeper: Keeper, beams: Tensor) -> None:
+def _follow(session: CaptureSession, beams: Tensor) -> None:
     """Keep of every step the rows from which the results came; `beams` (results, steps), -1 after the end."""
     steps = beams.shape[1]
-    for name in keeper.cached:
-        parts = keeper.recorder.parts.get(name)
+    for name in session.cached:
+        parts = session.recorder.parts.get(name)
         if parts is None or len(parts.found) < steps or parts.kind == "encoder":
             continue
         for step, part in enumerate(parts.found[:steps]):

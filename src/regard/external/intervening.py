@@ -16,10 +16,10 @@ from typing import Any
 from regard.attention import Intervention, layers_of, short_name
 from regard.attention import intervene as intervene_in_own
 from regard.attention.intervening import To, in_force
-from regard.external.keeper import Toucher
-from regard.external.passes import Passes
+from regard.external.capture_session import InterventionSession
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.modules import resolve_module
 from regard.external.recording import check_layers, watching
-from regard.external.wrappers import module_of
 
 
 @contextmanager
@@ -43,19 +43,19 @@ def intervene(
     flow as usual. Raises `InputError` where the model has no such layer,
     and, as it runs, for a head or step that is not there; warns where the layer did not attend.
     """
-    model, at = module_of(model, at)
+    model, at = resolve_module(model, at)
     own = layers_of(model)
     if layer in own or layer in map(short_name, own):
         with intervene_in_own(model, layer, heads=heads, to=to, query=query, key=key):
             yield
         return
-    passes = Passes(model)
+    tracker = ForwardTracker(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    toucher = Toucher(passes, layer, change)
+    toucher = InterventionSession(tracker, layer, change)
     with watching(model, toucher, at=at) as likely, in_force(model, change.said(layer)):
-        check_layers([layer], passes, likely)
+        check_layers([layer], tracker, likely)
         yield
-    if passes.ran and not toucher.done:
+    if tracker.ran and not toucher.done:
         warnings.warn(
             f"{type(model).__name__} ran, and {layer} did not attend, so nothing was changed: record the model to"
             " see which layers do",

@@ -24,20 +24,27 @@ from regard import interpret
 from regard.attention import Records
 from regard.attention.intervening import To
 from regard.errors import InputError, begun, check_range
-from regard.external.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
-from regard.external.comparing import Beside, beside
-from regard.external.families import Answer, Family, Fed, called, states_of
+from regard.external.adapters import Adapter, Answer, PreparedInput, called, find_states
+from regard.external.comparison import ModelComparison, beside
+from regard.external.images import ImageProcessor
 from regard.external.intervening import intervene
-from regard.external.naming import layers_and_left_out, layers_of_input, named_layer
-from regard.external.pictures import Pictures
-from regard.external.pruned import ForeignPruned, count_of, prune_model
-from regard.external.readers import OwnReader
+from regard.external.model_input import (
+    ModelInput,
+    as_model_inputs,
+    check_image_name,
+    find_input,
+    input_name,
+    with_target,
+)
+from regard.external.modules import find_device
+from regard.external.naming import find_layers, label_layer, map_layers
+from regard.external.pruned import PrunedExternalModel, count_parameters, prune_model
+from regard.external.pruning import prunable_heads, remove_heads
+from regard.external.readers import CustomModel
 from regard.external.recording import record
-from regard.external.removing import removable_heads, remove_heads
-from regard.external.texts import Texts
-from regard.external.trials import trial_of
-from regard.external.untrained import untrained_model
-from regard.external.wrappers import device_of
+from regard.external.texts import TextEncoder
+from regard.external.trials import make_trial
+from regard.external.untrained import random_init
 from regard.viz import AttentionMap, Layer, Playback, Trial
 from regard.viz.intervened import with_original
 
@@ -54,21 +61,21 @@ WORDS = "The cat sat on the mat"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ForeignModel:
+class ExternalModel:
     """A model that was not built here. It satisfies `regard.viz.Subject`."""
 
     model: nn.Module
-    family: Family
+    adapter: Adapter
     """How it is fed, what it answers, and what its loss is."""
     name: str
     where: str
-    inputs: tuple[Asked, ...] = ()
+    inputs: tuple[ModelInput, ...] = ()
     """Those that it is asked over, where no others are given."""
     at: str | None = None
     """Modules through which weights pass that nothing else sees."""
     generate: int = 0
     """Tokens that it writes at most, where it writes any; 0: one, or as many as an answer has."""
-    fed: tuple[Fed, ...] | None = None
+    fed: tuple[PreparedInput, ...] | None = None
     """Its inputs with what it answered, where that is of the model before something was taken out of it."""
 
     @property
@@ -79,7 +86,7 @@ class ForeignModel:
     @property
     def measure(self) -> str:
         """What `loss` returns, for people."""
-        return "loss against its own answers" if self.family.own_answers(self.inputs) else self.family.measure
+        return "loss against its own answers" if self.adapter.own_answers(self.inputs) else self.adapter.measure
 
     @property
     def unanswered(self) -> Sequence[str]:
@@ -89,14 +96,14 @@ class ForeignModel:
             "Whether its answers are right is not known: the loss is that of what it answers untouched, so a"
             " head's importance is how much of that rests on it."
         )
-        more = (right, known) if self.family.own_answers(self.inputs) else (known,)
-        return (*self.family.unanswered, *more)
+        more = (right, known) if self.adapter.own_answers(self.inputs) else (known,)
+        return (*self.adapter.unanswered, *more)
 
     @property
     def tokenizer(self) -> Any:
         """That of its texts; None where it reads none."""
-        texts = getattr(self.family, "texts", None) or getattr(self.family, "inputs", None)
-        return texts.tokenizer if isinstance(texts, Texts) else None
+        texts = getattr(self.adapter, "texts", None) or getattr(self.adapter, "inputs", None)
+        return texts.tokenizer if isinstance(texts, TextEncoder) else None
 
     @property
     def layers(self) -> Sequence[Layer]:
@@ -106,42 +113,42 @@ class ForeignModel:
     @property
     def left_out(self) -> str:
         """One line that names the layers that are not recorded; empty where all are, or no input is known."""
-        return "" if isinstance(self.family, OwnReader) and not self.inputs else self._once[1]
+        return "" if isinstance(self.adapter, CustomModel) and not self.inputs else self._once[1]
 
     @cached_property
     def _once(self) -> tuple[Sequence[Layer], str]:
-        return layers_and_left_out(self.model, self._tried(), self.at)
+        return find_layers(self.model, self._tried(), self.at)
 
     def _tried(self) -> Any:
         """Return what it is called with to see what it does."""
         if self.inputs:
-            return self.family.plain(self.model, self.family.feed(self.model, self.inputs[0]))
-        if isinstance(self.family, OwnReader):
+            return self.adapter.plain(self.model, self.adapter.feed(self.model, self.inputs[0]))
+        if isinstance(self.adapter, CustomModel):
             raise InputError("no input is known that the function takes: give look() inputs=[...]")
         pictures = self.pictures
         given = WORDS if pictures is None else torch.zeros(1, 3, pictures.height, pictures.width)
-        return self.family.plain(self.model, self.family.feed(self.model, Asked(given)))
+        return self.adapter.plain(self.model, self.adapter.feed(self.model, ModelInput(given)))
 
     def about(self) -> dict[str, Any]:
         """Return what a page says of it."""
         return {
             "task": self.name,
-            "summary": "; ".join(filter(None, (self.family.summary, self.left_out))),
+            "summary": "; ".join(filter(None, (self.adapter.summary, self.left_out))),
             "kind": type(self.model).__name__,
             "step": None,
             "draws": bool(self.inputs),
             "snapshots": False,
-            "accepts": self.family.accepts if self.pictures is None else "a picture, PNG or JPEG",
+            "accepts": self.adapter.accepts if self.pictures is None else "a picture, PNG or JPEG",
             "pictures": self.pictures is not None,
             "examined": {},
         }
 
     def __str__(self) -> str:
         kind = type(self.model).__name__
-        return f"{self.name}: {kind}, {count_of(self.model):,} parameters, {self.family.summary}"
+        return f"{self.name}: {kind}, {count_parameters(self.model):,} parameters, {self.adapter.summary}"
 
     def __repr__(self) -> str:
-        return f"<ForeignModel: {self}>"
+        return f"<ExternalModel: {self}>"
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Records]:
         """Record some layers of the model, or all, while a block runs."""
@@ -162,22 +169,22 @@ class ForeignModel:
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
         """By layer: which heads go together, of those that can be taken out for good."""
-        return removable_heads(self.model, self.layers)
+        return prunable_heads(self.model, self.layers)
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
         """Leave only some heads in a layer, for good."""
         tried = self._tried()
         with torch.no_grad():
-            remove_heads(self.model, self.layers, layer, heads, lambda: states_of(called(self.model, tried)))
+            remove_heads(self.model, self.layers, layer, heads, lambda: find_states(called(self.model, tried)))
         self.__dict__.pop("_once", None)
 
-    def weighing(self, shown: str | None) -> ForeignModel:
+    def weighing(self, shown: str | None) -> ExternalModel:
         """Return itself where it has inputs of its own, or else one that has what is shown."""
         return self if self.inputs or shown is None else self.over([shown])
 
-    def over(self, inputs: Iterable[Any]) -> ForeignModel:
+    def over(self, inputs: Iterable[Any]) -> ExternalModel:
         """Return the same subject, asked over these inputs: texts, pairs of source and target, or pictures."""
-        given = all_asked(inputs)
+        given = as_model_inputs(inputs)
         if not given:
             raise InputError("no inputs are given: give one or more texts")
         return dataclasses.replace(self, inputs=given)
@@ -185,7 +192,9 @@ class ForeignModel:
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return what some of the classes that it answers with are called."""
         tokenizer = self.tokenizer
-        return [str(each) for each in classes] if tokenizer is None else Texts(tokenizer).labels(list(classes))
+        return (
+            [str(each) for each in classes] if tokenizer is None else TextEncoder(tokenizer).labels(list(classes))
+        )
 
     def draw(self, *, seed: int = 0) -> str:
         """Return one of its inputs, or where that is no text, what it is called; raises `InputError` where it has
@@ -194,25 +203,25 @@ class ForeignModel:
             raise InputError(
                 f"{self.name} has no inputs to draw from: {'choose' if self.pictures else 'type'} one"
             )
-        return name_of(self.inputs, seed % len(self.inputs))
+        return input_name(self.inputs, seed % len(self.inputs))
 
     @property
-    def pictures(self) -> Pictures | None:
+    def pictures(self) -> ImageProcessor | None:
         """How it is given pictures; None where it reads something else."""
-        found = getattr(self.family, "inputs", None)
-        return found if isinstance(found, Pictures) else None
+        found = getattr(self.adapter, "inputs", None)
+        return found if isinstance(found, ImageProcessor) else None
 
     def put_picture(self, name: str, content: bytes) -> None:
         """Take a picture, PNG or JPEG, as an input under a name; raises `InputError` for what it cannot see."""
         if self.pictures is None:
-            raise InputError(f"{self.name} sees no pictures: type {self.family.accepts}")
+            raise InputError(f"{self.name} sees no pictures: type {self.adapter.accepts}")
         self.pictures.put(name, content)
 
     def check(self, input: str) -> None:
         """Raise `InputError` where an input cannot be answered, or is a file that was not given."""
-        asked = find_asked(self.inputs, input)
-        check_given(asked, self.pictures)
-        texts = getattr(self.family, "texts", None)
+        asked = find_input(self.inputs, input)
+        check_image_name(asked, self.pictures)
+        texts = getattr(self.adapter, "texts", None)
         if texts is not None:
             texts.tensors(self.model, asked.given)
 
@@ -227,17 +236,17 @@ class ForeignModel:
         force, the map names it and has what is answered without it, in `original`. Raises `InputError` for an
         input that the model cannot take.
         """
-        asked = find_asked(self.inputs, self.draw(seed=seed) if input is None else input)
-        asked = asked if target is None else pair_of(asked.given, target)
+        asked = find_input(self.inputs, self.draw(seed=seed) if input is None else input)
+        asked = asked if target is None else with_target(asked.given, target)
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, MOST)
-        answer = partial(self.family.answer, self.model, asked, count)
+        answer = partial(self.adapter.answer, self.model, asked, count)
         return with_original(self.model, self.where, lambda: self._map(answer()))
 
     def _map(self, answer: Answer) -> AttentionMap:
-        layers = layers_of_input(self.model, answer.fed, self.tokenizer, self.at)
+        layers = map_layers(self.model, answer.fed, self.tokenizer, self.at)
         asked = answer.fed.asked
-        named = {name: named_layer(layer, self.family, self.model, asked) for name, layer in layers.items()}
+        named = {name: label_layer(layer, self.adapter, self.model, asked) for name, layer in layers.items()}
         pictures, given = self.pictures, answer.fed.given
         pixels = pictures.shown(given["pixel_values"]) if pictures and isinstance(given, dict) else None
         return AttentionMap(
@@ -264,34 +273,34 @@ class ForeignModel:
         del seed, purpose
         if not self.inputs:
             raise InputError(f"{self.name} has no inputs to be asked over: give texts (--texts FILE)")
-        return self.fed or [self.family.feed(self.model, each) for each in self.inputs[:samples]]
+        return self.fed or [self.adapter.feed(self.model, each) for each in self.inputs[:samples]]
 
     @torch.no_grad()
-    def look(self, input: Fed) -> AttentionMap:
+    def look(self, input: PreparedInput) -> AttentionMap:
         """Return what it attends to in one of its inputs, given its target where it has one."""
-        return self._map(Answer(dataclasses.replace(input, given=self.family.plain(self.model, input))))
+        return self._map(Answer(dataclasses.replace(input, given=self.adapter.plain(self.model, input))))
 
-    def untrained(self, seed: int) -> ForeignModel:
+    def untrained(self, seed: int) -> ExternalModel:
         """Return the same subject before training: with initial parameters, or else its own in another order."""
-        model = untrained_model(self.model, seed)
-        return dataclasses.replace(self, model=model.to(device_of(self.model)).eval())
+        model = random_init(self.model, seed)
+        return dataclasses.replace(self, model=model.to(find_device(self.model)).eval())
 
     @torch.no_grad()
-    def loss(self, inputs: Sequence[Fed]) -> float:
+    def loss(self, inputs: Sequence[PreparedInput]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats, or what `measure` says."""
         total, count = self.losses(inputs).sum(0)
         return float(total / max(count, 1))
 
     @torch.no_grad()
-    def losses(self, inputs: Sequence[Fed]) -> np.ndarray:
+    def losses(self, inputs: Sequence[PreparedInput]) -> np.ndarray:
         """Return (N, 2), of each input: the sum of what `measure` says over its outputs, and their number."""
-        return np.array([self.family.loss(self.model, each) for each in inputs], dtype=np.float64)
+        return np.array([self.adapter.loss(self.model, each) for each in inputs], dtype=np.float64)
 
-    def trial(self, input: Fed) -> Trial | None:
+    def trial(self, input: PreparedInput) -> Trial | None:
         """Return an input ready to be probed; None for a model without outputs step by step."""
-        return trial_of(self.model, self.family, self.layers, input)
+        return make_trial(self.model, self.adapter, self.layers, input)
 
-    def alignment_error(self, inputs: Sequence[Fed]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
         """Return nothing: no alignment is known."""
         del inputs
         return {}
@@ -312,7 +321,7 @@ class ForeignModel:
         """
         subject = self if texts is None else self.over(texts)
         found = interpret.examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
-        own = isinstance(self.family, OwnReader)
+        own = isinstance(self.adapter, CustomModel)
         return dataclasses.replace(found, over="inputs" if own else "pictures" if self.pictures else "texts")
 
     def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
@@ -322,7 +331,7 @@ class ForeignModel:
 
     def prune(
         self, heads: int, output: str | Path, *, texts: Iterable[Any] | None = None, overwrite: bool = False
-    ) -> ForeignPruned:
+    ) -> PrunedExternalModel:
         """Take the `heads` least important heads out of a copy of the model, and save what is left in a folder
         that transformers loads; `texts`: what importance is asked over (None: its own inputs).
 
@@ -333,9 +342,9 @@ class ForeignModel:
         whole = self if texts is None else self.over(texts)
         return prune_model(whole, heads, Path(output), samples=IMPORTANCE, overwrite=overwrite)
 
-    def beside(self, other: ForeignModel, texts: Iterable[Any]) -> Beside:
+    def beside(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
         """Return two models over the same inputs; raises `InputError` where they do not measure the same."""
-        if not isinstance(other, ForeignModel):
+        if not isinstance(other, ExternalModel):
             raise InputError(f"{begun(str(other))} is no model to stand beside: give what look() returns")
         one = self.over(texts)
         return beside(one, other.over(one.inputs), one.inputs)

@@ -8,13 +8,13 @@ from torch import nn
 
 from regard.attention import short_name
 from regard.attention.records import sentence_of
-from regard.external.asked import Asked
-from regard.external.families import Family, Fed, called
-from regard.external.keeper import BLOCK
-from regard.external.long import long_layers, record_long, side_of
-from regard.external.pictures import Pictures, patch_labels, patches_of
+from regard.external.adapters import Adapter, PreparedInput, called
+from regard.external.capture_session import BLOCK
+from regard.external.images import ImageProcessor, find_patches, label_patches
+from regard.external.long_inputs import long_layer_maps, record_long, square_side
+from regard.external.model_input import ModelInput
 from regard.external.recording import record
-from regard.external.texts import Texts, parameters_of
+from regard.external.texts import TextEncoder, forward_parameters
 from regard.viz import Layer, LayerMap, layers_of_records
 
 START = "<start>"
@@ -23,7 +23,7 @@ LONG = 1024
 """Tokens above which a map is of squares of steps: all weights would have no place."""
 
 
-def layers_and_left_out(model: nn.Module, given: Any, at: str | None) -> tuple[list[Layer], str]:
+def find_layers(model: nn.Module, given: Any, at: str | None) -> tuple[list[Layer], str]:
     """Run a model, and return its attention layers, with one line on those that are not recorded.
 
     All calls of a layer are one layer.
@@ -38,43 +38,43 @@ def layers_and_left_out(model: nn.Module, given: Any, at: str | None) -> tuple[l
     return layers, sentence_of(records.left_out)
 
 
-def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) -> dict[str, LayerMap]:
+def map_layers(model: nn.Module, fed: PreparedInput, tokenizer: Any, at: str | None) -> dict[str, LayerMap]:
     """Run a model, and return the map of each layer; of a long input, of squares of its steps."""
     given = fed.given
     tokens = given.get("input_ids") if isinstance(given, dict) else None
     if isinstance(given, dict) and tokens is not None and tokens.shape[1] > LONG and at is None:
-        alone = {"use_cache": False} if "use_cache" in parameters_of(model) else {}
-        side = min(side_of(tokens.shape[1]), BLOCK)  # what is smaller would not be shown, and take its room
+        alone = {"use_cache": False} if "use_cache" in forward_parameters(model) else {}
+        side = min(square_side(tokens.shape[1]), BLOCK)  # what is smaller would not be shown, and take its room
         with record_long(model, largest=1, side=side) as kept:
             called(model, given | alone)
         if tokenizer is None:
-            return long_layers(kept)
-        texts, read = Texts(tokenizer), given.get("decoder_input_ids")
+            return long_layer_maps(kept)
+        texts, read = TextEncoder(tokenizer), given.get("decoder_input_ids")
         labels = None if read is None else (_written(fed, texts), texts.labels(read[0].tolist()))
-        return long_layers(kept, texts.labels(tokens[0].tolist()), target=labels)
+        return long_layer_maps(kept, texts.labels(tokens[0].tolist()), target=labels)
     with record(model, at=at, tokenizer=tokenizer) as records:
         called(model, fed.given)
     found = layers_of_records(records, 0)
     writing = [name for name, layer in found.items() if layer.written]
-    written = _written(fed, Texts(tokenizer)) if writing else None
+    written = _written(fed, TextEncoder(tokenizer)) if writing else None
     for name in writing:
         if written is not None and len(written) == len(found[name].query_labels):
             found[name] = dataclasses.replace(found[name], query_labels=written)  # the last token is not fed
     return found
 
 
-def _written(fed: Fed, texts: Texts) -> list[str] | None:
+def _written(fed: PreparedInput, texts: TextEncoder) -> list[str] | None:
     """Return the names of the tokens that a model is to write; None where there is no single sequence of them."""
     return texts.labels(fed.truth[0].tolist()) if fed.truth is not None and len(fed.truth) == 1 else None
 
 
-def named_layer(layer: LayerMap, family: Family, model: nn.Module, asked: Asked) -> LayerMap:
+def label_layer(layer: LayerMap, adapter: Adapter, model: nn.Module, asked: ModelInput) -> LayerMap:
     """Return a layer with the names of patches, or those that a function of one's own gives.
 
     The function names the steps of an input; of a target, it names what is written at each step.
     """
     queries, keys = len(layer.query_labels), len(layer.key_labels)
-    find: Any = getattr(family, "names", None)
+    find: Any = getattr(adapter, "names", None)
     patches = None
     if find is not None:
         own = list(find(asked.given))
@@ -89,9 +89,9 @@ def named_layer(layer: LayerMap, family: Family, model: nn.Module, asked: Asked)
                 key_labels=read.get(keys) or layer.key_labels,
                 written=fits,
             )
-    elif isinstance(getattr(family, "inputs", None), Pictures):
-        by_count = {each: patch_labels(model.config, each) or [] for each in (queries, keys)}
-        patches = patches_of(model.config, keys)
+    elif isinstance(getattr(adapter, "inputs", None), ImageProcessor):
+        by_count = {each: label_patches(model.config, each) or [] for each in (queries, keys)}
+        patches = find_patches(model.config, keys)
     else:
         return layer
     return dataclasses.replace(

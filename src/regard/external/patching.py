@@ -26,12 +26,12 @@ from torch import Tensor, nn
 
 from regard.attention import short_name
 from regard.errors import InputError, begun
-from regard.external.asked import asked_of
-from regard.external.families import Pairs, Writer, called, states_of
-from regard.external.model import ForeignModel
-from regard.external.readers import OwnReader
-from regard.external.recording import as_recorded
-from regard.external.removing import removables
+from regard.external.adapters import CausalLMAdapter, Seq2SeqAdapter, called, find_states
+from regard.external.model import ExternalModel
+from regard.external.model_input import as_model_input
+from regard.external.pruning import prunable_layers
+from regard.external.readers import CustomModel
+from regard.external.recording import recorded_path
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Layer
@@ -42,7 +42,7 @@ SAME = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Patched(Result):
+class PatchingResult(Result):
     """How much of a difference between two inputs each head and layer brings back."""
 
     clean: str
@@ -89,13 +89,13 @@ class Patched(Result):
 
 
 def patch(
-    subject: ForeignModel,
+    subject: ExternalModel,
     clean: Any,
     corrupted: Any,
     *,
     answers: tuple[str, str] | None = None,
     metric: Callable[[Tensor], Tensor] | None = None,
-) -> Patched:
+) -> PatchingResult:
     """Put what each head works out on a clean input into a run on a corrupted one, and return what that brings
     back.
 
@@ -106,16 +106,16 @@ def patch(
     cannot be told apart.
     """
     _check_given(subject, answers)
-    if not isinstance(subject.family, Writer | Pairs) and metric is None:
+    if not isinstance(subject.adapter, CausalLMAdapter | Seq2SeqAdapter) and metric is None:
         raise InputError(f"{subject.name} writes nothing whose logits could be compared: give metric")
     runs = [_given(subject, each) for each in (clean, corrupted)]
     _check_lengths(runs)
-    found = contexts_of(subject.model, subject.layers)
+    found = find_contexts(subject.model, subject.layers)
     if not found:
         raise InputError(
             f"the heads of {type(subject.model).__name__} cannot be told apart: no layer can be patched"
         )
-    with torch.no_grad(), as_recorded(subject.model):
+    with torch.no_grad(), recorded_path(subject.model):
         kept: dict[str, Tensor] = {}
         with ExitStack() as stack:
             for name, each in found.items():
@@ -133,9 +133,9 @@ def patch(
             with each.changing(each.put(kept[name], heads)):
                 return (float(measure(_logits(subject, runs[1]))) - nothing) / (whole - nothing)
 
-        return Patched(
-            clean=asked_of(clean).text,
-            corrupted=asked_of(corrupted).text,
+        return PatchingResult(
+            clean=as_model_input(clean).text,
+            corrupted=as_model_input(corrupted).text,
             answers=subject_words(subject, tokens),
             difference_clean=whole,
             difference_corrupted=nothing,
@@ -150,18 +150,18 @@ def _keep(kept: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
 
 
 def _check_given(subject: object, answers: object) -> None:
-    if not isinstance(subject, ForeignModel):
+    if not isinstance(subject, ExternalModel):
         raise InputError(f"{begun(str(subject))} is no model to patch: give what look() returns")
     texts = answers if isinstance(answers, tuple | list) else [answers]
     if answers is not None and (len(texts) != 2 or not all(isinstance(each, str) for each in texts)):
         raise InputError(f"answers {begun(str(answers))} are no two texts: give two, as in ('doctor', 'nurse')")
 
 
-def _given(subject: ForeignModel, input: Any) -> Any:
-    asked = asked_of(input)
-    if isinstance(subject.family, Writer):
-        return subject.family.texts.tensors(subject.model, asked.given)
-    return subject.family.plain(subject.model, subject.family.feed(subject.model, asked))
+def _given(subject: ExternalModel, input: Any) -> Any:
+    asked = as_model_input(input)
+    if isinstance(subject.adapter, CausalLMAdapter):
+        return subject.adapter.texts.tensors(subject.model, asked.given)
+    return subject.adapter.plain(subject.model, subject.adapter.feed(subject.model, asked))
 
 
 def _check_lengths(runs: Sequence[Any]) -> None:
@@ -171,21 +171,21 @@ def _check_lengths(runs: Sequence[Any]) -> None:
         raise InputError(f"inputs have {counts} tokens: patching needs as many in both")
 
 
-def _logits(subject: ForeignModel, given: Any) -> Tensor:
+def _logits(subject: ExternalModel, given: Any) -> Tensor:
     """Return the logits (T, C) of one run."""
     output = called(subject.model, given)
-    own = isinstance(subject.family, OwnReader)
-    logits = states_of(output) if own else subject.family.logits(output)
+    own = isinstance(subject.adapter, CustomModel)
+    logits = find_states(output) if own else subject.adapter.logits(output)
     if logits is None:
         raise InputError(f"{subject.name} returns no logits: nothing can be compared")
     return logits[0].float()
 
 
-def _tokens(subject: ForeignModel, answers: tuple[str, str] | None, logits: Sequence[Tensor]) -> tuple[int, int]:
+def _tokens(subject: ExternalModel, answers: tuple[str, str] | None, logits: Sequence[Tensor]) -> tuple[int, int]:
     """Return the tokens that are compared: the first ones of two texts, or what is answered to each input."""
     if answers is None:
         return int(logits[0][-1].argmax()), int(logits[1][-1].argmax())
-    texts = getattr(subject.family, "texts", None)
+    texts = getattr(subject.adapter, "texts", None)
     if texts is None:
         raise InputError(f"{subject.name} has no tokenizer for answers: give metric")
     first, second = (_first_token(texts, each) for each in answers)
@@ -200,7 +200,7 @@ def _first_token(texts: Any, text: str) -> int:
     return int(ids[0])
 
 
-def subject_words(subject: ForeignModel, tokens: tuple[int, int]) -> tuple[str, str]:
+def subject_words(subject: ExternalModel, tokens: tuple[int, int]) -> tuple[str, str]:
     """Return what two tokens are called."""
     first, second = subject.called(list(tokens))
     return first, second
@@ -239,11 +239,11 @@ class Contexts:
         return change
 
 
-def contexts_of(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Contexts]:
+def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Contexts]:
     """Return by layer where its heads stand side by side, as far as its parts show."""
     found = {
         name: Contexts(each.output, each.heads, of_torch=False)
-        for name, each in removables(model, layers).items()
+        for name, each in prunable_layers(model, layers).items()
     }
     modules = {short_name(name): module for name, module in model.named_modules()}
     for layer in layers:

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.external.asked import Asked
-from regard.external.families import Answer, Family, Fed, called, states_of
+from regard.external.adapters import Adapter, Answer, PreparedInput, called, find_states
+from regard.external.model_input import ModelInput
 
 Read = Callable[[Any], Any]
 """Makes of an input what the model is called with: a tensor, a tuple of them, or a dict of them by name."""
@@ -19,7 +19,7 @@ Name = Callable[[Any], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class OwnReader(Family):
+class CustomModel(Adapter):
     """Whatever a function can feed."""
 
     read: Read
@@ -44,13 +44,13 @@ class OwnReader(Family):
         moves = "No loss is known: a head's importance is how far the states that come out move without it."
         return (asked,) if self.own_loss is not None else (moves, asked)
 
-    def feed(self, model: nn.Module, asked: Asked) -> Fed:
+    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
         """Return an input, with what comes out of it now where there is no loss."""
         given = self.given(asked)
-        before = states_of(called(model, given)) if self.own_loss is None else None
-        return Fed(asked=asked, given=given, before=before)
+        before = find_states(called(model, given)) if self.own_loss is None else None
+        return PreparedInput(asked=asked, given=given, before=before)
 
-    def given(self, asked: Asked) -> Any:
+    def given(self, asked: ModelInput) -> Any:
         """Return what the model is called with."""
         found = self.read(asked.given if asked.target is None else (asked.given, asked.target))
         if isinstance(found, Tensor):
@@ -61,15 +61,15 @@ class OwnReader(Family):
             f"{type(found).__name__} came from the function given to look(): return a tensor, a tuple or a dict"
         )
 
-    def answer(self, model: nn.Module, asked: Asked, generate: int) -> Answer:
+    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
         """Return no answer, but what the model is fed."""
-        return Answer(Fed(asked=asked, given=self.given(asked)))
+        return Answer(PreparedInput(asked=asked, given=self.given(asked)))
 
     def logits(self, output: Any) -> Tensor | None:
         """Return nothing."""
         return None
 
-    def loss(self, model: nn.Module, fed: Fed) -> tuple[float, int]:
+    def loss(self, model: nn.Module, fed: PreparedInput) -> tuple[float, int]:
         """Return the loss of one's own, or how far the states have moved."""
         if self.own_loss is None:
             return super().loss(model, fed)

@@ -25,18 +25,18 @@ from regard.attention.observing import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
 from regard.attention.records import Recorder
 from regard.errors import InputError, unknown
-from regard.external.caches import following_caches
-from regard.external.fastpath import like_fast_path
-from regard.external.generation import following_generation
-from regard.external.interface import asks_interface, through_interface
-from regard.external.keeper import Keeper
-from regard.external.kernel import KernelCalls, may_call
-from regard.external.labels import Pieces, Read
-from regard.external.outputs import by_hand, names_in, through_outputs
-from regard.external.passes import Passes
-from regard.external.places import at_places
-from regard.external.unseen import BY_HAND, left_out, mixes_steps
-from regard.external.wrappers import module_of, virtual_tokens
+from regard.external.attention_interface import capture_interface, uses_interface
+from regard.external.capture_session import CaptureSession
+from regard.external.fastpath import match_fast_path
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.generation import follow_generation
+from regard.external.generation_cache import follow_caches
+from regard.external.modules import prompt_length, resolve_module
+from regard.external.named_modules import capture_named_modules
+from regard.external.output_attentions import capture_outputs, models_without_interface, names_in_code
+from regard.external.token_labels import Read, TokenLabeler
+from regard.external.torch_calls import TorchCallMode, may_call_torch_attention
+from regard.external.unseen import BY_HAND, is_sequence_mixer, left_out
 
 
 @contextmanager
@@ -69,20 +69,20 @@ def record(
     and nothing was recorded. Only the thread that records is recorded. Raises `InputError` for a layer or place
     that the model has not, and, as it runs, for a head or row out of range.
     """
-    model, at = module_of(model, at)
-    check_names(layers)
+    model, at = resolve_module(model, at)
+    check_layer_list(layers)
     recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(interventions_in, model)
-    passes = Passes(model)
-    read = Read(None if tokenizer is None else Pieces(tokenizer), virtual_tokens(passes.modules.values()))
+    tracker = ForwardTracker(model)
+    read = Read(None if tokenizer is None else TokenLabeler(tokenizer), prompt_length(tracker.modules.values()))
     recorder.tokens = None if tokenizer is None else read.of
-    keeper = Keeper(recorder, passes, layers, read)
-    recorder.left_out = lambda: left_out(keeper, recorder.parts)
-    own = own_layers(passes)
-    with watching(model, keeper, at=at) as peers, recording_layers(own, recorder, layers):
-        check_layers(layers, passes, peers)
+    session = CaptureSession(recorder, tracker, layers, read)
+    recorder.left_out = lambda: left_out(session, recorder.parts)
+    own = regard_layers(tracker)
+    with watching(model, session, at=at) as peers, recording_layers(own, recorder, layers):
+        check_layers(layers, tracker, peers)
         yield Records(recorder)
-    nothing_recorded(model, keeper, set(recorder.parts))
+    warn_if_nothing_recorded(model, session, set(recorder.parts))
     if recorder.parts:
         unseen = {name: why for name, why in recorder.left_out().items() if why.endswith(BY_HAND)}
         if unseen:
@@ -92,62 +92,62 @@ def record(
 
 
 @contextmanager
-def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iterator[set[str]]:
+def watching(model: nn.Module, session: CaptureSession, *, at: str | None = None) -> Iterator[set[str]]:
     """Let a keeper see all attention of a model but that of Regard's layers; yields layers known to attend."""
-    own, modules = set(own_layers(keeper.passes)), keeper.passes.modules.values()
-    calls = keeper.touches or may_call({type(module) for module in modules})
-    alone = at is None and not calls and not by_hand(modules)
+    own, modules = set(regard_layers(session.tracker)), session.tracker.modules.values()
+    calls = session.intervenes or may_call_torch_attention({type(module) for module in modules})
+    alone = at is None and not calls and not models_without_interface(modules)
     with ExitStack() as stack:
         stack.enter_context(uncompiled())
-        some = (each for each in modules if asks_interface(each) or mixes_steps(each))
-        stack.enter_context(keeper.passes.watching(some if alone else None))
-        peers = stack.enter_context(through_interface(model, keeper))
-        if not keeper.touches:
-            stack.enter_context(following_generation(model, keeper))
-            stack.enter_context(through_outputs(model, keeper))
+        some = (each for each in modules if uses_interface(each) or is_sequence_mixer(each))
+        stack.enter_context(session.tracker.watching(some if alone else None))
+        peers = stack.enter_context(capture_interface(model, session))
+        if not session.intervenes:
+            stack.enter_context(follow_generation(model, session))
+            stack.enter_context(capture_outputs(model, session))
         # After what is returned has been looked at, a pass is over.
-        stack.enter_context(following_caches(model, keeper))
+        stack.enter_context(follow_caches(model, session))
         if at is not None:
-            stack.enter_context(at_places(at, keeper))
+            stack.enter_context(capture_named_modules(at, session))
         if calls:
-            stack.enter_context(like_fast_path(keeper.passes))
-            stack.enter_context(KernelCalls(keeper, own))
+            stack.enter_context(match_fast_path(session.tracker))
+            stack.enter_context(TorchCallMode(session, own))
         yield own | peers
 
 
 @contextmanager
-def as_recorded(model: nn.Module) -> Iterator[None]:
+def recorded_path(model: nn.Module) -> Iterator[None]:
     """Run a model in the block on the path on which it is recorded, where layers call their parts' hooks."""
-    with watching(model, Keeper(Recorder(), Passes(model), (), Read(None))):
+    with watching(model, CaptureSession(Recorder(), ForwardTracker(model), (), Read(None))):
         yield
 
 
-def own_layers(passes: Passes) -> dict[str, AttentionLayer]:
+def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
     """Return the attention layers of a model that are Regard's, by their dotted names."""
-    return {name: each for name, each in passes.modules.items() if isinstance(each, AttentionLayer)}
+    return {name: each for name, each in tracker.modules.items() if isinstance(each, AttentionLayer)}
 
 
-def check_names(layers: Collection[str] | None) -> None:
+def check_layer_list(layers: Collection[str] | None) -> None:
     """Raise `InputError` for one name that is given instead of several."""
     if isinstance(layers, str):
         raise InputError(f"layers is the text {layers!r}: give a list of names, [{layers!r}]")
 
 
-def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str]) -> None:
+def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
     """Refuse names that are no modules', with near ones among those that attend."""
-    known = {each for name in passes.names.values() for each in (name, short_name(name))}
+    known = {each for name in tracker.names.values() for each in (name, short_name(name))}
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
         if name.split("#")[0] not in known:
             raise unknown("layer", name, sorted(attending or known))
 
 
-def _warn_of_unseen(keeper: Keeper, recorded: Collection[str]) -> bool:
+def _warn_of_unseen(session: CaptureSession, recorded: Collection[str]) -> bool:
     """Warn of modules beside the recorded ones that attend unseen; say whether any does."""
     warned = False
-    for name, module in keeper.passes.modules.items():
+    for name, module in session.tracker.modules.items():
         how = _unseen(module)
-        if how and keeper.wants(name) and not any(each.startswith(name) for each in recorded):
+        if how and session.wants(name) and not any(each.startswith(name) for each in recorded):
             warnings.warn(f"{name or type(module).__name__} attends by {how}", stacklevel=5)
             warned = True
     return warned
@@ -162,7 +162,7 @@ def _unseen(module: Any) -> str:
     kind: Any = type(module)
     if kind.__module__.startswith(("torch.", "transformers.", "regard.")):
         return ""
-    if "flex_attention" in names_in(kind):
+    if "flex_attention" in names_in_code(kind):
         return (
             "flex_attention, which is not seen: name where its weights pass, with at=, or take"
             " scaled_dot_product_attention meanwhile"
@@ -170,15 +170,15 @@ def _unseen(module: Any) -> str:
     return ""
 
 
-def nothing_recorded(model: nn.Module, keeper: Keeper, recorded: Collection[str]) -> None:
+def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
     """Warn where a model ran, and nothing of what was asked for was recorded, or not all that attends."""
-    if keeper.layers is not None and not keeper.layers:
+    if session.layers is not None and not session.layers:
         return
-    if not keeper.passes.ran or _warn_of_unseen(keeper, recorded) or recorded:
+    if not session.tracker.ran or _warn_of_unseen(session, recorded) or recorded:
         return
     name = type(model).__name__
-    if keeper.layers is not None:
-        message = f"{', '.join(keeper.layers)} did not attend: record without layers to see which do"
+    if session.layers is not None:
+        message = f"{', '.join(session.layers)} did not attend: record without layers to see which do"
     else:
         message = (
             "nothing was recorded: it calls no attention that is known; name the module through which its weights"

@@ -23,13 +23,13 @@ BIASES, OWNS_BIASES, ALONE = "relative_attention_bias", "has_relative_attention_
 WIDTHS = ("all_head_size", "inner_dim", "embed_dim", "split_size")
 
 
-def part_of(layer: nn.Module, names: Sequence[str]) -> Any:
+def find_part(layer: nn.Module, names: Sequence[str]) -> Any:
     """Return the first module of a layer with one of these names; None where there is none."""
     found = dict(layer.named_modules())
     return next((found[name] for name in names if name in found and hasattr(found[name], "weight")), None)
 
 
-def width_of(projection: nn.Module, side: int) -> int:
+def projection_width(projection: nn.Module, side: int) -> int:
     """Return how wide what a projection returns (0) or takes (1) is; GPT-2 keeps matrices the other way round."""
     weight: Any = projection.weight
     return int(weight.shape[side if isinstance(projection, nn.Linear) else 1 - side])
@@ -40,18 +40,18 @@ def shrink(layer: nn.Module, output: nn.Module, heads: int, kept: Sequence[int])
 
     Where heads share keys, all that share some go or stay together.
     """
-    fused = part_of(layer, [FUSED])
-    query = fused if fused is not None else part_of(layer, QUERIES)
-    width = width_of(output, 1) // heads
+    fused = find_part(layer, [FUSED])
+    query = fused if fused is not None else find_part(layer, QUERIES)
+    width = projection_width(output, 1) // heads
     if fused is not None:
         _keep(fused, [part * heads + head for part in range(3) for head in kept], width, 0)
         groups, kept_groups = heads, list(kept)
     else:
-        key, value = part_of(layer, KEYS), part_of(layer, VALUES)
-        groups = width_of(value, 0) // width
+        key, value = find_part(layer, KEYS), find_part(layer, VALUES)
+        groups = projection_width(value, 0) // width
         kept_groups = sorted({head * groups // heads for head in kept})
-        _keep(query, kept, width_of(query, 0) // heads, 0)
-        _keep(key, kept_groups, width_of(key, 0) // groups, 0)
+        _keep(query, kept, projection_width(query, 0) // heads, 0)
+        _keep(key, kept_groups, projection_width(key, 0) // groups, 0)
         _keep(value, kept_groups, width, 0)
     _keep(output, kept, width, 1)
     biases = getattr(layer, BIASES, None)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError, begun
-from regard.external.labels import Pieces
-from regard.external.wrappers import device_of
+from regard.external.modules import find_device
+from regard.external.token_labels import TokenLabeler
 from regard.libraries import calling
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
@@ -19,21 +19,21 @@ WRITTEN = 40
 """Tokens of an answer at most, where neither the model nor anybody else says."""
 
 
-def parameters_of(model: nn.Module) -> set[str]:
+def forward_parameters(model: nn.Module) -> set[str]:
     """Return the names of what a model can be called with."""
     return set(inspect.signature(model.forward).parameters)
 
 
-class Texts:
+class TextEncoder:
     """A tokenizer: of transformers, or of tokenizers."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
 
     @cached_property
-    def pieces(self) -> Pieces:
+    def pieces(self) -> TokenLabeler:
         """Names of tokens."""
-        return Pieces(self.tokenizer)
+        return TokenLabeler(self.tokenizer)
 
     def tensors(self, model: Any, text: Any) -> dict[str, Any]:
         """Return a text (1, T), as the model takes it; raises `InputError` for one that it cannot take."""
@@ -50,8 +50,8 @@ class Texts:
             raise InputError("input is empty: type a text")
         self._check(model, count)
         self._check_tokens(model, found["input_ids"])
-        device = device_of(model)
-        taken = parameters_of(model)
+        device = find_device(model)
+        taken = forward_parameters(model)
         return {name: each.long().to(device) for name, each in found.items() if name in taken}
 
     def _check(self, model: Any, count: int) -> None:
@@ -78,7 +78,7 @@ class Texts:
                 ids = self.tokenizer.encode(text).ids
         if not ids:
             raise InputError("target is empty: type one, or leave it out")
-        found = torch.tensor([ids], device=device_of(model))
+        found = torch.tensor([ids], device=find_device(model))
         self._check_tokens(model, found)
         return found
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from regard.external.keeper import Keeper
-from regard.external.labels import is_inside
-from regard.external.outputs import names_in
+from regard.external.capture_session import CaptureSession
+from regard.external.output_attentions import names_in_code
+from regard.external.token_labels import is_inside
 
 MIXER = re.compile(
     r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
@@ -25,23 +25,23 @@ WITHOUT = "without softmax attention"
 BY_HAND = "with weights that are not seen: name the module that they pass, with at="
 
 
-def mixes_steps(module: nn.Module) -> bool:
+def is_sequence_mixer(module: nn.Module) -> bool:
     """Say whether a module mixes the steps of a sequence, as far as the name of its class tells."""
     kind = type(module)
     return MIXER.search(kind.__name__) is not None and not kind.__module__.startswith(("torch.", "regard."))
 
 
-def left_out(keeper: Keeper, recorded: Collection[str]) -> dict[str, str]:
+def left_out(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
     """Return the layers that ran and are not among the recorded ones: by name, the class and the reason.
 
     `recorded`: names of records. A layer inside a recorded one, or around one, is not left out.
     """
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
-    if not names <= keeper.passes.modules.keys():  # whose weights were returned without the layer's name
+    if not names <= session.tracker.modules.keys():  # whose weights were returned without the layer's name
         return {}
     found: dict[str, str] = {}
-    for name, module in keeper.passes.modules.items():
-        if name not in keeper.passes.seen or not mixes_steps(module) or not keeper.wants(name):
+    for name, module in session.tracker.modules.items():
+        if name not in session.tracker.seen or not is_sequence_mixer(module) or not session.wants(name):
             continue
         if any(is_inside(name, each) or is_inside(each, name) for each in names):
             continue
@@ -59,4 +59,4 @@ def _takes_softmax(module: nn.Module) -> bool:
 def _names(kind: Any) -> set[str]:
     """Return the names that the code of a class and of its bases uses."""
     bases = (base for base in kind.__mro__ if not base.__module__.startswith("torch."))
-    return {name for base in bases for name in names_in(base)}
+    return {name for base in bases for name in names_in_code(base)}

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 
-def untrained_model(model: nn.Module, seed: int) -> nn.Module:
+def random_init(model: nn.Module, seed: int) -> nn.Module:
     """Return a model with parameters as they are drawn before training, or where nobody knows how, with its own
     in another order."""
     config, kind = getattr(model, "config", None), type(model)

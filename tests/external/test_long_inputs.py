@@ -8,8 +8,7 @@ from torch import nn
 
 import regard
 from regard.errors import InputError
-from regard.external import keeper, record, record_long
-from regard.external import long as long_inputs
+from regard.external import capture_session, long_inputs, record, record_long
 
 
 @pytest.fixture(autouse=True)
@@ -72,18 +71,18 @@ def test_of_hugging_face(small: Any, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_no_more_than_a_block_of_rows_is_worked_out_at_once(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import inputs
+    from regard.external import interface_call
 
     asked: list[int] = []
-    weights = inputs.Inputs.weights
+    weights = interface_call.Inputs.weights
 
     def count(self: Any, chosen: Any) -> Any:
         found = weights(self, chosen)
         asked.append(found[0].shape[2])
         return found
 
-    monkeypatch.setattr(inputs.Inputs, "weights", count)
-    monkeypatch.setattr(keeper, "BLOCK", 8)
+    monkeypatch.setattr(interface_call.Inputs, "weights", count)
+    monkeypatch.setattr(capture_session, "BLOCK", 8)
     model = small.build(small.known["llama"])
     given = {"input_ids": torch.arange(70).view(1, 70) % 57 + 3}
     with torch.no_grad(), record_long(model, side=16):

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.errors import InputError, begun
-from regard.external.pictures import Pictures
+from regard.external.images import ImageProcessor
 
 BETWEEN = " ||| "
 """What stands between a source and its target."""
 
 
-class Asked(NamedTuple):
+class ModelInput(NamedTuple):
     """One input: a text and its target, where there is one; or anything else that a reader of one's own takes."""
 
     given: Any
@@ -30,52 +30,52 @@ class Asked(NamedTuple):
         return self.given if isinstance(self.given, str) else type(self.given).__name__
 
 
-def asked_of(given: Any) -> Asked:
+def as_model_input(given: Any) -> ModelInput:
     """Return an input however it was given: a text, `source ||| target`, or a pair of both."""
-    if isinstance(given, Asked):
+    if isinstance(given, ModelInput):
         return given
     if isinstance(given, str):
         source, between, target = f" {given} ".partition(BETWEEN)
-        return pair_of(source.strip(), target.strip()) if between else Asked(given)
+        return with_target(source.strip(), target.strip()) if between else ModelInput(given)
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(each, str) for each in given):
-        return pair_of(*given)
-    return Asked(given)
+        return with_target(*given)
+    return ModelInput(given)
 
 
-def pair_of(source: Any, target: str) -> Asked:
+def with_target(source: Any, target: str) -> ModelInput:
     """Return a source and its target; raises `InputError` where one of them is empty."""
     if isinstance(source, str) and not source.strip():
         raise InputError(f"no source stands before target {begun(target)}: type source{BETWEEN}target")
     if not target.strip():
         raise InputError("target is empty: type one, or leave it out")
-    return Asked(source, target)
+    return ModelInput(source, target)
 
 
-def all_asked(inputs: Any) -> tuple[Asked, ...]:
+def as_model_inputs(inputs: Any) -> tuple[ModelInput, ...]:
     """Return some inputs, or one text; raises `InputError` for what is neither."""
     if isinstance(inputs, str):
-        return (asked_of(inputs),)
+        return (as_model_input(inputs),)
     if not isinstance(inputs, Iterable):
         raise InputError(f"inputs {begun(str(inputs))} are no list: give one, as in ['The cat sat']")
-    return tuple(map(asked_of, inputs))
+    return tuple(map(as_model_input, inputs))
 
 
-def name_of(inputs: Sequence[Asked], number: int) -> str:
+def input_name(inputs: Sequence[ModelInput], number: int) -> str:
     """Return what one of some inputs is called, unlike the others."""
     asked = inputs[number]
     alike = [each.text for each in inputs].count(asked.text) > 1 and not isinstance(asked.given, str)
     return f"{asked.text} {number}" if alike else asked.text
 
 
-def find_asked(inputs: Sequence[Asked], input: Any) -> Asked:
+def find_input(inputs: Sequence[ModelInput], input: Any) -> ModelInput:
     """Return an input however it was given: also by what one of `inputs` is called."""
     for number, each in enumerate(inputs if isinstance(input, str) else ()):
-        if not isinstance(each.given, str) and name_of(inputs, number) == input:
+        if not isinstance(each.given, str) and input_name(inputs, number) == input:
             return each
-    return asked_of(input)
+    return as_model_input(input)
 
 
-def check_given(asked: Asked, pictures: Pictures | None) -> None:
+def check_image_name(asked: ModelInput, pictures: ImageProcessor | None) -> None:
     """Raise `InputError` for a picture that is asked for by its name and is not there: whoever types on a page
     does not come to read files by that."""
     if pictures is not None and isinstance(asked.given, str) and asked.given not in pictures.album:

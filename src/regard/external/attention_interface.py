@@ -17,23 +17,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.external.inputs import PEERS, Inputs, Output, asking_function, eager_name, eager_of
-from regard.external.keeper import Keeper, Rows, rows_of, with_changed_rows
-from regard.external.passes import unseen_elsewhere
+from regard.external.capture_session import CaptureSession, RowFunction, replace_rows, select_rows
+from regard.external.forward_tracker import capturing_elsewhere
+from regard.external.interface_call import (
+    PEERS,
+    Inputs,
+    Output,
+    eager_name,
+    find_eager_function,
+    find_interface_caller,
+)
 
 SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
 """What layers call that which another sequence is read from."""
 
 
-def is_peer(module: nn.Module) -> bool:
+def is_transformers_model(module: nn.Module) -> bool:
     """Say whether a module is a model of Hugging Face's; transformers is not imported for that."""
     peers = sys.modules.get(PEERS)
     return peers is not None and isinstance(module, peers.PreTrainedModel)
 
 
-def asks_interface(module: nn.Module) -> bool:
+def uses_interface(module: nn.Module) -> bool:
     """Say whether a module lets the interface choose what computes its attention."""
-    return eager_of(type(module)) is not None
+    return find_eager_function(type(module)) is not None
 
 
 _lock = threading.Lock()
@@ -44,15 +51,16 @@ _count = 0
 
 
 @contextmanager
-def through_interface(model: nn.Module, keeper: Keeper) -> Iterator[set[str]]:
+def capture_interface(model: nn.Module, session: CaptureSession) -> Iterator[set[str]]:
     """Record in the block those layers of a model that ask the interface; yields their names."""
-    layers = {name: module for name, module in keeper.passes.modules.items() if asks_interface(module)}
+    layers = {name: module for name, module in session.tracker.modules.items() if uses_interface(module)}
     if not layers:
         yield set()
         return
-    recording = _Recording(keeper, {id(module): name for name, module in layers.items()})
+    recording = _Recording(session, {id(module): name for name, module in layers.items()})
     hooks = [
-        module.register_forward_pre_hook(ReadsFrom(recording), with_kwargs=True) for module in layers.values()
+        module.register_forward_pre_hook(CrossAttentionHook(recording), with_kwargs=True)
+        for module in layers.values()
     ]
     here = _here()
     here.append(recording)
@@ -76,7 +84,7 @@ def _looking_up(kinds: set[type]) -> Iterator[None]:
         if _count == 1:
             _replace(AttentionInterface, "get_interface", _get_interface)
             _replace(AttentionInterface, "__getitem__", _get_item)
-        for function in filter(None, map(asking_function, kinds)):
+        for function in filter(None, map(find_interface_caller, kinds)):
             # Code of transformers before 5 looks nothing up where the config says "eager".
             if "get_interface" not in function.__code__.co_names:
                 _replace(sys.modules[function.__module__], eager_name(function), _own_eager)
@@ -104,7 +112,9 @@ class _Lookup:
 
     def __call__(self, module: nn.Module, *args: Any, **options: Any) -> Output:
         """Attend as the function does, and record it."""
-        return attend(self.function, self.eager or _unwrapped(eager_of(type(module))), module, *args, **options)
+        return attend(
+            self.function, self.eager or _unwrapped(find_eager_function(type(module))), module, *args, **options
+        )
 
 
 def _looked_up(function: Any, eager: Any) -> Any:
@@ -145,34 +155,34 @@ def _here() -> "list[_Recording]":
 class _Recording:
     """One recording of one model."""
 
-    def __init__(self, keeper: Keeper, names: dict[int, str]) -> None:
-        self.keeper, self.names = keeper, names
+    def __init__(self, session: CaptureSession, names: dict[int, str]) -> None:
+        self.session, self.names = session, names
         self.crossing: set[int] = set()
         """The layers that read from another sequence."""
 
 
-class ReadsFrom:
+class CrossAttentionHook:
     """Notes of a layer that is about to run whether it reads from another sequence. A copy of it does nothing."""
 
     def __init__(self, recording: _Recording | None = None) -> None:
         self.recording = recording
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return ReadsFrom, ()
+        return CrossAttentionHook, ()
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Look at what the layer is given."""
-        if self.recording is None or not self.recording.keeper.passes.here:
+        if self.recording is None or not self.recording.session.tracker.here:
             return
         kind: Any = type(module)
-        given = dict(zip(taken_by(kind), args, strict=False)) | kwargs
+        given = dict(zip(parameter_names(kind), args, strict=False)) | kwargs
         self.recording.crossing.discard(id(module))
         if any(given.get(each) is not None for each in SOURCES):
             self.recording.crossing.add(id(module))
 
 
 @cache
-def taken_by(kind: Any) -> tuple[str, ...]:
+def parameter_names(kind: Any) -> tuple[str, ...]:
     """Return the names of what modules of a class are called with."""
     return tuple(inspect.signature(kind.forward).parameters)[1:]
 
@@ -191,18 +201,18 @@ def attend(
     asked = []
     for recording in _here():
         layer = recording.names.get(id(module))
-        name = None if layer is None else recording.keeper.next(layer)
+        name = None if layer is None else recording.session.next(layer)
         if name is not None:
             asked.append((recording, name))
-    with unseen_elsewhere(recording.keeper.passes for recording in _here()):
+    with capturing_elsewhere(recording.session.tracker for recording in _here()):
         output, returned = function(module, query, key, value, attention_mask, **options)
         if not asked:
             return output, returned
         inputs = Inputs(module, query, key, value, attention_mask, options, function, eager)
         inputs.compare(output, partial(_doubt, asked, function))
-        touching = [recording for recording, _ in asked if recording.keeper.touches]
-        rows: Rows = inputs.weights
-        if touching or not all(recording.keeper.by_rows for recording, _ in asked):
+        touching = [recording for recording, _ in asked if recording.session.intervenes]
+        rows: RowFunction = inputs.weights
+        if touching or not all(recording.session.by_rows for recording, _ in asked):
             with torch.set_grad_enabled(bool(touching) and torch.is_grad_enabled()):
                 weights = inputs.returned(returned)
                 weights = inputs.weights(slice(None))[0] if weights is None else weights
@@ -218,7 +228,7 @@ def attend(
         for recording, name in asked:
             with torch.no_grad():
                 crossing = id(module) in recording.crossing
-                recording.keeper.keep(name, inputs.call(rows, crossing, recording.keeper.passes))
+                recording.session.keep(name, inputs.call(rows, crossing, recording.session.tracker))
         inputs.forget_values()
     return output, returned
 
@@ -230,7 +240,7 @@ def _doubt(asked: "Sequence[tuple[_Recording, str]]", function: Any, share: floa
         f"{called} computes something else than the model's eager function, by {share:.1%} of the largest output"
     )
     for recording, name in asked:
-        recording.keeper.doubt(name, cause)
+        recording.session.warn_mismatch(name, cause)
 
 
 def _touched(
@@ -240,12 +250,12 @@ def _touched(
     for. Rows that nobody changed keep the output of the model's own function."""
     before = weights
     for recording in recordings:
-        keeper = recording.keeper
-        first = inputs.first_key(id(inputs.module) in recording.crossing, keeper.passes)
-        weights = keeper.changed(weights, inputs.allowed, first)
+        session = recording.session
+        first = inputs.first_key(id(inputs.module) in recording.crossing, session.tracker)
+        weights = session.changed(weights, inputs.allowed, first)
     changed = inputs.context(weights).to(output.dtype)
-    return with_changed_rows(output, changed, (weights != before).any(-1).transpose(1, 2)), weights
+    return replace_rows(output, changed, (weights != before).any(-1).transpose(1, 2)), weights
 
 
-def _known(weights: Tensor, allowed: Tensor | None) -> Rows:
-    return lambda chosen: (weights[:, :, chosen], allowed if allowed is None else rows_of(allowed, chosen))
+def _known(weights: Tensor, allowed: Tensor | None) -> RowFunction:
+    return lambda chosen: (weights[:, :, chosen], allowed if allowed is None else select_rows(allowed, chosen))

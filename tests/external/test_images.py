@@ -15,8 +15,8 @@ from PIL import Image
 import regard
 from regard.cli import main
 from regard.errors import InputError
-from regard.external import pictures
-from regard.external.pictures import KEPT, Album, patch_labels, patches_of
+from regard.external import images
+from regard.external.images import KEPT, ImageStore, find_patches, label_patches
 from regard.viz.overlay import LIT, lit, weights_on_patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -39,14 +39,16 @@ def subject(model_of: Build) -> Any:
 
 def test_the_patches_of_a_layer_are_known_from_its_steps() -> None:
     config = SimpleNamespace(image_size=[32, 48], patch_size=16)
-    assert patches_of(config, 7) == (1, 2, 3)
-    assert patch_labels(config, 7) == ["[CLS]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
-    assert patches_of(config, 6) == (0, 2, 3)
-    assert patches_of(config, 5) is None and patches_of(config, 100) is None  # of a window; of something larger
+    assert find_patches(config, 7) == (1, 2, 3)
+    assert label_patches(config, 7) == ["[CLS]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
+    assert find_patches(config, 6) == (0, 2, 3)
+    assert (
+        find_patches(config, 5) is None and find_patches(config, 100) is None
+    )  # of a window; of something larger
     config.num_detection_tokens = 2  # which stand behind the patches
-    assert patches_of(config, 9) == (1, 2, 3)
-    assert patch_labels(config, 9)[-3:] == ["1,2", "[7]", "[8]"]  # type: ignore[index]
-    assert patches_of(SimpleNamespace(image_size=32), 5) is None
+    assert find_patches(config, 9) == (1, 2, 3)
+    assert label_patches(config, 9)[-3:] == ["1,2", "[7]", "[8]"]  # type: ignore[index]
+    assert find_patches(SimpleNamespace(image_size=32), 5) is None
 
 
 def test_what_the_model_saw_is_shown(subject: Any, tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_what_is_no_picture_is_refused(subject: Any, content: bytes) -> None:
 
 
 def test_large_pictures_are_refused_before_they_are_read(subject: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "LARGEST", 1000)
+    monkeypatch.setattr(images, "LARGEST", 1000)
     with pytest.raises(InputError, match="picture 'a' has 1,200 pixels, at most 1,000 are taken"):
         subject.put_picture("a", picture())
 
@@ -113,7 +115,7 @@ def test_what_is_no_picture_is_told(subject: Any, tmp_path: Path) -> None:
 
 
 def test_the_oldest_picture_goes_first() -> None:
-    album = Album()
+    album = ImageStore()
     for number in range(KEPT + 1):
         album.put(str(number), np.zeros((1, 1, 3), np.uint8))
     assert "0" not in album and "1" in album and str(KEPT) in album

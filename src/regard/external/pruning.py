@@ -22,10 +22,10 @@ from regard.external.shrinking import (
     OUTPUTS,
     QUERIES,
     VALUES,
+    find_part,
     give_own_biases,
-    part_of,
+    projection_width,
     shrink,
-    width_of,
 )
 from regard.io import write_file
 from regard.viz import Layer
@@ -37,14 +37,14 @@ SAME = 1e-3
 """How far from its output with heads switched off a model without them may be, as a share of the largest."""
 
 
-class Removable:
+class PrunableLayer:
     """A layer whose heads can be taken out."""
 
     def __init__(self, name: str, layer: nn.Module, output_name: str, output: nn.Module, heads: int) -> None:
         self.name, self.layer, self.output_name, self.output, self.heads = name, layer, output_name, output, heads
-        values = part_of(layer, VALUES)
-        width = width_of(output, 1) // heads
-        self.groups = heads if values is None else width_of(values, 0) // width
+        values = find_part(layer, VALUES)
+        width = projection_width(output, 1) // heads
+        self.groups = heads if values is None else projection_width(values, 0) // width
 
     @property
     def together(self) -> list[list[int]]:
@@ -53,7 +53,7 @@ class Removable:
         return [list(range(group * size, (group + 1) * size)) for group in range(self.groups)]
 
 
-def removables(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Removable]:
+def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, PrunableLayer]:
     """Return the layers of a model whose heads can be taken out, as far as their parts show."""
     modules = dict(model.named_modules())
     names = {short_name(name): name for name in modules}
@@ -65,9 +65,9 @@ def removables(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Removable
         if (place := _output(modules, name)) is None:
             continue
         layer, output = modules[name], modules[place]
-        separate = all(part_of(layer, some) is not None for some in (QUERIES, KEYS, VALUES))
-        if (separate or part_of(layer, [FUSED]) is not None) and width_of(output, 1) % each.heads == 0:
-            found[each.name] = Removable(name, layer, place, output, each.heads)
+        separate = all(find_part(layer, some) is not None for some in (QUERIES, KEYS, VALUES))
+        if (separate or find_part(layer, [FUSED]) is not None) and projection_width(output, 1) % each.heads == 0:
+            found[each.name] = PrunableLayer(name, layer, place, output, each.heads)
     return found
 
 
@@ -81,9 +81,9 @@ def _output(modules: Mapping[str, nn.Module], name: str) -> str | None:
     return None
 
 
-def removable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
+def prunable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
     """Return by layer which heads go together, of those that can be taken out."""
-    return {name: each.together for name, each in removables(model, layers).items()}
+    return {name: each.together for name, each in prunable_layers(model, layers).items()}
 
 
 def remove_heads(
@@ -94,7 +94,7 @@ def remove_heads(
     Raises `InputError`, and leaves all as it was, where the model then answers otherwise than with the others
     switched off.
     """
-    found = removables(model, layers)
+    found = prunable_layers(model, layers)
     if name not in found:
         raise InputError(f"heads of {name!r} cannot be taken out: choose {', '.join(found) or 'another model'}")
     with intervene(model, name, heads=[head for head in range(found[name].heads) if head not in kept]):
@@ -119,7 +119,7 @@ def save_pruned(
     """Write a model without some heads into a folder, as transformers reads it; `left`: by layer, those that stay
     of those `before`."""
     config, heads = model.config, {each.name: each.heads for each in before}
-    found = removables(model, after)
+    found = prunable_layers(model, after)
     kept = copy.deepcopy(getattr(config, KEPT, None) or {})
     for name, some in left.items():
         each = found[name]
@@ -142,7 +142,7 @@ def save_pruned(
 class Removal:
     """Heads that have gone from a layer, and can come back."""
 
-    def __init__(self, found: Removable, kept: Sequence[int]) -> None:
+    def __init__(self, found: PrunableLayer, kept: Sequence[int]) -> None:
         self.parts = [found.layer, found.output, *found.layer.modules()]
         self.before = [(dict(each._parameters), _numbers(each)) for each in self.parts]
         shrink(found.layer, found.output, found.heads, kept)
@@ -208,7 +208,7 @@ def automatic_names(model: Any) -> list[str]:
     return found
 
 
-def pruned_kind(kind: Any) -> Any:
+def pruned_class(kind: Any) -> Any:
     """Return the class of a pruned model, for weights to be loaded into."""
 
     def build(self: Any, config: Any, *args: Any, **options: Any) -> None:

@@ -20,7 +20,7 @@ NEXT = "<next>"
 UNKNOWN = -1
 
 
-class Pieces:
+class TokenLabeler:
     """The vocabulary of a tokenizer: of transformers (`convert_ids_to_tokens`) or tokenizers (`id_to_token`)."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -117,7 +117,7 @@ class Read:
     what it writes: the next token of the sequence, or at the last step the label or the most likely token.
     """
 
-    def __init__(self, pieces: Pieces | None, virtual: int = 0) -> None:
+    def __init__(self, pieces: TokenLabeler | None, virtual: int = 0) -> None:
         self.pieces = pieces
         self.virtual = [f"<prompt {step}>" for step in range(virtual)]
         """Names of the learned steps before each input."""

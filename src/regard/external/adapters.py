@@ -23,10 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.external.asked import BETWEEN, Asked
-from regard.external.interface import is_peer
-from regard.external.texts import Texts
-from regard.external.wrappers import base_of
+from regard.external.attention_interface import is_transformers_model
+from regard.external.model_input import BETWEEN, ModelInput
+from regard.external.modules import base_model_of
+from regard.external.texts import TextEncoder
 from regard.libraries import calling
 
 IGNORED = -100
@@ -36,10 +36,10 @@ SPARED = 7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fed:
+class PreparedInput:
     """One input as a model gets it, and what it is to answer."""
 
-    asked: Asked
+    asked: ModelInput
     given: dict[str, Any] | tuple[Any, ...]
     """What the model is called with."""
     truth: Tensor | None = None
@@ -51,7 +51,7 @@ class Fed:
 class Answer(NamedTuple):
     """What a model answered."""
 
-    fed: Fed
+    fed: PreparedInput
     """With which its attention is looked at."""
     prediction: str | None = None
     truth: str | None = None
@@ -67,14 +67,14 @@ def called(model: nn.Module, given: dict[str, Any] | tuple[Any, ...]) -> Any:
 
 def answering(model: nn.Module) -> AbstractContextManager[None]:
     """Turn what a model of transformers raises into one line; what a user's own module raises is shown whole."""
-    if not is_peer(base_of(model)):
+    if not is_transformers_model(base_model_of(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "")
     what = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
     return calling("transformers", what, "give another input, or check that model and tokenizer belong together")
 
 
-class Family(ABC):
+class Adapter(ABC):
     """What is known of a model's inputs and outputs."""
 
     accepts: ClassVar[str] = "a text"
@@ -84,20 +84,20 @@ class Family(ABC):
     unanswered: ClassVar[Sequence[str]] = ()
     """What nothing can be said of, a sentence each."""
 
-    def own_answers(self, inputs: Sequence[Asked]) -> bool:
+    def own_answers(self, inputs: Sequence[ModelInput]) -> bool:
         """Say whether the model's own answers stand in for a truth that some of these inputs do not have."""
         del inputs
         return False
 
     @abstractmethod
-    def feed(self, model: nn.Module, asked: Asked) -> Fed:
+    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
         """Return an input with its truth, or with what the model answers itself; raises `InputError`."""
 
     @abstractmethod
-    def answer(self, model: nn.Module, asked: Asked, generate: int) -> Answer:
+    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
         """Return what a model answers; `generate`: tokens that it writes at most."""
 
-    def plain(self, model: nn.Module, fed: Fed) -> Any:
+    def plain(self, model: nn.Module, fed: PreparedInput) -> Any:
         """Return what a model is called with to be looked at: one row, with nothing masked on purpose."""
         del model
         return fed.given
@@ -107,13 +107,13 @@ class Family(ABC):
         logits: Tensor | None = getattr(output, "logits", None)
         return logits
 
-    def loss(self, model: nn.Module, fed: Fed) -> tuple[float, int]:
+    def loss(self, model: nn.Module, fed: PreparedInput) -> tuple[float, int]:
         """Return the sum of what the measure is over all outputs, and their number."""
         output = called(model, fed.given)
         logits = self.logits(output)
         if fed.truth is None or logits is None:
             assert fed.before is not None
-            return _moved(states_of(output), fed.before), 1
+            return _moved(find_states(output), fed.before), 1
         logits = logits[:, -fed.truth.shape[1] :]  # learned steps that stand before the input have no truth
         found = F.cross_entropy(
             logits.float().flatten(0, -2), fed.truth.flatten(), ignore_index=IGNORED, reduction="sum"
@@ -130,7 +130,7 @@ class Family(ABC):
     """The kind of the layers in which outputs attend to inputs; None where none does, step by step."""
 
 
-def states_of(output: Any) -> Tensor:
+def find_states(output: Any) -> Tensor:
     """Return the first tensor of numbers in what a model returned."""
     if isinstance(output, Tensor):
         return output
@@ -147,15 +147,15 @@ def _moved(states: Tensor, before: Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class Writer(Family):
+class CausalLMAdapter(Adapter):
     """A decoder that goes on with a text, token by token."""
 
-    texts: Texts
+    texts: TextEncoder
     summary = "a decoder that goes on with a text"
     measure = "loss of the next tokens"
     reads = "decoder"
 
-    def feed(self, model: nn.Module, asked: Asked) -> Fed:
+    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
         """Return a text, whose truth is the next token at each step."""
         given = self.texts.tensors(model, _alone(asked))
         tokens = given["input_ids"]
@@ -164,9 +164,9 @@ class Writer(Family):
                 f"input {asked.text!r} is one token, after which nothing is known: give a longer one"
             )
         truth = F.pad(tokens[:, 1:], (0, 1), value=IGNORED)
-        return Fed(asked=asked, given=given, truth=truth)
+        return PreparedInput(asked=asked, given=given, truth=truth)
 
-    def answer(self, model: nn.Module, asked: Asked, generate: int) -> Answer:
+    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
         """Write at most so many tokens after a text."""
         given = self.texts.tensors(model, _alone(asked))
         start = given["input_ids"].shape[1]
@@ -177,7 +177,7 @@ class Writer(Family):
         new = sequence[0, start:].tolist()
         likely = logits[0, -len(new) :].float().softmax(-1)
         return Answer(
-            fed=Fed(asked=asked, given=fed),
+            fed=PreparedInput(asked=asked, given=fed),
             prediction=self.texts.decode(new),
             outputs=self.texts.labels(new),
             probabilities=likely[range(len(new)), new].tolist(),
@@ -208,7 +208,7 @@ def written(model: Any, given: dict[str, Any], count: int) -> Tensor:
         return found
 
 
-def _alone(asked: Asked) -> str:
+def _alone(asked: ModelInput) -> str:
     if asked.target is not None:
         raise InputError(f"input {asked.text!r} has a target, which this model takes none of: leave it out")
     if not isinstance(asked.given, str):
@@ -217,28 +217,28 @@ def _alone(asked: Asked) -> str:
 
 
 @dataclass(frozen=True)
-class Pairs(Family):
+class Seq2SeqAdapter(Adapter):
     """An encoder-decoder, from a source to a target."""
 
-    texts: Texts
+    texts: TextEncoder
     accepts = f"a source, or a source and its target with {BETWEEN.strip()!r} between them"
     summary = "an encoder-decoder"
     measure = "loss of the targets"
     reads = "cross"
 
-    def own_answers(self, inputs: Sequence[Asked]) -> bool:
+    def own_answers(self, inputs: Sequence[ModelInput]) -> bool:
         """Say whether some have no target."""
         return any(each.target is None for each in inputs)
 
-    def feed(self, model: nn.Module, asked: Asked) -> Fed:
+    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
         """Return a pair of source and target; without a target, that which the model writes."""
         if asked.target is None:
             return self.answer(model, asked, 0).fed
         target = self.texts.target(model, asked.target)
         given = self.texts.tensors(model, asked.given) | {"decoder_input_ids": _shifted(model, target)}
-        return Fed(asked=asked, given=given, truth=target)
+        return PreparedInput(asked=asked, given=given, truth=target)
 
-    def answer(self, model: nn.Module, asked: Asked, generate: int) -> Answer:
+    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
         """Write a target, or say how likely each token of the one that was given is."""
         if not isinstance(asked.given, str):
             raise InputError(f"input {asked.text} is no text: give one")
@@ -248,7 +248,7 @@ class Pairs(Family):
             given = self.texts.tensors(model, asked.given)
             sequence = written(model, given, generate or self.texts.most(model))
             given |= {"decoder_input_ids": sequence[:, :-1]}
-            fed = Fed(asked=asked, given=given, truth=sequence[:, 1:])
+            fed = PreparedInput(asked=asked, given=given, truth=sequence[:, 1:])
         logits = self.logits(called(model, fed.given))
         assert logits is not None and fed.truth is not None
         likely = logits[0].float().softmax(-1)
@@ -280,10 +280,10 @@ def _shifted(model: Any, target: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Guesser(Family):
+class MaskedLMAdapter(Adapter):
     """An encoder that guesses tokens which are masked."""
 
-    texts: Texts
+    texts: TextEncoder
     summary = "an encoder that guesses masked tokens"
     measure = "loss of the masked tokens"
     reads = "encoder"
@@ -296,7 +296,7 @@ class Guesser(Family):
             raise InputError("the tokenizer has no mask token: give look() a loss")
         return found
 
-    def feed(self, model: nn.Module, asked: Asked) -> Fed:
+    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
         """Return a text once for every part of its tokens that is masked at once: each is, once."""
         given = self.texts.tensors(model, _alone(asked))
         tokens = given["input_ids"]
@@ -308,18 +308,18 @@ class Guesser(Family):
             raise InputError(f"input {asked.text!r} has no token that can be masked: give a text")
         copies = {name: each.expand(len(masked), *each.shape[1:]) for name, each in given.items()}
         copies["input_ids"] = copies["input_ids"].masked_fill(masked, self.mask)
-        return Fed(asked=asked, given=copies, truth=tokens.masked_fill(~masked, IGNORED))
+        return PreparedInput(asked=asked, given=copies, truth=tokens.masked_fill(~masked, IGNORED))
 
-    def plain(self, model: nn.Module, fed: Fed) -> Any:
+    def plain(self, model: nn.Module, fed: PreparedInput) -> Any:
         """Return the text with no more masks than it had."""
         return self.texts.tensors(model, _alone(fed.asked))
 
-    def answer(self, model: nn.Module, asked: Asked, generate: int) -> Answer:
+    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
         """Guess what the masks in a text stand for."""
         given = self.texts.tensors(model, _alone(asked))
         mask = getattr(self.texts.tokenizer, "mask_token_id", None)
         places = (given["input_ids"][0] == (-1 if mask is None else mask)).nonzero()[:, 0]
-        fed = Fed(asked=asked, given=given)
+        fed = PreparedInput(asked=asked, given=given)
         if not len(places):
             return Answer(fed)
         logits = self.logits(called(model, given))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.external.wrappers import device_of
+from regard.external.modules import find_device
 from regard.io.reading import damaged, is_file, read_json
 from regard.viz.maps import Patches
 
@@ -43,13 +43,13 @@ class _Prepared(msgspec.Struct):
     image_std: Three | None = None
 
 
-class Album:
+class ImageStore:
     """Pictures by name, as pixels of a model's size. Copies of a subject share theirs."""
 
     def __init__(self) -> None:
         self._kept: dict[str, np.ndarray] = {}
 
-    def __deepcopy__(self, memo: object) -> "Album":
+    def __deepcopy__(self, memo: object) -> "ImageStore":
         return self
 
     def __contains__(self, name: object) -> bool:
@@ -67,7 +67,7 @@ class Album:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageProcessor:
     """How pictures are made into numbers."""
 
     height: int = SIZE
@@ -75,7 +75,7 @@ class Pictures:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     """Of each colour (0 to 1)."""
     deviation: tuple[float, ...] = (0.5, 0.5, 0.5)
-    album: Album = field(default_factory=Album)
+    album: ImageStore = field(default_factory=ImageStore)
     """Those that came without a file."""
 
     def tensors(self, model: Any, picture: Any) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Pictures:
             if picture.dim() != 4 or picture.shape[:2] != (1, 3):
                 size = f"(1, 3, {self.height}, {self.width})"
                 raise InputError(f"picture has shape {tuple(picture.shape)}: give {size}, or a file")
-            return {"pixel_values": picture.to(device_of(model))}
+            return {"pixel_values": picture.to(find_device(model))}
         if not isinstance(picture, str | Path):
             kind = type(picture).__name__
             raise InputError(
@@ -95,7 +95,7 @@ class Pictures:
         pixels = self.album[str(picture)] if picture in self.album else self._read(picture, None, str(picture))
         values = (pixels.astype(np.float32) / 255 - np.array(self.mean)) / np.array(self.deviation)
         found = torch.tensor(values, dtype=torch.float32).permute(2, 0, 1).unsqueeze(0)
-        return {"pixel_values": found.to(device_of(model))}
+        return {"pixel_values": found.to(find_device(model))}
 
     def put(self, name: str, content: bytes) -> None:
         """Keep the picture of a PNG or JPEG file's bytes under a name; raises `InputError` for others."""
@@ -126,7 +126,7 @@ class Pictures:
             raise InputError(f"picture {name!r} is too large: at most {LARGEST:,} pixels are taken") from error
 
 
-def pictures_of(config: Any, folder: Path | None = None) -> Pictures:
+def load_image_processor(config: Any, folder: Path | None = None) -> ImageProcessor:
     """Return what a model's config, and a folder with a `preprocessor_config.json`, say of pictures."""
     height, width = _pair(getattr(config, "image_size", None) or SIZE)
     said, mend = _Prepared(), "restore a copy, or remove it"
@@ -135,10 +135,10 @@ def pictures_of(config: Any, folder: Path | None = None) -> Pictures:
         if said.image_std and 0 in said.image_std:
             raise damaged(folder / PREPARED, "image_std has a 0", mend)
     mean, deviation = said.image_mean or HALF, said.image_std or HALF
-    return Pictures(int(height), int(width), tuple(mean), tuple(deviation))
+    return ImageProcessor(int(height), int(width), tuple(mean), tuple(deviation))
 
 
-def patches_of(config: Any, count: int) -> Patches | None:
+def find_patches(config: Any, count: int) -> Patches | None:
     """Return which of a layer's so many steps are patches of the picture, as a config says; None where it does
     not, or the layer's steps are others, as in a window.
     """
@@ -151,10 +151,10 @@ def patches_of(config: Any, count: int) -> Patches | None:
     return Patches(first, rows, columns) if 0 <= first <= BEFORE else None
 
 
-def patch_labels(config: Any, count: int) -> list[str] | None:
+def label_patches(config: Any, count: int) -> list[str] | None:
     """Return a name for each of so many steps: each patch by row and column, and what stands before and after
     them by a number; None where they are no patches."""
-    found = patches_of(config, count)
+    found = find_patches(config, count)
     if found is None:
         return None
     first, rows, columns = found

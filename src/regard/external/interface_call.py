@@ -12,9 +12,16 @@ from torch import Tensor, nn
 
 from regard.attention.layer_record import Kind
 from regard.errors import InputError
-from regard.external.keeper import HALF, Call, Rows, rows_of, share_off, without_blind
-from regard.external.kernel_inputs import allowed_by, self_attention
-from regard.external.passes import Passes
+from regard.external.capture_session import (
+    HALF,
+    AttentionCall,
+    RowFunction,
+    relative_difference,
+    select_rows,
+    zero_masked_rows,
+)
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.torch_attention import mask_from_bias, self_attention_kind
 from regard.libraries import is_memory
 
 PEERS = "transformers.modeling_utils"
@@ -28,7 +35,7 @@ Output = tuple[Tensor, Any]
 
 
 @cache
-def asking_function(kind: type) -> Any:
+def find_interface_caller(kind: type) -> Any:
     """Return the function of a class of layers that asks the interface; None where none does."""
     for base in kind.__mro__:
         for function in vars(base).values():
@@ -44,9 +51,9 @@ def eager_name(function: Any) -> str:
     return next((name for name in function.__code__.co_names if name.endswith(EAGER)), "")
 
 
-def eager_of(kind: type) -> Any:
+def find_eager_function(kind: type) -> Any:
     """Return the eager function of a class of layers; None for what asks no interface."""
-    function = asking_function(kind)
+    function = find_interface_caller(kind)
     return None if function is None else function.__globals__.get(eager_name(function))
 
 
@@ -110,19 +117,21 @@ class Inputs:
             self.mask, self.__dict__["only_causal"] = None, False
 
     def _share_off(self, context: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> float | None:
-        """Return how far a context (B, Tq, H, D) of some queries is from the output, see `share_off`; None where
+        """Return how far a context (B, Tq, H, D) of some queries is from the output, see `relative_difference`; None
         nothing is compared."""
         if self.output is None:
             return None
         expected = self.output[:, chosen]
-        return share_off(context, expected, None if mask is None else mask.any(-1).transpose(1, 2)[..., None])
+        return relative_difference(
+            context, expected, None if mask is None else mask.any(-1).transpose(1, 2)[..., None]
+        )
 
     @property
     def allowed(self) -> Tensor | None:
         """What may be attended, True = yes; not kept, for it is as large as all weights of a head."""
         queries, keys = self.query.shape[2], self.key.shape[2]
         if self.mask is not None:
-            return allowed_by(self.mask)[..., :keys]
+            return mask_from_bias(self.mask)[..., :keys]
         if self.__dict__.get("only_causal"):  # of which no mask is kept
             return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device).tril()
         return None
@@ -148,10 +157,10 @@ class Inputs:
         if not isinstance(weights, Tensor) or weights.shape != shape:
             return None
         if self.function is self.eager:
-            return None if weights.dtype in HALF else without_blind(weights, self.allowed)
+            return None if weights.dtype in HALF else zero_masked_rows(weights, self.allowed)
         if self._share_off(self.context(weights), self.allowed, slice(None)) is not None:
             return None
-        return without_blind(_numbers(weights)(weights), self.allowed)
+        return zero_masked_rows(_numbers(weights)(weights), self.allowed)
 
     def weights(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
         """Return the weights of some queries, of a softmax in float32 or better, and their mask; rows that see
@@ -159,15 +168,15 @@ class Inputs:
         context, weights, mask = self._attend(chosen)
         if (off := self._share_off(context, mask, chosen)) is not None:
             self.differs(off)
-        return without_blind(weights, mask), mask
+        return zero_masked_rows(weights, mask), mask
 
     def _attend(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the context (B, Tq, H, D), the weights and the mask of some queries."""
         queries, numbers, keys = self.query.shape[2], _numbers(self.query), self.key.shape[2]
         mask, seen, allowed = self.mask, keys, None
         if mask is not None:
-            mask = rows_of(mask if mask.dtype == torch.bool else numbers(mask), chosen)
-            allowed = allowed_by(mask)[..., :keys]
+            mask = select_rows(mask if mask.dtype == torch.bool else numbers(mask), chosen)
+            allowed = mask_from_bias(mask)[..., :keys]
         elif self.__dict__.get("only_causal"):
             # Without a matrix of all queries; of the keys, only those that some of the rows may see.
             places = torch.arange(queries, device=self.query.device)[chosen]
@@ -178,7 +187,9 @@ class Inputs:
         def some(value: Any) -> Any:
             if not isinstance(value, Tensor) or not value.is_floating_point():
                 return value
-            return numbers(rows_of(value, chosen) if value.dim() == 4 and value.shape[2] == queries else value)
+            return numbers(
+                select_rows(value, chosen) if value.dim() == 4 and value.shape[2] == queries else value
+            )
 
         query = numbers(self.query[:, :, chosen])
         key, value = numbers(self.key[:, :, :seen]), numbers(self.value[:, :, :seen])
@@ -195,16 +206,16 @@ class Inputs:
             raise InputError(f"{type(self.module).__name__} does not tell its weights: leave it out with layers=")
         return context, F.pad(weights, (0, keys - seen)) if seen < keys else weights, allowed
 
-    def call(self, rows: Rows, crossing: bool, passes: Passes) -> Call:
+    def call(self, rows: RowFunction, crossing: bool, tracker: ForwardTracker) -> AttentionCall:
         """Describe the call for a keeper; `crossing`: whether it reads from another sequence."""
-        first = self.first_key(crossing, passes)
-        return Call(queries=self.query.shape[2], rows=rows, kind=self._kind(crossing), first_key=first)
+        first = self.first_key(crossing, tracker)
+        return AttentionCall(queries=self.query.shape[2], rows=rows, kind=self._kind(crossing), first_key=first)
 
-    def first_key(self, crossing: bool, passes: Passes) -> int:
+    def first_key(self, crossing: bool, tracker: ForwardTracker) -> int:
         """Return the step of the first key: of a window's cache, those before are gone."""
-        if crossing or not _slides(self.module, passes.cache):
+        if crossing or not _slides(self.module, tracker.cache):
             return 0
-        return max(passes.start + self.query.shape[2] - self.key.shape[2], 0)
+        return max(tracker.start + self.query.shape[2] - self.key.shape[2], 0)
 
     def context(self, weights: Tensor) -> Tensor:
         """Return the context (B, Tq, H, D) of other weights (B, H, Tq, Tk), as the eager function lays it out."""
@@ -220,7 +231,7 @@ class Inputs:
             return "decoder"
         if self.__dict__.get("only_causal"):
             return "decoder"
-        return self_attention(self.allowed, self.query.shape[2])
+        return self_attention_kind(self.allowed, self.query.shape[2])
 
 
 def _attention(
@@ -271,7 +282,9 @@ def _only_causal(mask: Tensor) -> bool:
     steps = torch.arange(mask.shape[-1], device=mask.device)
     for rows in steps.split(PART):
         part, past = mask[..., rows, :], steps <= rows[:, None]
-        if not (allowed_by(part) == past).all() or not (part.dtype == torch.bool or ((part == 0) == past).all()):
+        if not (mask_from_bias(part) == past).all() or not (
+            part.dtype == torch.bool or ((part == 0) == past).all()
+        ):
             return False
     return True
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Beside(Result):
+class ModelComparison(Result):
     """Two models over the same inputs."""
 
     names: tuple[str, str]
@@ -106,7 +106,7 @@ class Beside(Result):
         return [(self.names[1], each) for each in self.maps[1]]
 
 
-def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
+def beside(one: Any, other: Any, inputs: Sequence[Any]) -> ModelComparison:
     """Ask two subjects the same; both are to have inputs of their own already. Raises `InputError` where they do
     not measure the same."""
     if one.measure != other.measure:
@@ -119,7 +119,7 @@ def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
     heads = [{layer.name: layer.heads for layer in each.layers} for each in (one, other)]
     alike = layers_alike(one.layers, other.layers)
     shared = {first: second for first, second in alike.items() if heads[0][first] == heads[1][second]}
-    return Beside(
+    return ModelComparison(
         names=(one.name, other.name),
         samples=len(inputs),
         measure=one.measure,

@@ -27,11 +27,17 @@ from regard.attention.layer_record import Kind
 from regard.attention.observing import Observer, observing
 from regard.attention.records import Recorder, check_indices, short_name
 from regard.errors import InputError, check_range
-from regard.external.keeper import BLOCK, Call, Keeper
-from regard.external.labels import Read
-from regard.external.passes import Passes
-from regard.external.recording import check_layers, check_names, nothing_recorded, own_layers, watching
-from regard.external.wrappers import module_of
+from regard.external.capture_session import BLOCK, AttentionCall, CaptureSession
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.modules import resolve_module
+from regard.external.recording import (
+    check_layer_list,
+    check_layers,
+    regard_layers,
+    warn_if_nothing_recorded,
+    watching,
+)
+from regard.external.token_labels import Read
 from regard.viz import LayerMap
 from regard.viz.maps import LongRows
 
@@ -56,7 +62,7 @@ class LongRecord:
     squares: Tensor
     """(B, H, Tq / side, Tk / side), the largest weight in each square of `side` by `side` steps."""
     side: int
-    call: Call
+    call: AttentionCall
 
     def __repr__(self) -> str:
         batch, heads, queries, _ = self.values.shape
@@ -70,7 +76,7 @@ class LongRecord:
         own = self.side
         if side < own or side % own:
             raise InputError(f"side {side} is no multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
-        return largest_of_squares(self.squares, side // own)
+        return max_of_squares(self.squares, side // own)
 
     def rows(self, chosen: Sequence[int]) -> Tensor:
         """Return the weights (B, H, rows, Tk) of some queries, worked out again; raises `InputError` for one
@@ -80,16 +86,16 @@ class LongRecord:
             return self.call.rows(list(chosen))[0].detach()
 
 
-def largest_of_squares(weights: Tensor, side: int) -> Tensor:
+def max_of_squares(weights: Tensor, side: int) -> Tensor:
     """Return the largest of each square of (B, H, Tq, Tk); the last ones may be smaller."""
     return F.max_pool2d(weights.float(), side, ceil_mode=True)
 
 
-class _LongKeeper(Keeper):
+class _LongKeeper(CaptureSession):
     """Keeps of a call what a `LongRecord` has."""
 
-    def __init__(self, passes: Passes, layers: Collection[str] | None, largest: int, side: int) -> None:
-        super().__init__(Recorder(), passes, layers, Read(None))
+    def __init__(self, tracker: ForwardTracker, layers: Collection[str] | None, largest: int, side: int) -> None:
+        super().__init__(Recorder(), tracker, layers, Read(None))
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
         self.shortened = False
@@ -99,13 +105,13 @@ class _LongKeeper(Keeper):
     def by_rows(self) -> bool:
         return True
 
-    def keep(self, name: str, call: Call) -> None:
+    def keep(self, name: str, call: AttentionCall) -> None:
         """Work a call out in blocks of rows; one that goes on with a cache begins its record anew.
 
         What is kept has its place before the first block: small tensors between those of the blocks, which grow,
         would leave holes in memory that no later block fits into.
         """
-        if self.passes.start and name in self.records and not self.shortened:
+        if self.tracker.start and name in self.records and not self.shortened:
             self.shortened = True
             warnings.warn(
                 "record_long keeps the last pass of each layer only, and this model went on with a cache:"
@@ -119,7 +125,7 @@ class _LongKeeper(Keeper):
             found = weights.topk(values.shape[-1], dim=-1)
             some = slice(start, start + weights.shape[2])
             values[:, :, some], keys[:, :, some] = found.values, found.indices + call.first_key
-            largest = largest_of_squares(weights, self.side)
+            largest = max_of_squares(weights, self.side)
             squares[:, :, start // self.side : start // self.side + largest.shape[2]] = largest
         assert kept is not None
         values, keys, squares = kept
@@ -129,11 +135,13 @@ class _LongKeeper(Keeper):
 
     def keep_own(self, layer: str, queries: int, rows: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
         """Keep a call of a layer of Regard's, if it is wanted; `rows` returns the weights of some queries."""
-        steps, name = range(queries), self.next(layer) if self.passes.here else None
+        steps, name = range(queries), self.next(layer) if self.tracker.here else None
         if name is not None:
             self.keep(
                 name,
-                Call(queries=queries, rows=lambda some: rows(steps[some] if isinstance(some, slice) else some)),
+                AttentionCall(
+                    queries=queries, rows=lambda some: rows(steps[some] if isinstance(some, slice) else some)
+                ),
             )
 
     def _places(self, weights: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -174,24 +182,24 @@ def record_long(
     sees what `record` sees. Raises `InputError` for a layer that the model has
     not, another side, or fewer than one weight.
     """
-    model, _ = module_of(model)
-    check_names(layers)
+    model, _ = resolve_module(model)
+    check_layer_list(layers)
     check_range("largest", largest, 1, 2**31)
     if side not in SIDES:
         raise InputError(f"side {side} is unknown: choose {', '.join(map(str, SIDES))}")
-    passes = Passes(model)
-    keeper = _LongKeeper(passes, layers, largest, side)
+    tracker = ForwardTracker(model)
+    session = _LongKeeper(tracker, layers, largest, side)
     own = {
-        layer: dataclasses.replace(layer.observer or Observer(), by_rows=partial(keeper.keep_own, name))
-        for name, layer in own_layers(passes).items()
+        layer: dataclasses.replace(layer.observer or Observer(), by_rows=partial(session.keep_own, name))
+        for name, layer in regard_layers(tracker).items()
     }
-    with watching(model, keeper) as peers, observing(own):
-        check_layers(layers, passes, peers)
-        yield LongRecords(keeper.records)
-    nothing_recorded(model, keeper, set(keeper.records))
+    with watching(model, session) as peers, observing(own):
+        check_layers(layers, tracker, peers)
+        yield LongRecords(session.records)
+    warn_if_nothing_recorded(model, session, set(session.records))
 
 
-def long_layers(
+def long_layer_maps(
     records: Mapping[str, LongRecord],
     tokens: Sequence[str] | None = None,
     *,
@@ -207,7 +215,7 @@ def long_layers(
     """
     found = {}
     for name, record in records.items():
-        side = side_of(max(record.squares.shape[-2:]) * record.side, most, record.side)
+        side = square_side(max(record.squares.shape[-2:]) * record.side, most, record.side)
         weights = record.maxima(side)[input].cpu().numpy()
         _, queries, keys = weights.shape
         short = short_name(name)
@@ -242,7 +250,7 @@ def _long_rows(
     return LongRows(side, row, named(record.call.queries, queries), named(record.rows([0]).shape[-1], keys))
 
 
-def side_of(steps: int, most: int = SHOWN, least: int = SQUARE) -> int:
+def square_side(steps: int, most: int = SHOWN, least: int = SQUARE) -> int:
     """Return the least side (16, 32, 64, ...) with which at most `most` squares cover so many steps."""
     side = least
     while steps > most * side:

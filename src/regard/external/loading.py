@@ -9,16 +9,16 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError, begun, check_range
-from regard.external.asked import all_asked
-from regard.external.families import Family, Guesser, Pairs, Writer
-from regard.external.interface import is_peer
-from regard.external.model import MOST, ForeignModel
-from regard.external.pictures import Pictures, pictures_of
-from regard.external.readers import Loss, Name, OwnReader
-from regard.external.removing import KEPT, pruned_kind
-from regard.external.texts import Texts, parameters_of
-from regard.external.whole import Classifier, States
-from regard.external.wrappers import base_of, check_weights, unwrapped
+from regard.external.adapters import Adapter, CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
+from regard.external.attention_interface import is_transformers_model
+from regard.external.images import ImageProcessor, load_image_processor
+from regard.external.model import MOST, ExternalModel
+from regard.external.model_input import as_model_inputs
+from regard.external.modules import base_model_of, check_weights, unwrap
+from regard.external.pruning import KEPT, pruned_class
+from regard.external.readers import CustomModel, Loss, Name
+from regard.external.texts import TextEncoder, forward_parameters
+from regard.external.whole import ClassifierAdapter, EncoderAdapter
 from regard.io.reading import is_file, is_folder
 from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.training.run_paths import holds_run
@@ -47,7 +47,7 @@ def look(
     generate: int = 0,
     trust_code: bool = False,
     download: bool = False,
-) -> ForeignModel:
+) -> ExternalModel:
     """Return a model, whoever built it, as a subject: to be looked at, touched and asked.
 
     `model`: a module, or a folder as `save_pretrained` writes it, or the name of a model on the Hugging Face Hub
@@ -69,21 +69,21 @@ def look(
             )
         raise InputError(f"model {begun(str(model))} is none: give a module, a folder, or a name on the Hub")
     check_range("generate", generate, 0, MOST)
-    where = type(unwrapped(model)).__name__ if isinstance(model, nn.Module) else str(model)
+    where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
     if not isinstance(model, nn.Module):
         folder = Path(model) if is_folder(Path(model)) else None
         model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code, download=download)
-    model = unwrapped(model)
+    model = unwrap(model)
     check_weights(model)
     model.eval()
     warn_unfinite(model.state_dict(), where)
-    return ForeignModel(
+    return ExternalModel(
         model=model,
-        family=_family(model, tokenizer, loss, names, folder),
+        adapter=_family(model, tokenizer, loss, names, folder),
         name=Path(where).name or where,
         where=where,
-        inputs=all_asked(inputs),
+        inputs=as_model_inputs(inputs),
         at=at,
         generate=generate,
     )
@@ -91,12 +91,12 @@ def look(
 
 def _family(
     model: nn.Module, tokenizer: Any, loss: Loss | None, names: Name | None, folder: Path | None
-) -> Family:
+) -> Adapter:
     """Return how a model is fed, and what it answers."""
-    base = base_of(model)
-    if not is_peer(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
+    base = base_model_of(model)
+    if not is_transformers_model(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
         kind = type(base).__name__
-        if is_peer(base) and not callable(tokenizer):
+        if is_transformers_model(base) and not callable(tokenizer):
             raise InputError(
                 f"tokenizer {begun(str(tokenizer))} is none: give what AutoTokenizer.from_pretrained returns, or"
                 f" a function from an input to what {kind} is called with"
@@ -105,9 +105,9 @@ def _family(
             raise InputError(
                 f"{kind} is no model of Hugging Face's: give look() a function that makes tensors of an input"
             )
-        return OwnReader(tokenizer, loss, names)
+        return CustomModel(tokenizer, loss, names)
     kind = type(base).__name__
-    taken = parameters_of(base)
+    taken = forward_parameters(base)
     pictures = "pixel_values" in taken and "input_ids" not in taken
     if not pictures and "input_ids" not in taken:  # one of speech, or of series
         raise InputError(
@@ -122,19 +122,21 @@ def _family(
         )
     if tokenizer is None and not pictures:
         raise InputError(f"{kind} reads texts: give look() its tokenizer")
-    inputs: Texts | Pictures = pictures_of(model.config, folder) if pictures else Texts(tokenizer)
+    inputs: TextEncoder | ImageProcessor = (
+        load_image_processor(model.config, folder) if pictures else TextEncoder(tokenizer)
+    )
     if loss is not None:
-        return OwnReader(lambda given: inputs.tensors(model, given), loss, names)
+        return CustomModel(lambda given: inputs.tensors(model, given), loss, names)
     if "Classification" in kind:
-        return Classifier(inputs)
-    if isinstance(inputs, Texts):
+        return ClassifierAdapter(inputs)
+    if isinstance(inputs, TextEncoder):
         if getattr(model.config, "is_encoder_decoder", False) and writes:
-            return Pairs(inputs)
+            return Seq2SeqAdapter(inputs)
         if "MaskedLM" in kind:
-            return Guesser(inputs)
+            return MaskedLMAdapter(inputs)
         if writes:
-            return Writer(inputs)
-    return States(inputs)
+            return CausalLMAdapter(inputs)
+    return EncoderAdapter(inputs)
 
 
 def _is_tokenizer(each: Any) -> bool:
@@ -177,7 +179,7 @@ def _loaded(
                     output_loading_info=True,
                     **options,
                 )
-                taken = parameters_of(model)
+                taken = forward_parameters(model)
                 if tokenizer is None and "input_ids" in taken:
                     _check_tokenizer(folder)
                     tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
@@ -261,7 +263,7 @@ def _kind(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:
     architecture = (getattr(config, "architectures", None) or [""])[0]
     known = getattr(transformers, architecture.removeprefix("Pruned"), None)
     if known is not None:
-        return known if getattr(config, KEPT, None) is None else pruned_kind(known)
+        return known if getattr(config, KEPT, None) is None else pruned_class(known)
     if not trust_code:
         raise InputError(
             f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: it needs code"

@@ -20,14 +20,14 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from regard.attention.records import plain_name
 
 
-class Relay:
+class DetachableHook:
     """A hook that tells somebody. A copy of it tells nobody."""
 
     def __init__(self, tell: Callable[..., None] | None = None) -> None:
         self.tell = tell
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return Relay, ()
+        return DetachableHook, ()
 
     def __call__(self, *given: Any) -> None:
         """Tell what was given."""
@@ -51,7 +51,7 @@ def named_modules(model: nn.Module) -> dict[str, nn.Module]:
     return found
 
 
-class Passes:
+class ForwardTracker:
     """What runs now, of one model and in one thread."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -76,7 +76,7 @@ class Passes:
         """What holds the steps before it, and is to hold these."""
         self.paused = False
         """Whether the passes that run now are left out: they belong to no sequence that comes out."""
-        self.seen_elsewhere = False
+        self.captured_elsewhere = False
         """Whether what runs now tells of its attention itself, and its calls of the kernel are not looked at."""
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
         """Who is told what each module returns."""
@@ -115,8 +115,8 @@ class Passes:
         else:
             hooks = []
             for module in map(self.modules.__getitem__, self._around(some)):
-                hooks.append(module.register_forward_pre_hook(Relay(self._begin)))
-                hooks.append(module.register_forward_hook(Relay(self._end), always_call=True))
+                hooks.append(module.register_forward_pre_hook(DetachableHook(self._begin)))
+                hooks.append(module.register_forward_hook(DetachableHook(self._end), always_call=True))
         try:
             yield
         finally:
@@ -187,13 +187,13 @@ class Passes:
 
 
 @contextmanager
-def unseen_elsewhere(watched: Iterable[Passes]) -> Iterator[None]:
+def capturing_elsewhere(watched: Iterable[ForwardTracker]) -> Iterator[None]:
     """Let nobody look at the calls made in the block: whoever makes them tells of them."""
-    before = [(passes, passes.seen_elsewhere) for passes in watched]
-    for passes, _ in before:
-        passes.seen_elsewhere = True
+    before = [(tracker, tracker.captured_elsewhere) for tracker in watched]
+    for tracker, _ in before:
+        tracker.captured_elsewhere = True
     try:
         yield
     finally:
-        for passes, was in before:
-            passes.seen_elsewhere = was
+        for tracker, was in before:
+            tracker.captured_elsewhere = was

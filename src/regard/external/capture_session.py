@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.attention import Intervention
 from regard.attention.layer_record import Kind, Part
 from regard.attention.records import Recorder, check_indices, short_name
-from regard.external.labels import Read
-from regard.external.passes import Passes
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.token_labels import Read
 
 CLOSE = 1e-2
 """How far from one the sum of a row of weights may be, in half precision."""
@@ -26,28 +26,28 @@ ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
 """How far apart, as a share of the largest number, two ways to compute the same are at most; half precision:
 3e-2."""
 
-Rows = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
+RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 
 
-def rows_of(mask: Tensor, chosen: Sequence[int] | slice) -> Tensor:
+def select_rows(mask: Tensor, chosen: Sequence[int] | slice) -> Tensor:
     """Take rows of what can be broadcast to weights (B, H, Tq, Tk)."""
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., chosen, :]
 
 
-def without_blind(weights: Tensor, mask: Tensor | None) -> Tensor:
+def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
     """Return weights (B, H, Tq, Tk) whose rows are zero where nothing may be attended."""
     if mask is None or bool((seeing := mask.any(-1, keepdim=True)).all()):
         return weights
     return weights.masked_fill(~seeing, 0.0)
 
 
-def with_changed_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
+def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
     """Return an output (..., D) with those `rows` (...) taken from `changed`: the others stay exactly as they
     were."""
     return torch.where(rows[..., None], changed, output.reshape(changed.shape)).reshape(output.shape)
 
 
-def share_off(found: Tensor, expected: Tensor, seeing: Tensor | None = None) -> float | None:
+def relative_difference(found: Tensor, expected: Tensor, seeing: Tensor | None = None) -> float | None:
     """Return the largest difference as a share of the largest number that is expected; None within rounding.
 
     `seeing` broadcasts to both: rows that see nothing do not count, and what is not finite is not expected.
@@ -64,7 +64,7 @@ def share_off(found: Tensor, expected: Tensor, seeing: Tensor | None = None) -> 
     return None if bool(off <= most * largest) else float(off / largest)
 
 
-def are_weights(each: Any) -> bool:
+def are_attention_weights(each: Any) -> bool:
     """Say whether something is a tensor of rows that sum to one, or to nothing."""
     if not isinstance(each, Tensor) or each.dim() < 2 or not each.is_floating_point() or not each.numel():
         return False
@@ -74,11 +74,11 @@ def are_weights(each: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class AttentionCall:
     """One call of attention, whose weights can be worked out row by row."""
 
     queries: int
-    rows: Rows
+    rows: RowFunction
     """Returns the weights (B, H, Tq, Tk) of some queries, and their mask, True = may attend, which can be
     broadcast to them."""
     kind: Kind | None = None
@@ -87,14 +87,16 @@ class Call:
     """Whether its weights came as (N, Tk): if the layer is called again, N are the samples of one step."""
 
 
-class Keeper:
+class CaptureSession:
     """What is to be recorded of one model, and where it goes."""
 
-    def __init__(self, recorder: Recorder, passes: Passes, layers: Collection[str] | None, read: Read) -> None:
-        self.recorder, self.passes, self.layers, self.read = recorder, passes, layers, read
+    def __init__(
+        self, recorder: Recorder, tracker: ForwardTracker, layers: Collection[str] | None, read: Read
+    ) -> None:
+        self.recorder, self.tracker, self.layers, self.read = recorder, tracker, layers, read
         self.elsewhere: set[str] = set()
         """The modules whose calls of the kernel were seen."""
-        self.doubted: set[str] = set()
+        self.mismatched: set[str] = set()
         """The layers of which was said that their weights are not those that the model used."""
         self.more_keys: set[str] = set()
         """The records with keys that are no steps, as compressed ones, so that columns of passes do not match."""
@@ -111,16 +113,16 @@ class Keeper:
         return self.recorder.partial
 
     @property
-    def touches(self) -> bool:
+    def intervenes(self) -> bool:
         """Whether it changes weights, instead of keeping them."""
         return False
 
     @property
-    def touched_key(self) -> int | None:
+    def intervened_key(self) -> int | None:
         """The key whose weight is set; None where no single one is."""
         return None
 
-    def concerns(self, layer: str) -> bool:
+    def intervenes_on(self, layer: str) -> bool:
         """Say whether it changes weights of a layer: of none."""
         del layer
         return False
@@ -130,11 +132,11 @@ class Keeper:
         del mask, first_key
         return weights
 
-    def doubt(self, name: str, cause: str) -> None:
+    def warn_mismatch(self, name: str, cause: str) -> None:
         """Warn, once for each layer, that its weights are not those that the model used."""
         layer = name.split("#")[0]
-        if layer not in self.doubted:
-            self.doubted.add(layer)
+        if layer not in self.mismatched:
+            self.mismatched.add(layer)
             warnings.warn(f"weights of {layer!r} are not those that the model used: {cause}", stacklevel=2)
 
     def wants(self, name: str) -> bool:
@@ -145,16 +147,16 @@ class Keeper:
 
     def next(self, name: str) -> str | None:
         """Count a call of a layer, and return its name; None where nobody wants it."""
-        if self.passes.paused:
+        if self.tracker.paused:
             return None
-        numbered = self.passes.number(name)
+        numbered = self.tracker.number(name)
         if numbered == name:  # repetitions of an earlier pass are gone
             for each in [each for each in self.recorder.parts if each.startswith(f"{name}#")]:
-                if not self.passes.start:
+                if not self.tracker.start:
                     del self.recorder.parts[each]
         return numbered if self.wants(numbered) else None
 
-    def keep(self, name: str, call: Call) -> None:
+    def keep(self, name: str, call: AttentionCall) -> None:
         """Record a call: of the heads and rows asked for, block by block, or of all at once."""
         layer, _, number = name.partition("#")
         # Where a layer of many queries ran in between, the whole model runs again, and this is no next step.
@@ -165,16 +167,16 @@ class Keeper:
             self.single[layer] = self.many
         if number and next_step and self._keep_step(layer, int(number), call):
             return
-        start, end = self.passes.start, self.passes.start + call.queries
+        start, end = self.tracker.start, self.tracker.start + call.queries
         rows = self.recorder.rows
         if rows is None:
             places: Sequence[int] = range(call.queries)
         else:
-            if self.passes.cache is None and call.queries > 1:  # otherwise more rows may come
+            if self.tracker.cache is None and call.queries > 1:  # otherwise more rows may come
                 check_indices("rows", rows, end)
             places = [row - start for row in rows if start <= row < end]
         weights, mask = self._worked_out(call, places)
-        if self.passes.cache is not None:
+        if self.tracker.cache is not None:
             self.cached.add(name)
             self._check_keys(name, weights if mask is None else weights * mask, call)
             if start and name in self.more_keys:
@@ -184,7 +186,7 @@ class Keeper:
         self._check_shape(name, weights)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
 
-    def _check_keys(self, name: str, weights: Tensor, call: Call) -> None:
+    def _check_keys(self, name: str, weights: Tensor, call: AttentionCall) -> None:
         """Warn of keys that are no steps: columns of later passes stand for other keys.
 
         Such are keys beyond the queries of a first pass, and keys of another sequence whose number changes, as
@@ -193,7 +195,7 @@ class Keeper:
         if name in self.more_keys:
             return
         before = self.recorder.parts.get(name)
-        if self.passes.start:
+        if self.tracker.start:
             changed = before is not None and before.found[-1].weights.shape[-1] != weights.shape[-1]
             no_steps = call.kind == "cross" and changed
         else:
@@ -208,22 +210,22 @@ class Keeper:
     def _check_shape(self, name: str, weights: Tensor) -> None:
         """Warn where a pass cannot follow the one before, since its samples or heads are of another number."""
         before = self.recorder.parts.get(name)
-        if not self.passes.start or before is None or name in self.doubted:
+        if not self.tracker.start or before is None or name in self.mismatched:
             return
         was, now = (tuple(each.shape[:2]) for each in (before.found[-1].weights, weights))
         if was != now:
-            self.doubted.add(name)
+            self.mismatched.add(name)
             warnings.warn(
                 f"{name} had (samples, heads) {was} in the passes before and {now} now: only its passes from step"
-                f" {self.passes.start} on are kept",
+                f" {self.tracker.start} on are kept",
                 stacklevel=2,
             )
 
-    def _keep_step(self, layer: str, number: int, call: Call) -> bool:
+    def _keep_step(self, layer: str, number: int, call: AttentionCall) -> bool:
         """Record call `number` of a layer as its next step, if each call so far was one: a decoder that attends
         once for each word. Returns whether it was."""
         before, rows = self.recorder.parts.get(layer), self.recorder.rows
-        if before is None or self.passes.cache is not None or not (call.queries == 1 or call.flat):
+        if before is None or self.tracker.cache is not None or not (call.queries == 1 or call.flat):
             return False
         if call.flat and number == 1 and not self.recorder.partial:
             before.found, before.end = [_as_step(before.found[0])], 1
@@ -240,7 +242,7 @@ class Keeper:
         self.recorder.go_on(layer, part, queries=1, start=number, kind=before.kind)
         return True
 
-    def _worked_out(self, call: Call, places: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    def _worked_out(self, call: AttentionCall, places: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         if not self.recorder.partial:
             return call.rows(slice(None))
         blocks = [places[at : at + BLOCK] for at in range(0, len(places), BLOCK)] or [[]]
@@ -261,11 +263,11 @@ def _as_step(part: Part) -> Part:
     return part._replace(weights=weights, mask=mask, steps=part.steps[:1])
 
 
-class Toucher(Keeper):
+class InterventionSession(CaptureSession):
     """Changes weights before anybody keeps them. A copy of it changes nothing."""
 
-    def __init__(self, passes: Passes, layer: str, change: Intervention) -> None:
-        super().__init__(Recorder(), passes, [layer], Read(None))
+    def __init__(self, tracker: ForwardTracker, layer: str, change: Intervention) -> None:
+        super().__init__(Recorder(), tracker, [layer], Read(None))
         self.change = change
         self.done = False
         """Whether anything was changed."""
@@ -278,16 +280,16 @@ class Toucher(Keeper):
         return False
 
     @property
-    def touches(self) -> bool:
+    def intervenes(self) -> bool:
         """Whether it changes weights: it does."""
         return True
 
     @property
-    def touched_key(self) -> int | None:
+    def intervened_key(self) -> int | None:
         """The key whose weight is set; None where no single one is."""
         return self.change.key
 
-    def concerns(self, layer: str) -> bool:
+    def intervenes_on(self, layer: str) -> bool:
         """Say whether some call of a layer is meant."""
         return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
 
@@ -299,11 +301,11 @@ class Toucher(Keeper):
         self.done = True
         if self.change.query is None or self.change.key is None:
             return self.change.apply(weights, mask, None)
-        row, key = self.change.query - self.passes.start, self.change.key - first_key
-        goes_on = self.passes.cache is not None
+        row, key = self.change.query - self.tracker.start, self.change.key - first_key
+        goes_on = self.tracker.cache is not None
         if goes_on and not (0 <= row < weights.shape[2] and 0 <= key < weights.shape[3]):
             return weights  # another step's turn
         return dataclasses.replace(self.change, query=row, key=key).apply(weights, mask, None)
 
-    def keep(self, name: str, call: Call) -> None:
+    def keep(self, name: str, call: AttentionCall) -> None:
         """Keep nothing."""

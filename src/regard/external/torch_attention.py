@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.layer_record import Kind
-from regard.external.keeper import HALF, rows_of, without_blind
+from regard.external.capture_session import HALF, select_rows, zero_masked_rows
 
 LEAST = -9000.0
 """What masks a score when added to it, or less: models take -inf, the least number, or -10000."""
@@ -14,14 +14,14 @@ LEAST_OF_HEADS = -50.0
 """The same where every head has its own bias: Swin adds -100 to it, and e to the -50 is nothing."""
 
 
-def allowed_by(bias: Tensor) -> Tensor:
+def mask_from_bias(bias: Tensor) -> Tensor:
     """Turn what a model adds to its scores into a mask, True = may attend."""
     if bias.dtype == torch.bool:
         return bias
     return bias > (LEAST if bias.dim() < 4 or bias.shape[1] == 1 else LEAST_OF_HEADS)
 
 
-def self_attention(mask: Tensor | None, queries: int) -> Kind:
+def self_attention_kind(mask: Tensor | None, queries: int) -> Kind:
     """Say what self-attention has this mask (..., Tq, Tk): one that never sees the future is a decoder's."""
     if mask is None or queries < 2 or mask.shape[-2] < 2:
         return "encoder"
@@ -61,28 +61,28 @@ class KernelInputs:
     @property
     def allowed(self) -> Tensor | None:
         """What may be attended, True = yes, where there is a mask."""
-        return None if self.mask is None else allowed_by(self.mask)
+        return None if self.mask is None else mask_from_bias(self.mask)
 
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
         """Return the weights of some rows, and their mask; a row with nothing to attend is zero."""
         query = self.query[:, :, rows]
         with torch.autocast(query.device.type, enabled=False):
             scores = _exact(query) @ _exact(self.key).transpose(-2, -1) * self.factor
-        mask = None if self.mask is None else rows_of(self.mask, rows)
+        mask = None if self.mask is None else select_rows(self.mask, rows)
         if self.causal:
             steps = torch.arange(self.key.shape[2], device=query.device)
             mask = steps <= torch.arange(self.queries, device=query.device)[rows].unsqueeze(-1)
         if mask is None:
             return scores.softmax(-1), None
         allowed, least = (
-            allowed_by(mask),
+            mask_from_bias(mask),
             torch.finfo(scores.dtype).min / 4,
         )  # so that no row is NaN, also backward
         if mask.dtype == torch.bool:
             scores = scores.masked_fill(~mask, least)
         else:
             scores = scores + mask.to(scores.dtype).clamp(min=least)
-        return without_blind(scores.softmax(-1), allowed), allowed
+        return zero_masked_rows(scores.softmax(-1), allowed), allowed
 
 
 def _exact(states: Tensor) -> Tensor:

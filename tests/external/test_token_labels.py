@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from regard.external.labels import Pieces
+from regard.external.token_labels import TokenLabeler
 from regard.viz.words import word_pieces
 
 
@@ -44,14 +44,14 @@ KINDS: dict[str, tuple[str, list[str], list[list[int]] | None]] = {
 @pytest.mark.parametrize(("tokens", "labels", "words"), KINDS.values(), ids=KINDS)
 def test_pieces_are_merged_to_words_alike(tokens: str, labels: list[str], words: Any) -> None:
     known = Known(tokens)
-    found = Pieces(known).labels(list(range(len(known.tokens))))
+    found = TokenLabeler(known).labels(list(range(len(known.tokens))))
     assert found == labels
     assert word_pieces(found) == words
 
 
 def test_special_tokens_and_padding_are_marked() -> None:
     known = Known("▁a ▁b eos")
-    assert Pieces(known).labels([0, 1, 2, 2, 2], [True, True, True, False, False]) == [
+    assert TokenLabeler(known).labels([0, 1, 2, 2, 2], [True, True, True, False, False]) == [
         "▁a", "▁b", "<eos>", "<pad>", "<pad>"
     ]  # fmt: skip
 
@@ -61,7 +61,7 @@ def test_a_tokenizer_of_tokenizers() -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     ids = tokenizer.encode("a b").ids
-    assert Pieces(tokenizer).labels(ids) == ["▁a", "▁b"]
+    assert TokenLabeler(tokenizer).labels(ids) == ["▁a", "▁b"]
 
 
 def test_a_number_that_the_tokenizer_does_not_know_stands_for_itself() -> None:
@@ -69,6 +69,6 @@ def test_a_number_that_the_tokenizer_does_not_know_stands_for_itself() -> None:
         def convert_ids_to_tokens(self, ids: list[int]) -> list[Any]:
             return [self.tokens[each] if each < len(self.tokens) else None for each in ids]
 
-    assert Pieces(Small("ein kleiner Hund")).labels([0, 7]) == ["ein", "[7]"]
+    assert TokenLabeler(Small("ein kleiner Hund")).labels([0, 7]) == ["ein", "[7]"]
     words = Tokenizer(models.WordLevel({"ein": 0}, unk_token="ein"))
-    assert Pieces(words).labels([0, 7]) == ["ein", "[7]"]
+    assert TokenLabeler(words).labels([0, 7]) == ["ein", "[7]"]

@@ -21,23 +21,23 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.layer_record import Kind
-from regard.external.keeper import (
-    Call,
-    Keeper,
-    Toucher,
-    rows_of,
-    share_off,
-    with_changed_rows,
-    without_blind,
+from regard.external.capture_session import (
+    AttentionCall,
+    CaptureSession,
+    InterventionSession,
+    relative_difference,
+    replace_rows,
+    select_rows,
+    zero_masked_rows,
 )
-from regard.external.kernel_inputs import KernelInputs, self_attention
-from regard.external.passes import unseen_elsewhere
-from regard.external.softmaxes import SOFTMAXES, touched_softmax
+from regard.external.forward_tracker import capturing_elsewhere
+from regard.external.softmaxes import SOFTMAXES, patch_softmax
+from regard.external.torch_attention import KernelInputs, self_attention_kind
 
 FORWARD = inspect.signature(F.multi_head_attention_forward)
 
 
-def may_call(kinds: Collection[Any]) -> bool:
+def may_call_torch_attention(kinds: Collection[Any]) -> bool:
     """Say whether modules of some classes may call PyTorch's attention, as far as their code shows.
 
     Seeing every call of PyTorch's costs time: Regard's own models, and those of Hugging Face's whose files name
@@ -58,17 +58,17 @@ def _may_call(kind: Any) -> bool:
     return any(each.__name__ in source for each in ASKED) or "nn.MultiheadAttention" in source
 
 
-class KernelCalls(TorchFunctionMode):
+class TorchCallMode(TorchFunctionMode):
     """Sees every call in the block; `apart`: names of modules whose calls are recorded in another way.
 
     Of several in a thread, the one that sees a call first answers for all.
     """
 
-    def __init__(self, keeper: Keeper, apart: Collection[str]) -> None:
+    def __init__(self, session: CaptureSession, apart: Collection[str]) -> None:
         super().__init__()
-        self.keeper, self.apart = keeper, apart
+        self.session, self.apart = session, apart
 
-    def __enter__(self) -> "KernelCalls":
+    def __enter__(self) -> "TorchCallMode":
         _here().append(self)
         mode: Any = super()
         mode.__enter__()
@@ -82,64 +82,66 @@ class KernelCalls(TorchFunctionMode):
     @property
     def looks(self) -> bool:
         """Whether a call that is made now is one to look at."""
-        passes = self.keeper.passes
-        return bool(passes.running) and not passes.seen_elsewhere and passes.running[-1] not in self.apart
+        tracker = self.session.tracker
+        return bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.apart
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         answer = ASKED.get(function)
         if answer is None and function not in SOFTMAXES:
             return function(*args, **kwargs)
-        looking = [each.keeper for each in _here() if each.looks]
-        with unseen_elsewhere(keeper.passes for keeper in looking):
+        looking = [each.session for each in _here() if each.looks]
+        with capturing_elsewhere(session.tracker for session in looking):
             if answer is None:
-                return touched_softmax(looking, function(*args, **kwargs), args, kwargs)
-            asked = []
-            for keeper in looking:
-                keeper.elsewhere.add(keeper.passes.running[-1])
-                name = keeper.next(keeper.passes.running[-1])
+                return patch_softmax(looking, function(*args, **kwargs), args, kwargs)
+            requests = []
+            for session in looking:
+                session.elsewhere.add(session.tracker.running[-1])
+                name = session.next(session.tracker.running[-1])
                 if name is not None:
-                    asked.append((keeper, name))
-            return answer(asked, *args, **kwargs) if asked else function(*args, **kwargs)
+                    requests.append((session, name))
+            return answer(requests, *args, **kwargs) if requests else function(*args, **kwargs)
 
 
 _local = threading.local()
 
 
-def _here() -> list[KernelCalls]:
+def _here() -> list[TorchCallMode]:
     """Return who looks on in this thread."""
     if not hasattr(_local, "looking"):
         _local.looking = []
-    found: list[KernelCalls] = _local.looking
+    found: list[TorchCallMode] = _local.looking
     return found
 
 
-def changed_by_hand(layer: nn.Module) -> Tensor | None:
+def last_changed_weights(layer: nn.Module) -> Tensor | None:
     """Return the weights that an intervention has left in a layer which works by hand; None where none has."""
-    found = [each.keeper.after.get(id(layer)) for each in _here() if isinstance(each.keeper, Toucher)]
+    found = [
+        each.session.after.get(id(layer)) for each in _here() if isinstance(each.session, InterventionSession)
+    ]
     return next((each for each in reversed(found) if each is not None), None)
 
 
-Asked = Sequence[tuple[Keeper, str]]
+Requests = Sequence[tuple[CaptureSession, str]]
 """Who wants a call, and how each calls it."""
 
 
-def _hand_over(asked: Asked, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> None:
+def _hand_over(requests: Requests, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> None:
     """Hand weights that are worked out over to all who keep them."""
-    for keeper, name in asked:
+    for session, name in requests:
         queries = weights.shape[2]
         rows = partial(_of, weights, mask)
-        keeper.keep(name, Call(queries=queries, rows=rows, kind=kind))
+        session.keep(name, AttentionCall(queries=queries, rows=rows, kind=kind))
 
 
-def _changed(asked: Asked, weights: Tensor, mask: Tensor | None) -> Tensor:
+def _changed(requests: Requests, weights: Tensor, mask: Tensor | None) -> Tensor:
     """Change weights as those ask who touch them, in their order."""
-    for keeper, _ in asked:
-        weights = keeper.changed(weights, mask)
+    for session, _ in requests:
+        weights = session.changed(weights, mask)
     return weights
 
 
-def _forward(asked: Asked, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+def _forward(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Run the function of PyTorch's layers as its caller asked, and take its weights; where its caller asked for
     none, it takes the fused kernel, and weights are worked out beside it, before dropout."""
     bound = FORWARD.bind(*args, **kwargs)
@@ -147,28 +149,28 @@ def _forward(asked: Asked, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | 
     given = dict(bound.arguments)
     wanted, dropout = given["need_weights"], given["dropout_p"] if given["training"] else 0.0
     output, own = F.multi_head_attention_forward(**given | {"average_attn_weights": False})
-    touching = any(keeper.touches for keeper, _ in asked)
+    touching = any(session.intervenes for session, _ in requests)
     with torch.set_grad_enabled(touching and torch.is_grad_enabled()):
         inputs = _projected(given)
     kind: Kind | None = None if given["query"] is given["key"] else "cross"
     if own is None and not touching:
         with torch.no_grad():
-            for keeper, name in asked:
-                call_kind = kind or self_attention(inputs.allowed, inputs.queries)
-                keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights, kind=call_kind))
+            for session, name in requests:
+                call_kind = kind or self_attention_kind(inputs.allowed, inputs.queries)
+                session.keep(name, AttentionCall(queries=inputs.queries, rows=inputs.weights, kind=call_kind))
         return output, None
     if own is None:
         weights, mask = inputs.weights(slice(None))
     else:
         mask = inputs.allowed
-        weights = without_blind(own if own.dim() == 4 else own.unsqueeze(0), mask)
-    changed = _changed(asked, weights, mask)
+        weights = zero_masked_rows(own if own.dim() == 4 else own.unsqueeze(0), mask)
+    changed = _changed(requests, weights, mask)
     if changed is not weights:
         rows = (changed != weights).any(-1).any(1).T.reshape(output.shape[:-1])
         context = _context(changed if wanted else F.dropout(changed, dropout), given).to(output.dtype)
-        output = with_changed_rows(output, context, rows)
+        output = replace_rows(output, context, rows)
         own = None if own is None else changed.to(own.dtype).reshape(own.shape)
-    _hand_over(asked, changed, mask, kind or self_attention(mask, inputs.queries))
+    _hand_over(requests, changed, mask, kind or self_attention_kind(mask, inputs.queries))
     return output, own.mean(-3) if own is not None and given["average_attn_weights"] else own
 
 
@@ -192,13 +194,13 @@ def _projected(given: dict[str, Any]) -> KernelInputs:
         key = given["static_k"].unflatten(0, (batch, heads))
     key = F.pad(key, (0, 0, 0, int(given["add_zero_attn"])))
     padding, forbidden = given["key_padding_mask"], given["attn_mask"]
-    mask = joined_masks(padding, forbidden, (batch, heads, query.shape[2], key.shape[2]))
+    mask = combine_masks(padding, forbidden, (batch, heads, query.shape[2], key.shape[2]))
     inputs = KernelInputs(query, key, key)
     inputs.mask = mask[0, 0] if mask is not None and padding is None and forbidden.dim() == 2 else mask
     return inputs
 
 
-def joined_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
+def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
     """Return PyTorch's masks, where True or a large negative number forbids, as one for the kernel: True may be
     attended, or what is added to the scores. Keys that the layer itself adds stand last, and are free."""
     masks = []
@@ -256,12 +258,12 @@ GIVEN = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """What the kernel takes by its place."""
 
 
-def _attend(asked: Asked, *args: Any, **kwargs: Any) -> Tensor:
+def _attend(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
     """Run the kernel, and work out its weights beside it; rows that are changed take theirs."""
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
     given = _bound(*args, **kwargs)
     if any(given[each].is_nested for each in GIVEN[:3]):
-        names = ", ".join(repr(name) for _, name in asked)
+        names = ", ".join(repr(name) for _, name in requests)
         warnings.warn(
             f"attention of {names} is over jagged tensors, which are not recorded: pad them, and give a mask",
             stacklevel=3,
@@ -269,18 +271,18 @@ def _attend(asked: Asked, *args: Any, **kwargs: Any) -> Tensor:
         return unchanged()
     state = torch.get_rng_state() if given.get("dropout_p") else None
     inputs, output = KernelInputs(**given), unchanged()
-    if any(keeper.touches for keeper, _ in asked):
+    if any(session.intervenes for session, _ in requests):
         before, mask = inputs.weights(slice(None))
-        weights = _changed(asked, before, mask)
+        weights = _changed(requests, before, mask)
         rows = (weights != before).any(-1).reshape(output.shape[:-1])
-        _hand_over(asked, weights, mask)
-        return with_changed_rows(output, inputs.context(F.dropout(weights, inputs.dropout)), rows)
+        _hand_over(requests, weights, mask)
+        return replace_rows(output, inputs.context(F.dropout(weights, inputs.dropout)), rows)
     with torch.no_grad():
         if state is not None:
-            _hand_over(asked, *_dropped(inputs, output, state))
+            _hand_over(requests, *_dropped(inputs, output, state))
         else:
-            for keeper, name in asked:
-                keeper.keep(name, Call(queries=inputs.queries, rows=inputs.weights))
+            for session, name in requests:
+                session.keep(name, AttentionCall(queries=inputs.queries, rows=inputs.weights))
     return output
 
 
@@ -291,11 +293,11 @@ def _dropped(inputs: KernelInputs, output: Tensor, state: Tensor) -> tuple[Tenso
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(state)
         dropped = F.dropout(weights, inputs.dropout)
-    return (dropped if share_off(inputs.context(dropped), output) is None else weights), mask
+    return (dropped if relative_difference(inputs.context(dropped), output) is None else weights), mask
 
 
 def _of(weights: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-    return weights[:, :, chosen], mask if mask is None else rows_of(mask, chosen)
+    return weights[:, :, chosen], mask if mask is None else select_rows(mask, chosen)
 
 
 ASKED: dict[Any, Any] = {F.scaled_dot_product_attention: _attend, F.multi_head_attention_forward: _forward}

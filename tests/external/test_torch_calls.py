@@ -223,8 +223,8 @@ def test_whatever_shapes_the_kernel_takes(
     lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
     if limits:
         plain = plain[..., [4, 0], :]
-    by_hand = weights.reshape(*lead, *weights.shape[-2:]) @ key
-    torch.testing.assert_close(by_hand, plain, atol=1e-5, rtol=1e-5)
+    models_without_interface = weights.reshape(*lead, *weights.shape[-2:]) @ key
+    torch.testing.assert_close(models_without_interface, plain, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.layer_record import Kind
-from regard.external.bands import Bands
-from regard.external.interface import asks_interface, is_peer
-from regard.external.keeper import Call, Keeper, are_weights
-from regard.external.kernel import changed_by_hand
-from regard.external.kernel_inputs import self_attention
-from regard.external.passes import Passes
+from regard.external.attention_interface import is_transformers_model, uses_interface
+from regard.external.bands import LongformerWindows
+from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights
+from regard.external.forward_tracker import ForwardTracker
+from regard.external.torch_attention import self_attention_kind
+from regard.external.torch_calls import last_changed_weights
 
 KEY = "attentions"
 """In what a model returns, each name of weights ends so."""
@@ -35,16 +35,16 @@ SCORES = ("prophetnet", "squeezebert")
 
 
 @contextmanager
-def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
+def capture_outputs(model: nn.Module, session: CaptureSession) -> Iterator[None]:
     """Record in the block what models of Hugging Face's work out by hand."""
-    asker = Asker(keeper)
+    asker = OutputAttentionsHook(session)
     hooks: list[Any] = []
-    for peer in by_hand(keeper.passes.modules.values()):
+    for peer in models_without_interface(session.tracker.modules.values()):
         hooks.append(peer.register_forward_pre_hook(asker.begin, with_kwargs=True))
         hooks.append(peer.register_forward_hook(asker.end, always_call=True))
     if hooks:
         hooks += asker.bands.hooks(model)
-        keeper.passes.listeners.append(asker.note)
+        session.tracker.listeners.append(asker.note)
     try:
         yield
     finally:
@@ -52,44 +52,44 @@ def through_outputs(model: nn.Module, keeper: Keeper) -> Iterator[None]:
             hook.remove()
 
 
-def by_hand(modules: Iterable[nn.Module]) -> list[Any]:
+def models_without_interface(modules: Iterable[nn.Module]) -> list[Any]:
     """Return the models of Hugging Face's among some modules that work attention out by hand."""
-    return [peer for peer in filter(is_peer, modules) if _works_by_hand(peer)]
+    return [peer for peer in filter(is_transformers_model, modules) if _works_by_hand(peer)]
 
 
 def _works_by_hand(peer: nn.Module) -> bool:
     modules = list(peer.modules())
     if getattr(peer.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_kernel, modules)):
         return False  # and the call is seen
-    return not any(map(asks_interface, modules)) or any(map(_has_softmax, modules))
+    return not any(map(uses_interface, modules)) or any(map(_has_softmax, modules))
 
 
 def _has_softmax(module: nn.Module) -> bool:
     """Say whether a layer that does not ask the interface takes softmaxes, and calls itself attention."""
-    if asks_interface(module) or "att" not in type(module).__name__.lower():
+    if uses_interface(module) or "att" not in type(module).__name__.lower():
         return False
     kind: Any = type(module)
-    return any("softmax" in name.lower() for name in names_in(kind))
+    return any("softmax" in name.lower() for name in names_in_code(kind))
 
 
 def _calls_kernel(module: nn.Module) -> bool:
     kind: Any = type(module)
-    return "scaled_dot_product_attention" in names_in(kind)
+    return "scaled_dot_product_attention" in names_in_code(kind)
 
 
 @cache
-def names_in(kind: Any) -> set[str]:
+def names_in_code(kind: Any) -> set[str]:
     """Return the names that the code of a class uses."""
     functions = (inspect.unwrap(each) for each in vars(kind).values() if inspect.isfunction(each))
     return {name for each in functions for name in each.__code__.co_names}
 
 
-class Asker:
+class OutputAttentionsHook:
     """Asks the outermost model for its weights. A copy of it asks nobody."""
 
-    def __init__(self, keeper: Keeper | None = None) -> None:
-        self.keeper, self.depth = keeper, 0
-        self.bands = Bands()
+    def __init__(self, session: CaptureSession | None = None) -> None:
+        self.session, self.depth = session, 0
+        self.bands = LongformerWindows()
         self.asked: dict[str, Any] = {}
         """What the caller asked for."""
         self.given: dict[str, Any] = {}
@@ -101,11 +101,11 @@ class Asker:
         """Of layers that take softmaxes: what they returned that can be weights, with the layer."""
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return Asker, ()
+        return OutputAttentionsHook, ()
 
     def begin(self, peer: nn.Module, args: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         """Ask for weights, and for all that is returned by name."""
-        if self.keeper is None or not self.keeper.passes.here:
+        if self.session is None or not self.session.tracker.here:
             return None
         self.depth += 1
         if self.depth > 1:
@@ -134,7 +134,7 @@ class Asker:
         )
         for each in given:
             if isinstance(each, Tensor) and each.dim() > 2 and each.is_floating_point():
-                if _has_softmax(module) and are_weights(each):
+                if _has_softmax(module) and are_attention_weights(each):
                     self.likely.append((name, each))
                 place = each.untyped_storage().data_ptr()
                 inner = self.returned.get(place)
@@ -144,13 +144,13 @@ class Asker:
 
     def end(self, peer: nn.Module, _: Any, output: Any) -> Any:
         """Record the weights that were returned, and return what the caller asked for."""
-        if self.keeper is None or not self.keeper.passes.here:
+        if self.session is None or not self.session.tracker.here:
             return None
         self.depth -= 1
         if self.depth or not hasattr(output, "to_tuple"):
             return None
         with torch.no_grad():
-            self._record(self.keeper, output, peer)
+            self._record(self.session, output, peer)
         self.returned.clear()
         self.given = {}
         if not self.asked["output_attentions"]:
@@ -159,7 +159,7 @@ class Asker:
             output = _without(output, "hidden_states")
         return output if self.asked["return_dict"] else output.to_tuple()
 
-    def _record(self, keeper: Keeper, output: Any, peer: nn.Module) -> None:
+    def _record(self, session: CaptureSession, output: Any, peer: nn.Module) -> None:
         found: dict[int, tuple[str, Tensor]] = {}
         streams = 1 + getattr(peer.config, "ngram", 0)
         for key, number, weights in _weights(output):
@@ -168,32 +168,32 @@ class Asker:
         if not found:  # it was asked in vain
             found = {each.untyped_storage().data_ptr(): (KEY, each) for _, each in self.likely}
         for place, (layer, _) in self.returned.items():
-            own = keeper.passes.modules.get(layer)
-            if own is not None and asks_interface(own):
+            own = session.tracker.modules.get(layer)
+            if own is not None and uses_interface(own):
                 continue  # it has been recorded there
-            if place in found and layer not in keeper.elsewhere:
+            if place in found and layer not in session.elsewhere:
                 key, returned = found[place]
-                whole = _weights_of(returned, peer, keeper.passes, layer)
+                whole = _weights_of(returned, peer, session.tracker, layer)
                 if whole is None or (whole.dim() > 4 and streams == 1):
                     continue
                 weights = self.bands.unfolded(layer, whole)
                 for stream, each in _streams(layer, weights, streams if key.startswith("cross") else 1):
-                    if stream != layer and hasattr(keeper.passes.cache, "get_seq_length"):
+                    if stream != layer and hasattr(session.tracker.cache, "get_seq_length"):
                         continue  # the place of their keys changes from step to step
-                    name = keeper.next(stream)
+                    name = session.next(stream)
                     if name is not None:
-                        keeper.keep(name, _call(key, each, _padding(self.given, key, each)))
+                        session.keep(name, _call(key, each, _padding(self.given, key, each)))
 
 
-def _weights_of(returned: Tensor, peer: nn.Module, passes: Passes, layer: str) -> Tensor | None:
+def _weights_of(returned: Tensor, peer: nn.Module, tracker: ForwardTracker, layer: str) -> Tensor | None:
     """Return weights, also of a model that returns scores under that name, which know nothing of an intervention;
     None where they are something else."""
     if getattr(peer.config, "model_type", None) in SCORES:
-        changed = changed_by_hand(passes.module(layer)) if layer in passes.names.values() else None
+        changed = last_changed_weights(tracker.module(layer)) if layer in tracker.names.values() else None
         if changed is not None and changed.shape == returned.shape:
             return changed
-        returned = returned if are_weights(returned) else returned.softmax(-1)
-    sound = are_weights(returned) or not returned.any() or (peer.training and not (returned < 0).any())
+        returned = returned if are_attention_weights(returned) else returned.softmax(-1)
+    sound = are_attention_weights(returned) or not returned.any() or (peer.training and not (returned < 0).any())
     return returned if sound else None
 
 
@@ -263,7 +263,7 @@ def _without_blind(weights: Tensor, padding: Tensor) -> Tensor:
     return weights.masked_fill((on_padding & even.all(-1)).all(1)[:, None, :, None], 0.0)
 
 
-def _call(key: str, weights: Tensor, padding: Tensor | None) -> Call:
+def _call(key: str, weights: Tensor, padding: Tensor | None) -> AttentionCall:
     if padding is not None:
         weights = _without_blind(weights, padding)
     seen = (weights != 0).any(1, keepdim=True)
@@ -271,8 +271,8 @@ def _call(key: str, weights: Tensor, padding: Tensor | None) -> Call:
     kind: Kind | None = None
     if key.startswith(("cross", "encoder", "decoder")):
         kind = "cross" if key.startswith("cross") else "encoder" if key.startswith("encoder") else "decoder"
-    return Call(
+    return AttentionCall(
         queries=weights.shape[2],
         rows=lambda chosen: (weights[:, :, chosen], mask if mask is None else mask[:, :, chosen]),
-        kind=kind or self_attention(mask, weights.shape[2]),
+        kind=kind or self_attention_kind(mask, weights.shape[2]),
     )
