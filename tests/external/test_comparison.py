@@ -1,4 +1,4 @@
-"""Two models side by side."""
+"""Comparisons of two models."""
 
 import copy
 import json
@@ -23,7 +23,7 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
     after = copy.deepcopy(before)
     after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends evenly
     one, other = regard.look(before, tokenizer), regard.look(after, tokenizer)
-    found = one.beside(other, TEXTS)
+    found = one.compare_with(other, TEXTS)
     assert found.apart["model.0.self_attn"] == [0, 0, 0, 0]
     assert found.apart["model.1.self_attn"][0] > 0.05 and found.apart["model.1.self_attn"][1:] == [0, 0, 0]
     counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
@@ -34,24 +34,26 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
     assert "model.1.self_attn" in str(found) and "ten inputs or more" in str(found)
 
 
-def test_models_that_measure_otherwise_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+def test_models_with_different_losses_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     one, other = (regard.look(model_of(name), tokenizer) for name in ("llama", "bert"))
     with pytest.raises(InputError, match="they cannot be compared"):
-        one.beside(other, TEXTS)
+        one.compare_with(other, TEXTS)
     guesses = regard.look(model_of("bert-mlm"), tokenizer)
     said = "has a loss of the next tokens, .* a loss of the masked tokens: they cannot be compared"
     with pytest.raises(InputError, match=said):
-        one.beside(guesses, TEXTS)
+        one.compare_with(guesses, TEXTS)
 
 
-def test_models_with_other_heads_say_so(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+def test_models_with_different_heads_are_compared_without_heads(
+    model_of: Callable[[str], Any], tokenizer: Any
+) -> None:
     import transformers
 
     torch.manual_seed(0)
     sizes: Any = {"vocab_size": 60, "n_positions": 80, "n_embd": 32, "n_layer": 2, "n_head": 2}
     other = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
-    found = regard.look(model_of("llama"), tokenizer).beside(regard.look(other, tokenizer), TEXTS)
-    assert not found.apart and "No layer of one has as many heads as one of the other" in str(found)
+    found = regard.look(model_of("llama"), tokenizer).compare_with(regard.look(other, tokenizer), TEXTS)
+    assert not found.apart and "no layer has the same number of heads" in str(found)
     assert found.summary() in str(found)
 
 
@@ -64,7 +66,7 @@ def test_two_folders_on_the_command_line(
         "compare", *both, "--texts", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
     )
     assert '"maps"' not in (tmp_path / "a.json").read_text()
-    found = regard.look(both[0]).beside(regard.look(both[1]), TEXTS)
+    found = regard.look(both[0]).compare_with(regard.look(both[1]), TEXTS)
     kept = json.loads((tmp_path / "a.json").read_text())
     assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(found.losses)
     other = "transformer.h.1.attn"  # as many layers, of other names
@@ -75,7 +77,7 @@ def test_two_folders_on_the_command_line(
     assert (status, "give --texts FILE" in error) == (2, True)
 
 
-def test_one_model_alone_is_not_compared(
+def test_single_model_is_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -94,12 +96,12 @@ def test_one_model_alone_is_not_compared(
     assert "nothing varies" in command("compare", "recall")[2]
 
 
-def test_both_stand_beside_each_other_with_their_roles(
+def test_comparison_shows_maps_and_roles_of_both_models(
     model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path
 ) -> None:
     one, other = regard.look(model_of("llama"), tokenizer), regard.look(model_of("gptj"), tokenizer)
     texts = [f"{text} {more}" for text in TEXTS for more in ("then", "and", "on", "it")]
-    found = one.beside(other, texts)
+    found = one.compare_with(other, texts)
     assert found.roles is not None and [each.samples for each in found.roles] == [12, 12]
     roles = one.roles(texts)
     assert [each.description for each in found.roles[0].heads] == [each.description for each in roles.heads]

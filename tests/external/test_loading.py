@@ -1,4 +1,4 @@
-"""Models that were not built here, as subjects: what they answer, their loss, their heads, their folders."""
+"""External models as subjects: answers, loss, heads and folders."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ import regard
 from regard.errors import InputError
 from regard.interpret.importance import worth_by_layer
 from tests.external.conftest import TEXTS
-from tests.external.test_intervening import without_head
+from tests.external.test_intervention import without_head
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Build = Callable[[str], Any]
@@ -28,7 +28,7 @@ PAIRS = [("the cat sat", "a big dog"), ("she was small", "they saw it then")]
 
 
 def model_loss(name: str, model: Any, tokenizer: Any) -> float:
-    """Work the loss out with nothing of Regard's."""
+    """Compute the loss without Regard."""
     total, count = 0.0, 0
     for text in PAIRS if name == "bart" else TEXTS:
         if name == "bart":
@@ -67,7 +67,7 @@ HEADS = {
 
 @pytest.mark.parametrize("name", HEADS)
 @torch.no_grad()
-def test_importance_is_the_models_own_loss_without_each_head(model_of: Build, tokenizer: Any, name: str) -> None:
+def test_importance_is_the_change_of_the_models_loss(model_of: Build, tokenizer: Any, name: str) -> None:
     model, (layer, output) = model_of(name), HEADS[name]
     found = regard.look(model, tokenizer).importance(PAIRS if name == "bart" else TEXTS)
     base = model_loss(name, model, tokenizer)
@@ -78,7 +78,7 @@ def test_importance_is_the_models_own_loss_without_each_head(model_of: Build, to
 
 
 @torch.no_grad()
-def test_without_a_truth_it_says_what_it_measures(model_of: Build, tokenizer: Any) -> None:
+def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> None:
     model = model_of("bert")
     subject = regard.look(model, tokenizer, inputs=TEXTS)
     found = subject.importance()
@@ -99,7 +99,7 @@ def test_without_a_truth_it_says_what_it_measures(model_of: Build, tokenizer: An
 
 
 @torch.no_grad()
-def test_examination_ranks_as_gradients_by_hand(model_of: Build, tokenizer: Any) -> None:
+def test_examination_ranks_like_manual_gradients(model_of: Build, tokenizer: Any) -> None:
     from regard.interpret.examination import correlation
 
     model = model_of("llama")
@@ -123,7 +123,7 @@ def test_examination_ranks_as_gradients_by_hand(model_of: Build, tokenizer: Any)
 
 @pytest.mark.parametrize("name", ["llama", "bart"])
 @torch.no_grad()
-def test_what_it_writes_has_all_that_each_token_saw(model_of: Build, tokenizer: Any, name: str) -> None:
+def test_generated_tokens_have_rows_over_all_earlier_tokens(model_of: Build, tokenizer: Any, name: str) -> None:
     model = model_of(name)
     subject = regard.look(model, tokenizer)
     found = subject.attend("the cat sat on the mat", generate=4)
@@ -144,7 +144,7 @@ def test_what_it_writes_has_all_that_each_token_saw(model_of: Build, tokenizer: 
 
 
 @torch.no_grad()
-def test_a_target_is_judged_token_by_token(model_of: Build, tokenizer: Any) -> None:
+def test_target_has_a_probability_for_each_token(model_of: Build, tokenizer: Any) -> None:
     model = model_of("bart")
     subject = regard.look(model, tokenizer)
     found = subject.attend("the cat sat", target="a big dog")
@@ -170,7 +170,7 @@ def test_a_tokenizer_without_a_mask_token_reads_texts_and_names_what_is_missing(
         subject.importance(TEXTS)
 
 
-def test_masks_are_guessed(model_of: Build, tokenizer: Any) -> None:
+def test_masked_tokens_are_predicted(model_of: Build, tokenizer: Any) -> None:
     model = model_of("bert-mlm")
     found = regard.look(model, tokenizer).attend("the <mask> sat")
     likely = model(**tokenizer("the <mask> sat", return_tensors="pt")).logits[0, 1].softmax(-1)
@@ -179,7 +179,7 @@ def test_masks_are_guessed(model_of: Build, tokenizer: Any) -> None:
     assert found.probabilities == pytest.approx([float(likely.max())], abs=1e-6)
 
 
-def test_pictures_are_seen_patch_by_patch(folders: Callable[[str], Path], tmp_path: Path) -> None:
+def test_images_have_patches(folders: Callable[[str], Path], tmp_path: Path) -> None:
     from PIL import Image
 
     random = np.random.default_rng(0)
@@ -204,7 +204,7 @@ class Own(nn.Module):
         return self.layer(self.embed(numbers))
 
 
-def test_a_module_of_ones_own_with_a_function() -> None:
+def test_custom_module_with_a_function() -> None:
     torch.manual_seed(0)
     model = Own()
 
@@ -225,7 +225,7 @@ def test_a_module_of_ones_own_with_a_function() -> None:
     assert worth.added["layer.self_attn"][1] == pytest.approx(off - base) and worth.measure == "loss"
     with pytest.raises(InputError, match="give look\\(\\) inputs"):
         _ = regard.look(model, read).layers
-    with pytest.raises(InputError, match="Own is no model of Hugging Face's: give look\\(\\) a function"):
+    with pytest.raises(InputError, match="Own is no transformers model: give look\\(\\) a function"):
         regard.look(model)
 
 
@@ -233,7 +233,7 @@ def test_a_module_of_ones_own_with_a_function() -> None:
     "name", ["llama", "gpt2", pytest.param("bart", marks=pytest.mark.slow), "bert-mlm", "t5"]
 )
 @torch.no_grad()
-def test_heads_are_gone_from_a_folder_that_transformers_loads(
+def test_transformers_loads_a_pruned_folder(
     folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     import transformers
@@ -258,12 +258,12 @@ def test_heads_are_gone_from_a_folder_that_transformers_loads(
     }.get(name, "AutoModelForCausalLM")
     theirs = getattr(transformers, automatic).from_pretrained(tmp_path / "less", trust_remote_code=True)
     assert torch.equal(theirs.eval()(**given)[0], expected)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         subject.prune(1, tmp_path / "less")
 
 
 @torch.no_grad()
-def test_as_many_heads_in_every_layer_need_no_code(folders: Callable[[str], Path], tmp_path: Path) -> None:
+def test_equal_numbers_of_heads_need_no_code(folders: Callable[[str], Path], tmp_path: Path) -> None:
     import transformers
 
     subject = regard.look(folders("llama"), inputs=TEXTS)
@@ -276,7 +276,7 @@ def test_as_many_heads_in_every_layer_need_no_code(folders: Callable[[str], Path
 
 
 @torch.no_grad()
-def test_layers_of_t5_lose_heads_of_their_own(folders: Callable[[str], Path], tmp_path: Path) -> None:
+def test_layers_of_t5_lose_different_heads(folders: Callable[[str], Path], tmp_path: Path) -> None:
     subject = regard.look(folders("t5"), inputs=["the cat sat ||| the dog ran then", "a big dog ||| she saw"])
     assert {name.rpartition(".")[2] for name in subject.removable} == {"SelfAttention", "EncDecAttention"}
     report = subject.prune(5, tmp_path / "less")
@@ -293,20 +293,20 @@ def test_layers_of_t5_lose_heads_of_their_own(folders: Callable[[str], Path], tm
     assert len(report.removed) == 5 and torch.equal(again.model(**given)[0], report.subject.model(**given)[0])
 
 
-def test_heads_that_cannot_go_stay(model_of: Build, tokenizer: Any) -> None:
+def test_heads_that_cannot_be_removed_stay(model_of: Build, tokenizer: Any) -> None:
     subject = regard.look(model_of("bart"), tokenizer, inputs=["the cat ||| the dog"])
-    with pytest.raises(InputError, match="cannot be taken out"):
+    with pytest.raises(InputError, match="cannot be removed"):
         subject.keep_heads("model.encoder.9.self_attn", [0, 1, 2])
 
 
-def test_folders_that_are_not_run(folders: Callable[[str], Path], tmp_path: Path) -> None:
+def test_unsafe_folders_are_refused(folders: Callable[[str], Path], tmp_path: Path) -> None:
     strange = tmp_path / "strange"
     shutil.copytree(folders("llama"), strange)
     config = json.loads((strange / "config.json").read_text())
     (strange / "code.py").write_text("raise SystemExit('it ran')\n")
     new = {"architectures": ["New"], "model_type": "new", "auto_map": {"AutoConfig": "code.Config"}}
     (strange / "config.json").write_text(json.dumps(config | new))
-    with pytest.raises(InputError, match="code of its own: read it, and then say --trust-code"):
+    with pytest.raises(InputError, match="its own code: read it, and then add --trust-code"):
         regard.look(strange)
     (strange / "config.json").write_text(json.dumps(config))
     (strange / "model.safetensors").rename(strange / "pytorch_model.bin")
@@ -320,20 +320,20 @@ def test_folders_that_are_not_run(folders: Callable[[str], Path], tmp_path: Path
         regard.look(strange)
 
 
-def test_what_is_no_model_no_tokenizer_or_no_input_is_told(model_of: Build, tokenizer: Any) -> None:
+def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, tokenizer: Any) -> None:
     model: Any = model_of("llama")
     subject = regard.look(model, tokenizer)
     for wrong, said in (
         (lambda: regard.look(3), "model '3' is none: give a module, a folder, or a name on the Hub"),  # type: ignore[arg-type]
         (lambda: regard.look(model, "nowhere"), "tokenizer 'nowhere' is none: give what AutoTokenizer"),
         (lambda: regard.look(model, tokenizer, inputs=3), "inputs '3' are no list: give one, as in"),  # type: ignore[arg-type]
-        (lambda: subject.beside(3, ["the cat"]), "'3' is no model to stand beside: give what look"),  # type: ignore[arg-type]
+        (lambda: subject.compare_with(3, ["the cat"]), "'3' is no model to compare with: give what look"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InputError, match=said):
             wrong()
 
 
-def test_a_folder_without_a_tokenizer_and_one_of_speech_are_told(
+def test_folder_without_tokenizer_and_speech_model_are_refused(
     folders: Callable[[str], Path], tmp_path: Path, tokenizer: Any, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     for name in ("llama", "gpt2"):  # of the one transformers fails, of the other it makes an empty one up
@@ -348,7 +348,7 @@ def test_a_folder_without_a_tokenizer_and_one_of_speech_are_told(
     assert heard.attend(torch.randn(1, 4000)).layers
 
 
-def test_a_name_that_cannot_be_fetched_is_told_at_once(
+def test_name_that_cannot_be_fetched_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("transformers", reason="names are fetched with the extra hub")
@@ -365,7 +365,7 @@ def test_a_name_that_cannot_be_fetched_is_told_at_once(
         regard.look("my model")
 
 
-def test_a_name_is_not_asked_of_the_hub_without_download(
+def test_hub_is_not_contacted_without_download(
     monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     pytest.importorskip("transformers", reason="names are fetched with the extra hub")
@@ -382,7 +382,7 @@ def test_a_name_is_not_asked_of_the_hub_without_download(
 
 @contextmanager
 def no_connections() -> Iterator[list[Any]]:
-    """Yield the list of all addresses that anything tries to reach inside the block; each attempt fails."""
+    """Make every connection inside the block fail; yields the list of addresses."""
     tried: list[Any] = []
 
     def refuse(_: socket.socket, address: Any) -> None:
@@ -395,7 +395,7 @@ def no_connections() -> Iterator[list[Any]]:
         yield tried
 
 
-def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:
+def test_invalid_inputs_are_refused(model_of: Build, tokenizer: Any) -> None:
     translates = regard.look(model_of("bart"), tokenizer)
     for given in (" ||| A dog", "||| A dog", ("", "A dog")):
         with pytest.raises(
@@ -408,17 +408,17 @@ def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:
     with pytest.raises(InputError, match="target is empty: type one, or leave it out"):
         translates.attend("the cat", target="")
     subject = regard.look(model_of("llama"), tokenizer)
-    with pytest.raises(InputError, match="has a target, which this model takes none of"):
+    with pytest.raises(InputError, match="has a target, and this model takes none"):
         subject.attend("the cat ||| the dog")
     with pytest.raises(InputError, match="input is empty"):
         subject.attend("")
-    with pytest.raises(InputError, match="has 90 tokens, at most 80 are taken"):
+    with pytest.raises(InputError, match="has 90 tokens, more than the 80 of the model"):
         subject.attend("cat " * 90)
     with pytest.raises(InputError, match="has no inputs"):
         subject.importance()
     with pytest.raises(InputError, match="reads texts: give look\\(\\) its tokenizer"):
         regard.look(model_of("llama"))
-    with pytest.raises(InputError, match="CLIPModel takes a text and a picture at once: from Python, give look"):
+    with pytest.raises(InputError, match="CLIPModel takes a text and an image at once: from Python, give look"):
         regard.look(model_of("clip"), tokenizer)
     with pytest.raises(InputError, match="ViTModel cannot answer this input: .*50"):
         regard.look(model_of("vit")).attend(torch.zeros(1, 3, 50, 50))
@@ -427,7 +427,7 @@ def test_inputs_that_do_not_fit(model_of: Build, tokenizer: Any) -> None:
             regard.look(model_of("llama"), tokenizer, generate=count)  # type: ignore[arg-type]
 
 
-def test_the_explorer_asks_it_as_it_asks_runs(model_of: Build, tokenizer: Any) -> None:
+def test_explorer_works_as_for_runs(model_of: Build, tokenizer: Any) -> None:
     from starlette.testclient import TestClient
 
     from regard.server.app import make_app

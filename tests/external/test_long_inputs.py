@@ -1,4 +1,4 @@
-"""Long inputs: what is kept of them is what the whole weights have."""
+"""Records of long inputs equal the whole weights."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def compare(long: Any, whole: Any) -> None:
         torch.testing.assert_close(each.rows([69, 3]), weights[:, :, [69, 3]], atol=1e-6, rtol=0)
 
 
-def test_of_pytorchs_kernel(generator: torch.Generator) -> None:
+def test_long_inputs_of_pytorch_layers(generator: torch.Generator) -> None:
     class Own(nn.Module):
         def forward(self, states: torch.Tensor) -> torch.Tensor:
             return nn.functional.scaled_dot_product_attention(states, states, states, is_causal=True)
@@ -46,7 +46,7 @@ def test_of_pytorchs_kernel(generator: torch.Generator) -> None:
     with record_long(model, largest=5, side=16) as long:
         assert torch.equal(model(states), plain)
     compare(long, whole)
-    with pytest.raises(InputError, match="side 24 is no multiple of 16: choose 16, 32, 64"):
+    with pytest.raises(InputError, match="side=24 is no multiple of 16: choose 16, 32, 64"):
         long[""].maxima(24)
     with pytest.raises(InputError, match="rows 70 is out of range: choose from 0 to 69"):
         long[""].rows([70])
@@ -57,7 +57,7 @@ def test_of_pytorchs_kernel(generator: torch.Generator) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gptj"])
-def test_of_hugging_face(small: Any, name: str) -> None:
+def test_long_inputs_of_transformers_models(small: Any, name: str) -> None:
     model = small.build(small.known[name])
     given = {"input_ids": torch.arange(140).view(2, 70) % 57 + 3}
     with torch.no_grad():
@@ -70,18 +70,18 @@ def test_of_hugging_face(small: Any, name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_no_more_than_a_block_of_rows_is_worked_out_at_once(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_one_block_of_rows_is_computed_at_once(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.external import interface_call
 
     asked: list[int] = []
-    weights = interface_call.Inputs.weights
+    weights = interface_call.InterfaceCall.weights
 
     def count(self: Any, chosen: Any) -> Any:
         found = weights(self, chosen)
         asked.append(found[0].shape[2])
         return found
 
-    monkeypatch.setattr(interface_call.Inputs, "weights", count)
+    monkeypatch.setattr(interface_call.InterfaceCall, "weights", count)
     monkeypatch.setattr(capture_session, "BLOCK", 8)
     model = small.build(small.known["llama"])
     given = {"input_ids": torch.arange(70).view(1, 70) % 57 + 3}
@@ -96,17 +96,17 @@ def test_no_more_than_a_block_of_rows_is_worked_out_at_once(small: Any, monkeypa
 
 @pytest.mark.filterwarnings("ignore")
 @torch.no_grad()
-def test_a_long_input_is_shown_by_its_largest_weights(
+def test_map_of_a_long_input_has_the_largest_weights(
     small: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import numpy as np
 
-    from regard.external import naming
+    from regard.external import layer_maps
 
     subject = regard.look(small.build(small.known["llama"]), tokenizer)
     text = " ".join(["the cat sat on a mat and then"] * 9)  # 72 tokens
     whole = subject.attend(text)
-    monkeypatch.setattr(naming, "LONG", 50)
+    monkeypatch.setattr(layer_maps, "LONG", 50)
     found = subject.attend(text)
     assert found.prediction == whole.prediction
     for name, layer in found.layers.items():
@@ -118,7 +118,7 @@ def test_a_long_input_is_shown_by_its_largest_weights(
 
 
 class Words(nn.Module):
-    """One layer over so many words, each a vector of its own."""
+    """One layer over words, each with its own vector."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,10 +133,10 @@ class Words(nn.Module):
 
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A subject to which forty words are long."""
-    from regard.external import naming
+    """A subject for which forty words are a long input."""
+    from regard.external import layer_maps
 
-    monkeypatch.setattr(naming, "LONG", 39)
+    monkeypatch.setattr(layer_maps, "LONG", 39)
     torch.manual_seed(0)
     ids = {"input_ids": torch.arange(40).unsqueeze(0)}
     return regard.look(Words(), lambda text: ids, inputs=["long"])
@@ -148,7 +148,7 @@ def whole_weights(subject: Any) -> Any:
     return records["attention"].weights[0].numpy()
 
 
-def test_any_row_of_a_map_comes_exactly(words: Any) -> None:
+def test_every_row_of_a_map_is_exact(words: Any) -> None:
     [layer] = words.attend("long").layers.values()
     weights = whole_weights(words)
     assert layer.weights.shape == (2, 3, 3) and layer.rows.side == 16
@@ -159,7 +159,7 @@ def test_any_row_of_a_map_comes_exactly(words: Any) -> None:
         layer.rows.of(40)
 
 
-def test_the_explorer_answers_a_row(words: Any) -> None:
+def test_explorer_returns_a_row(words: Any) -> None:
     app = pytest.importorskip("regard.server.app")
     from tests.server.test_app import Client
 
@@ -184,18 +184,18 @@ def test_the_explorer_answers_a_row(words: Any) -> None:
         assert (refused.status_code, refused.json()["error"]) == (422, said)
 
 
-def test_a_short_input_has_all_rows_already(words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import naming
+def test_short_input_has_all_rows(words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.external import layer_maps
 
     app = pytest.importorskip("regard.server.app")
     from tests.server.test_app import Client
 
-    monkeypatch.setattr(naming, "LONG", 40)
+    monkeypatch.setattr(layer_maps, "LONG", 40)
     found = Client(app.make_app(app.Explorer(words))).post("/api/row", {"input": "long", "layer": "attention"})
     assert found.status_code == 422 and "the map has all rows already" in found.json()["error"]
 
 
-def test_steps_that_are_not_kept_in_generation_are_said(small: Any) -> None:
+def test_dropped_steps_of_a_generation_give_a_warning(small: Any) -> None:
     model, tokens = small.build(small.known["llama"]), torch.arange(5, 13)[None]
     with pytest.warns(UserWarning, match="keeps the last pass of each layer only") as warned:
         with torch.no_grad(), record_long(model) as records:

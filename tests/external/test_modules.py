@@ -1,4 +1,4 @@
-"""Models with adapters, offloaded weights or wrappers are looked at as they are, or refused in one line."""
+"""Models with adapters, offloaded weights or wrappers are supported, or refused in one line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,11 +20,11 @@ PROMPT = ["<prompt 0>", "<prompt 1>", "<prompt 2>"]
 
 
 def plain(labels: Any) -> list[str]:
-    """Return labels without the mark of a word."""
+    """Return labels without the mark of a word start."""
     return [label.removeprefix("▁") for label in labels]
 
 
-def test_lora_is_looked_at_with_its_weights(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+def test_lora_weights_are_included(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     adapted = peft.get_peft_model(
         model_of("llama"), peft.LoraConfig(task_type="CAUSAL_LM", r=2, init_lora_weights=False)
     ).eval()
@@ -39,7 +39,7 @@ def test_lora_is_looked_at_with_its_weights(model_of: Callable[[str], Any], toke
 
 
 @pytest.mark.parametrize("kind", ["PrefixTuningConfig", "PromptTuningConfig"])
-def test_a_learned_prompt_has_keys_with_names(model_of: Callable[[str], Any], tokenizer: Any, kind: str) -> None:
+def test_learned_prompt_has_labelled_keys(model_of: Callable[[str], Any], tokenizer: Any, kind: str) -> None:
     config = getattr(peft, kind)(task_type="CAUSAL_LM", num_virtual_tokens=3)
     adapted = peft.get_peft_model(model_of("llama"), config)
     subject = regard.look(adapted, tokenizer)
@@ -55,7 +55,7 @@ def test_a_learned_prompt_has_keys_with_names(model_of: Callable[[str], Any], to
     assert subject.loss(subject.over([TEXT]).unseen(1, 0)) == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_heads_of_adapted_models_are_not_taken_out(
+def test_models_with_adapters_are_not_pruned(
     model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path
 ) -> None:
     adapted = peft.get_peft_model(model_of("llama"), peft.LoraConfig(task_type="CAUSAL_LM", r=2))
@@ -83,14 +83,12 @@ def test_offloaded_weights_give_the_same_map(
 
 
 @pytest.mark.parametrize("wrap", [torch.nn.DataParallel, pytest.param(torch.compile, marks=pytest.mark.slow)])
-def test_wrappers_are_taken_off(
-    model_of: Callable[[str], Any], tokenizer: Any, wrap: Callable[[Any], Any]
-) -> None:
+def test_wrappers_are_removed(model_of: Callable[[str], Any], tokenizer: Any, wrap: Callable[[Any], Any]) -> None:
     model = model_of("llama")
     assert regard.look(wrap(model), tokenizer).model is model
 
 
-def test_what_cannot_be_looked_at_is_refused_in_one_line(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+def test_unsupported_models_are_refused_in_one_line(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     import transformers
 
     model = model_of("llama")

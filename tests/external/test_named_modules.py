@@ -1,4 +1,4 @@
-"""Named places, through which weights pass that nothing else sees."""
+"""Weights that pass through named modules."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from regard.external import record
 
 
 class Block(nn.Module):
-    """Attention by hand, as in many a model of one's own."""
+    """Attention with its own softmax, as in many custom models."""
 
     def __init__(self, drop: float = 0.0) -> None:
         super().__init__()
@@ -45,22 +45,22 @@ def expected(states: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.5])
-def test_weights_are_found_where_they_pass(drop: float) -> None:
-    """Before the dropout, so that rows sum to one."""
+def test_weights_are_recorded_at_the_named_module(drop: float) -> None:
+    """Weights are recorded before the dropout, so that rows sum to one."""
     model, states = Own(drop), torch.randn(2, 5, 8)
-    with record(model, at="blocks.*.attn_drop") as records:
+    with record(model, modules="blocks.*.attn_drop") as records:
         model(states)
     assert list(records) == ["blocks.0.attn_drop", "blocks.1.attn_drop"]
     torch.testing.assert_close(records["blocks.0.attn_drop"].weights, expected(states))
-    with record(model, at="blocks.1.attn_drop", heads=[1], rows=[3]) as records:
+    with record(model, modules="blocks.1.attn_drop", heads=[1], rows=[3]) as records:
         model(states)
     assert [each.weights.shape for each in records.values()] == [(2, 1, 1, 5)]
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_without_a_place_nothing_is_recorded_and_said_so() -> None:
+def test_without_modules_a_warning_names_the_remedy() -> None:
     model = Own()
-    with pytest.warns(UserWarning, match=r"Own ran, and nothing was recorded: .*record\(model, at='blocks"):
+    with pytest.warns(UserWarning, match=r"Own ran, and nothing was recorded: .*record\(model, modules='blocks"):
         with record(model) as records:
             model(torch.randn(2, 5, 8))
     assert not records
@@ -69,21 +69,21 @@ def test_without_a_place_nothing_is_recorded_and_said_so() -> None:
             model(torch.randn(2, 5, 8))
 
 
-def test_a_wrong_place_is_said() -> None:
+def test_wrong_pattern_is_refused() -> None:
     model = Own()
-    with pytest.raises(InputError, match="place 'blocks.*.drop' is unknown: .*attn_drop"):
-        with record(model, at="blocks.*.drop"):
+    with pytest.raises(InputError, match="module 'blocks.*.drop' is unknown: .*attn_drop"):
+        with record(model, modules="blocks.*.drop"):
             pass
     with pytest.warns(UserWarning) as said:
-        with record(model, at="blocks.1.proj"):
+        with record(model, modules="blocks.1.proj"):
             model(torch.randn(2, 5, 8))
-    assert "at 'blocks.1.proj': nothing of rows that sum to one passes 'blocks.1.proj'" in str(said[0].message)
+    assert "module 'blocks.1.proj' receives and returns no rows that sum to one" in str(said[0].message)
 
 
 @torch.no_grad()
-def test_a_model_of_ones_own_is_looked_at_and_touched_where_weights_pass() -> None:
+def test_custom_model_with_named_modules_is_a_subject() -> None:
     model, states = Own().eval(), torch.randn(1, 5, 8)
-    subject = regard.look(model, lambda each: each, inputs=[states], at="blocks.*.attn_drop")
+    subject = regard.look(model, lambda each: each, inputs=[states], modules="blocks.*.attn_drop")
     assert [(each.name, each.heads) for each in subject.layers] == [
         ("blocks.0.attn_drop", 2),
         ("blocks.1.attn_drop", 2),
@@ -97,8 +97,8 @@ def test_a_model_of_ones_own_is_looked_at_and_touched_where_weights_pass() -> No
     weights[:, 1] = 0
     without = block.proj((weights @ heads).transpose(1, 2).flatten(2))
     for given in (subject, model):
-        at = None if given is subject else "blocks.*.attn_drop"
-        with regard.intervene(given, "blocks.0.attn_drop", heads=[1], at=at):
+        pattern = None if given is subject else "blocks.*.attn_drop"
+        with regard.intervene(given, "blocks.0.attn_drop", heads=[1], modules=pattern):
             torch.testing.assert_close(model.blocks[0](states), without)
     added = subject.importance().added["blocks.0.attn_drop"]
     last = model(states)

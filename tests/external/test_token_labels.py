@@ -1,16 +1,16 @@
-"""Labels from tokenizers of all kinds begin words alike."""
+"""Labels of all tokenizers mark word starts in the same way."""
 
 from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from regard.external.token_labels import TokenLabeler
+from regard.external.texts import TokenLabeler
 from regard.viz.words import word_pieces
 
 
 class Known:
-    """A tokenizer of as many words as it is given."""
+    """A tokenizer with given words."""
 
     all_special_tokens = ("[CLS]", "[SEP]", "<s>", "eos")
 
@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[str, list[str], list[list[int]] | None]] = {
 
 
 @pytest.mark.parametrize(("tokens", "labels", "words"), KINDS.values(), ids=KINDS)
-def test_pieces_are_merged_to_words_alike(tokens: str, labels: list[str], words: Any) -> None:
+def test_pieces_of_all_tokenizers_are_merged_to_words(tokens: str, labels: list[str], words: Any) -> None:
     known = Known(tokens)
     found = TokenLabeler(known).labels(list(range(len(known.tokens))))
     assert found == labels
@@ -56,7 +56,7 @@ def test_special_tokens_and_padding_are_marked() -> None:
     ]  # fmt: skip
 
 
-def test_a_tokenizer_of_tokenizers() -> None:
+def test_tokenizers_library() -> None:
     tokenizer = Tokenizer(models.BPE({"a": 0, "Ġ": 1, "b": 2, "Ġb": 3}, [("Ġ", "b")]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -64,7 +64,7 @@ def test_a_tokenizer_of_tokenizers() -> None:
     assert TokenLabeler(tokenizer).labels(ids) == ["▁a", "▁b"]
 
 
-def test_a_number_that_the_tokenizer_does_not_know_stands_for_itself() -> None:
+def test_unknown_token_id_is_its_own_label() -> None:
     class Small(Known):
         def convert_ids_to_tokens(self, ids: list[int]) -> list[Any]:
             return [self.tokens[each] if each < len(self.tokens) else None for each in ids]

@@ -1,4 +1,4 @@
-"""Recording PyTorch's own layers, and any call of its fused kernel."""
+"""Recording of PyTorch's layers, and of calls of its fused kernel."""
 
 import warnings
 from typing import Any
@@ -16,7 +16,7 @@ from regard.external import record
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_a_transformer_of_pytorchs_just_works(generator: torch.Generator) -> None:
+def test_pytorch_transformer_is_recorded(generator: torch.Generator) -> None:
     model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True).eval()
     source, target = torch.randn(2, 5, 8, generator=generator), torch.randn(2, 3, 8, generator=generator)
     padding = torch.tensor([[False] * 5, [False, False, True, True, True]])
@@ -46,7 +46,7 @@ def test_a_transformer_of_pytorchs_just_works(generator: torch.Generator) -> Non
     assert (decoder.weights[:, :, ~decoder.mask] == 0).all()
 
 
-def test_the_mask_of_some_rows_of_pytorchs_layer_is_theirs(generator: torch.Generator) -> None:
+def test_mask_of_selected_rows_of_a_pytorch_layer(generator: torch.Generator) -> None:
     layer, states = nn.MultiheadAttention(6, 3, batch_first=True), torch.randn(2, 5, 6, generator=generator)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     with record(layer, heads=[2], rows=[4, 1]) as records:
@@ -58,7 +58,7 @@ def test_the_mask_of_some_rows_of_pytorchs_layer_is_theirs(generator: torch.Gene
 
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("average", [True, False])
-def test_callers_of_pytorchs_layer_get_what_they_asked_for(
+def test_callers_of_a_pytorch_layer_get_the_requested_outputs(
     generator: torch.Generator, need_weights: bool, average: bool
 ) -> None:
     layer = nn.MultiheadAttention(6, 3)  # time first
@@ -84,7 +84,7 @@ def test_unbatched_input_and_limits(generator: torch.Generator) -> None:
 
 
 class Foreign(nn.Module):
-    """A model that calls the kernel itself, twice."""
+    """A model that calls SDPA twice."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("limits", [{}, {"heads": [1], "rows": [4, 0]}], ids=["all", "some"])
-def test_calls_of_the_kernel_are_seen_and_left_unchanged(
+def test_sdpa_calls_are_recorded_and_unchanged(
     generator: torch.Generator, options: dict[str, Any], limits: dict[str, Any]
 ) -> None:
     model = Foreign(**options)
@@ -134,7 +134,7 @@ def test_calls_of_the_kernel_are_seen_and_left_unchanged(
         assert (records["inner"].weights[~mask.expand(expected.shape)] == 0).all()
 
 
-def test_dropout_of_a_kernel_call_is_that_of_the_record() -> None:
+def test_record_has_the_dropout_of_the_sdpa_call() -> None:
     model = Foreign(dropout_p=0.5)
     query, key = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 8)
     with record(model) as records:
@@ -145,7 +145,7 @@ def test_dropout_of_a_kernel_call_is_that_of_the_record() -> None:
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 2, 3, 5, 8)])
-def test_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
+def test_sdpa_with_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
     model = Foreign()
     states = torch.randn(shape)
     plain = model(states, states)
@@ -154,7 +154,7 @@ def test_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
     assert records["inner"].weights.dim() == 4 and records["inner"].weights.shape[-2:] == (5, 5)
 
 
-def test_hooks_and_patches_are_gone_afterwards() -> None:
+def test_hooks_and_patches_are_removed_afterwards() -> None:
     model = Foreign()
     peer = nn.MultiheadAttention(6, 3)
     with record(model), record(peer):
@@ -164,7 +164,7 @@ def test_hooks_and_patches_are_gone_afterwards() -> None:
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-def test_layers_can_be_chosen_and_must_be_there() -> None:
+def test_layers_are_selected_and_must_exist() -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
     with record(model, layers=["layers.1.self_attn"]) as records:
         model(torch.randn(1, 3, 8))
@@ -177,8 +177,8 @@ def test_layers_can_be_chosen_and_must_be_there() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_pytorchs_layers_beside_regards(generator: torch.Generator) -> None:
-    """PyTorch's encoder skips its attention layer in evaluation, unless told not to."""
+def test_pytorch_layers_next_to_regard_layers(generator: torch.Generator) -> None:
+    """PyTorch's encoder skips its attention layer in evaluation mode, except while recording."""
     model = nn.Sequential(
         MultiHeadAttention(8, 2),
         nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1),
@@ -192,7 +192,7 @@ def test_pytorchs_layers_beside_regards(generator: torch.Generator) -> None:
 
 
 class Straight(nn.Module):
-    """A model that hands what it is given to the kernel."""
+    """A model that passes its inputs to SDPA."""
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
         return F.scaled_dot_product_attention(query, key, value, **options)
@@ -210,9 +210,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None
 
 @pytest.mark.parametrize("limits", [{}, {"rows": [4, 0]}], ids=["all", "some"])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_whatever_shapes_the_kernel_takes(
-    generator: torch.Generator, shapes: Any, limits: dict[str, Any]
-) -> None:
+def test_sdpa_with_all_accepted_shapes(generator: torch.Generator, shapes: Any, limits: dict[str, Any]) -> None:
     model = Straight()
     query, key = (torch.randn(shape, generator=generator) for shape in shapes[:2])
     mask = None if shapes[2] is None else torch.randn(shapes[2], generator=generator) > -0.5
@@ -223,12 +221,12 @@ def test_whatever_shapes_the_kernel_takes(
     lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
     if limits:
         plain = plain[..., [4, 0], :]
-    models_without_interface = weights.reshape(*lead, *weights.shape[-2:]) @ key
-    torch.testing.assert_close(models_without_interface, plain, atol=1e-5, rtol=1e-5)
+    by_hand = weights.reshape(*lead, *weights.shape[-2:]) @ key
+    torch.testing.assert_close(by_hand, plain, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_jagged_tensors_are_left_alone_with_a_warning() -> None:
+def test_jagged_tensors_give_a_warning() -> None:
     lengths = [torch.randn(length, 2, 8) for length in (3, 5)]
     states = torch.nested.nested_tensor(lengths, layout=torch.jagged).transpose(1, 2)
     model = Straight()
@@ -240,8 +238,8 @@ def test_jagged_tensors_are_left_alone_with_a_warning() -> None:
     torch.testing.assert_close(found.values(), plain.values())
 
 
-def test_the_function_of_pytorchs_layers_called_directly(generator: torch.Generator) -> None:
-    """With a bias as one more key, and one of zeros: both are free."""
+def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator) -> None:
+    """The layer appends a bias and zeros as keys; both may be attended."""
     layer = nn.MultiheadAttention(6, 3, add_bias_kv=True, add_zero_attn=True, batch_first=True)
 
     class Direct(nn.Module):
@@ -269,7 +267,7 @@ def test_the_function_of_pytorchs_layers_called_directly(generator: torch.Genera
     assert torch.equal(found.expand_as(weights)[0, 0, :, :4], ~mask)
 
 
-def test_a_repetition_can_be_chosen_by_its_number() -> None:
+def test_repeated_call_is_selected_by_number() -> None:
     model = Foreign()
     states = torch.randn(1, 1, 3, 4)
     with record(model, layers=["inner#1"]) as records:
@@ -281,7 +279,7 @@ def test_a_repetition_can_be_chosen_by_its_number() -> None:
     assert list(records) == [""]
 
 
-def test_a_pass_after_another_begins_anew_and_one_inside_goes_on() -> None:
+def test_new_pass_replaces_records_and_inner_pass_extends_them() -> None:
     layer = nn.MultiheadAttention(6, 3)
 
     class Twice(nn.Module):
@@ -302,7 +300,7 @@ def test_a_pass_after_another_begins_anew_and_one_inside_goes_on() -> None:
 
 
 class Flexible(nn.Module):
-    """Attention by a function that nobody sees."""
+    """Attention by a function that cannot be captured."""
 
     def forward(self, states: Tensor) -> Tensor:
         heads = states.unflatten(-1, (2, 4)).transpose(1, 2)
@@ -313,10 +311,10 @@ class Flexible(nn.Module):
 
 @torch.no_grad()
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_flex_attention_is_told_also_beside_others() -> None:
+def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
     model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), Flexible()).eval()
     states = torch.randn(1, 4, 8)
-    with pytest.warns(UserWarning, match="1 attends by flex_attention, which is not seen: name where"):
+    with pytest.warns(UserWarning, match="1 attends by flex_attention, which is not seen: name the module"):
         with record(model) as records:
             model(states)
     assert list(records) == ["0.self_attn"]
@@ -330,7 +328,7 @@ def test_flex_attention_is_told_also_beside_others() -> None:
 @pytest.mark.parametrize(
     "call", [regard.record, regard.record_long, lambda model: regard.intervene(model, "layer")]
 )
-def test_what_is_no_model_is_refused(call: Any) -> None:
+def test_values_that_are_no_model_are_refused(call: Any) -> None:
     for given in (3, "bert", None):
         with (
             pytest.raises(InputError, match="give a torch module, a run, or what regard.look returns"),
@@ -339,7 +337,7 @@ def test_what_is_no_model_is_refused(call: Any) -> None:
             pass
 
 
-def test_one_name_instead_of_several_layers_is_refused() -> None:
+def test_single_name_instead_of_a_list_is_refused() -> None:
     layer = nn.TransformerEncoderLayer(8, 2)
     for call in (regard.record, regard.record_long):
         with (
@@ -349,7 +347,7 @@ def test_one_name_instead_of_several_layers_is_refused() -> None:
             pass
 
 
-def test_a_subject_is_recorded_as_its_module_is() -> None:
+def test_subject_is_recorded_like_its_module() -> None:
     states = torch.randn(2, 5, 8)
     subject = regard.look(nn.TransformerEncoderLayer(8, 2, batch_first=True).eval(), lambda given: given)
     with torch.no_grad(), regard.record(subject) as records:

@@ -1,4 +1,4 @@
-"""Models that were not built here, as subjects: PyTorch's layers, Hugging Face's models, anybody's own."""
+"""External models, which Regard did not build: PyTorch modules, transformers models, and a user's own."""
 
 from typing import TYPE_CHECKING
 
@@ -6,13 +6,12 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.external.comparison import ModelComparison
-    from regard.external.intervening import intervene
     from regard.external.loading import look
     from regard.external.long_inputs import LongRecord, LongRecords, record_long
     from regard.external.model import ExternalModel
     from regard.external.patching import PatchingResult, patch
-    from regard.external.pruned import PrunedExternalModel
-    from regard.external.recording import record
+    from regard.external.pruning import PrunedExternalModel
+    from regard.external.recording import intervene, record
 
 late(__name__)
 

@@ -1,335 +1,296 @@
-"""Families: how a model that was not built here is fed, what it answers, and what its loss is.
+"""Adapters: how an external model receives inputs, what it answers, and how its loss is defined.
 
-Which one a model belongs to is seen from its class, as Hugging Face names them:
+The class name of a transformers model decides which adapter it gets:
 
-    ForCausalLM, or whatever generates       Writer        each next token
-    ForConditionalGeneration, Seq2SeqLM      Pairs         a target, given a source
-    ForMaskedLM                              Guesser       tokens that are masked
-    For...Classification                     Classifier    a class
-    any other                                States        nothing: what comes out are states
+    ForCausalLM, and others that generate    CausalLMAdapter     each next token
+    ForConditionalGeneration, Seq2SeqLM      Seq2SeqAdapter      a target, given a source
+    ForMaskedLM                              MaskedLMAdapter     masked tokens
+    For...Classification                     ClassifierAdapter   a class
+    any other                                EncoderAdapter      nothing: only states are returned
+    a user's own module                      CustomModel         nothing, or the user's loss
 
-Each is fed one input at a time. Where no truth is known, the loss is that of what the untouched model answers
-itself, and says so.
+The first three are in `language_models`. A model receives one input at a time. If no truth is known, the loss is
+measured against the unmodified model's own answers, and `measure` says so.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.external.attention_interface import is_transformers_model
-from regard.external.model_input import BETWEEN, ModelInput
+from regard.external.model_input import ImageProcessor, ModelInput
 from regard.external.modules import base_model_of
 from regard.external.texts import TextEncoder
 from regard.libraries import calling
+from regard.viz import Layer, Trial
 
 IGNORED = -100
-"""Where an output has no truth."""
-SPARED = 7
-"""Of so many tokens one is masked at once, about as in training (Devlin et al. 2019, section 3.1)."""
+"""Class of outputs without a truth."""
+MakeArguments = Callable[[Any], Any]
+"""Makes the arguments of a model from an input: a tensor, a tuple of tensors, or a dict of them by name."""
+Loss = Callable[[nn.Module, Any], Any]
+"""Returns the loss of a model on an input."""
+NameSteps = Callable[[Any], Sequence[str]]
+"""Returns a label for each step of an input."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedInput:
-    """One input as a model gets it, and what it is to answer."""
+    """One input as the arguments of a model, with the expected answer."""
 
-    asked: ModelInput
-    given: dict[str, Any] | tuple[Any, ...]
-    """What the model is called with."""
+    input: ModelInput
+    arguments: dict[str, Any] | tuple[Any, ...]
     truth: Tensor | None = None
-    """(N, Tq), the class of each output, `IGNORED` where there is none; None where there are no classes."""
+    """(N, Tq), the class of each output, or `IGNORED`; None if there are no classes."""
     before: Tensor | None = None
-    """What the untouched model returned, where there are no classes."""
+    """States of the unmodified model, if there are no classes."""
 
 
 class Answer(NamedTuple):
-    """What a model answered."""
+    """The answer of a model."""
 
-    fed: PreparedInput
-    """With which its attention is looked at."""
+    prepared: PreparedInput
+    """The arguments for which attention is recorded."""
     prediction: str | None = None
     truth: str | None = None
     outputs: Sequence[str] = ()
     probabilities: Sequence[float] = ()
 
 
-def called(model: nn.Module, given: dict[str, Any] | tuple[Any, ...]) -> Any:
-    """Call a model with what it was given; raises `InputError` for what one of Hugging Face's refuses."""
-    with answering(model):
-        return model(**given) if isinstance(given, dict) else model(*given)
+def call_model(model: nn.Module, arguments: dict[str, Any] | tuple[Any, ...]) -> Any:
+    """Call a model; raises `InputError` for arguments that a transformers model rejects."""
+    with one_line_errors(model):
+        return model(**arguments) if isinstance(arguments, dict) else model(*arguments)
 
 
-def answering(model: nn.Module) -> AbstractContextManager[None]:
-    """Turn what a model of transformers raises into one line; what a user's own module raises is shown whole."""
+def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
+    """Turn exceptions of a transformers model into one line; those of a user's own module keep their
+    traceback."""
     if not is_transformers_model(base_model_of(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "")
-    what = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
-    return calling("transformers", what, "give another input, or check that model and tokenizer belong together")
+    problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
+    return calling(
+        "transformers", problem, "give another input, or check that model and tokenizer belong together"
+    )
 
 
 class Adapter(ABC):
-    """What is known of a model's inputs and outputs."""
+    """The inputs and outputs of one kind of model."""
 
     accepts: ClassVar[str] = "a text"
-    """What may be typed, for people."""
+    """What a user may type."""
     summary: ClassVar[str]
     measure: ClassVar[str] = "loss"
     unanswered: ClassVar[Sequence[str]] = ()
-    """What nothing can be said of, a sentence each."""
+    """Sentences on what cannot be analysed."""
+    reads: ClassVar[str | None] = None
+    """Kind of the layers in which outputs attend to inputs; None if no layer does so step by step."""
 
-    def own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Say whether the model's own answers stand in for a truth that some of these inputs do not have."""
+    def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
+        """Return whether the model's own answers replace an unknown truth of some inputs."""
         del inputs
         return False
 
     @abstractmethod
-    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
-        """Return an input with its truth, or with what the model answers itself; raises `InputError`."""
+    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
+        """Return an input with its truth, or with the model's own answer; raises `InputError`."""
 
     @abstractmethod
-    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
-        """Return what a model answers; `generate`: tokens that it writes at most."""
+    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
+        """Return the model's answer; `generate`: largest number of generated tokens."""
 
-    def plain(self, model: nn.Module, fed: PreparedInput) -> Any:
-        """Return what a model is called with to be looked at: one row, with nothing masked on purpose."""
+    def plain_arguments(self, model: nn.Module, prepared: PreparedInput) -> Any:
+        """Return the arguments for recording: one row, without masks that only the loss needs."""
         del model
-        return fed.given
+        return prepared.arguments
 
     def logits(self, output: Any) -> Tensor | None:
-        """Return the logits (N, Tq, C) in what a model returned; None where there are none."""
+        """Return the logits (N, Tq, C) in a model's output; None if there are none."""
         logits: Tensor | None = getattr(output, "logits", None)
         return logits
 
-    def loss(self, model: nn.Module, fed: PreparedInput) -> tuple[float, int]:
-        """Return the sum of what the measure is over all outputs, and their number."""
-        output = called(model, fed.given)
+    def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
+        """Return the sum of the loss over all outputs, in nats or as `measure` says, and their number."""
+        output = call_model(model, prepared.arguments)
         logits = self.logits(output)
-        if fed.truth is None or logits is None:
-            assert fed.before is not None
-            return _moved(find_states(output), fed.before), 1
-        logits = logits[:, -fed.truth.shape[1] :]  # learned steps that stand before the input have no truth
-        found = F.cross_entropy(
-            logits.float().flatten(0, -2), fed.truth.flatten(), ignore_index=IGNORED, reduction="sum"
+        if prepared.truth is None or logits is None:
+            assert prepared.before is not None
+            return _relative_change(find_states(output), prepared.before), 1
+        logits = logits[:, -prepared.truth.shape[1] :]  # learned steps before the input have no truth
+        loss = F.cross_entropy(
+            logits.float().flatten(0, -2), prepared.truth.flatten(), ignore_index=IGNORED, reduction="sum"
         )
-        return float(found), int((fed.truth != IGNORED).sum())
+        return float(loss), int((prepared.truth != IGNORED).sum())
 
     def embedding(self, model: nn.Module) -> nn.Module | None:
-        """Return the module whose first output are the inputs' embeddings (N, Tk, D), if it is known."""
-        find = getattr(model, "get_input_embeddings", None)
-        found: nn.Module | None = None if find is None else find()
-        return found
-
-    reads: ClassVar[str | None] = None
-    """The kind of the layers in which outputs attend to inputs; None where none does, step by step."""
+        """Return the module whose first output is the embedding (N, Tk, D) of the input, if it is known."""
+        getter = getattr(model, "get_input_embeddings", None)
+        embedding: nn.Module | None = None if getter is None else getter()
+        return embedding
 
 
 def find_states(output: Any) -> Tensor:
-    """Return the first tensor of numbers in what a model returned."""
+    """Return the first floating-point tensor in a model's output."""
     if isinstance(output, Tensor):
         return output
     values = output.values() if isinstance(output, dict) else output
-    for each in values if isinstance(values, Sequence) or hasattr(values, "__iter__") else ():
-        if isinstance(each, Tensor) and each.is_floating_point():
-            return each
+    for value in values if isinstance(values, Sequence) or hasattr(values, "__iter__") else ():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value
     raise InputError(f"{type(output).__name__} holds no tensor: give look() a loss")
 
 
-def _moved(states: Tensor, before: Tensor) -> float:
-    """Return how far states have moved: the square of the change, as a share of theirs."""
+def _relative_change(states: Tensor, before: Tensor) -> float:
+    """Return the squared change of states as a share of their squared size."""
     return float((states.float() - before.float()).square().sum() / before.float().square().sum())
 
 
 @dataclass(frozen=True)
-class CausalLMAdapter(Adapter):
-    """A decoder that goes on with a text, token by token."""
+class ClassifierAdapter(Adapter):
+    """A model that assigns a class to its input, or to each token."""
 
-    texts: TextEncoder
-    summary = "a decoder that goes on with a text"
-    measure = "loss of the next tokens"
-    reads = "decoder"
+    inputs: TextEncoder | ImageProcessor
+    summary = "a classifier"
 
-    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
-        """Return a text, whose truth is the next token at each step."""
-        given = self.texts.tensors(model, _alone(asked))
-        tokens = given["input_ids"]
-        if tokens.shape[1] < 2:
-            raise InputError(
-                f"input {asked.text!r} is one token, after which nothing is known: give a longer one"
-            )
-        truth = F.pad(tokens[:, 1:], (0, 1), value=IGNORED)
-        return PreparedInput(asked=asked, given=given, truth=truth)
+    def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
+        """Return True: inputs come without classes."""
+        return True
 
-    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
-        """Write at most so many tokens after a text."""
-        given = self.texts.tensors(model, _alone(asked))
-        start = given["input_ids"].shape[1]
-        sequence = written(model, given, generate)
-        fed = {"input_ids": sequence[:, :-1], "attention_mask": torch.ones_like(sequence[:, :-1])}
-        logits = self.logits(called(model, fed))
+    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
+        """Return an input, with the model's present answer as its truth."""
+        arguments = self.inputs.tensors(model, model_input.value)
+        logits = self.logits(call_model(model, arguments))
         assert logits is not None
-        new = sequence[0, start:].tolist()
-        likely = logits[0, -len(new) :].float().softmax(-1)
-        return Answer(
-            fed=PreparedInput(asked=asked, given=fed),
-            prediction=self.texts.decode(new),
-            outputs=self.texts.labels(new),
-            probabilities=likely[range(len(new)), new].tolist(),
-        )
+        return PreparedInput(input=model_input, arguments=arguments, truth=logits.argmax(-1))
 
+    def logits(self, output: Any) -> Tensor | None:
+        """Return the logits (N, Tq, C), of the whole input (Tq = 1) or of each token."""
+        logits: Tensor = output.logits
+        return logits if logits.dim() == 3 else logits.unsqueeze(1)
 
-def check_positions(model: Any, steps: int, count: int) -> None:
-    """Raise `InputError` where a model that only writes has not so many positions."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    if most is not None and not model.config.is_encoder_decoder and steps + count > most:
-        raise InputError(
-            f"generate {count} after {steps} tokens is beyond the model's {most} positions: choose less"
-        )
-
-
-def written(model: Any, given: dict[str, Any], count: int) -> Tensor:
-    """Return what a model writes, (1, T), greedily, at most `count` tokens and at least one."""
-    config = model.generation_config
-    pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
-    if isinstance(pad, list):
-        pad = pad[0]
-    # Without a length in all, of which the library would warn beside that of what is new.
-    options = {"max_new_tokens": max(count, 1), "max_length": None}
-    options |= {} if pad is None else {"pad_token_id": pad}
-    check_positions(model, given["input_ids"].shape[1], count)
-    with answering(model):
-        found: Tensor = model.generate(**given, do_sample=False, num_beams=1, **options)
-        return found
-
-
-def _alone(asked: ModelInput) -> str:
-    if asked.target is not None:
-        raise InputError(f"input {asked.text!r} has a target, which this model takes none of: leave it out")
-    if not isinstance(asked.given, str):
-        raise InputError(f"input {asked.text} is no text: give one")
-    return asked.given
+    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
+        """Return the class of an input."""
+        arguments = self.inputs.tensors(model, model_input.value)
+        logits = self.logits(call_model(model, arguments))
+        assert logits is not None
+        probabilities, classes = logits[0].float().softmax(-1).max(-1)
+        names = getattr(model.config, "id2label", None) or {}
+        outputs = [str(names.get(number, number)) for number in classes.tolist()]
+        prepared = PreparedInput(input=model_input, arguments=arguments)
+        return Answer(prepared, " ".join(outputs), None, outputs, probabilities.tolist())
 
 
 @dataclass(frozen=True)
-class Seq2SeqAdapter(Adapter):
-    """An encoder-decoder, from a source to a target."""
+class EncoderAdapter(Adapter):
+    """A model that returns states only."""
 
-    texts: TextEncoder
-    accepts = f"a source, or a source and its target with {BETWEEN.strip()!r} between them"
-    summary = "an encoder-decoder"
-    measure = "loss of the targets"
-    reads = "cross"
+    inputs: TextEncoder | ImageProcessor
+    summary = "an encoder without an output layer"
+    measure = "change of the states"
+    unanswered = (
+        "The model gives no answer, so there is no loss: a head's importance is the change of the final states"
+        " without it, as a share of their squared size.",
+        "Gradients and ablation of inputs need an answer, and the model gives none.",
+    )
 
-    def own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Say whether some have no target."""
-        return any(each.target is None for each in inputs)
+    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
+        """Return an input with the model's present states."""
+        arguments = self.inputs.tensors(model, model_input.value)
+        before = find_states(call_model(model, arguments))
+        return PreparedInput(input=model_input, arguments=arguments, before=before)
 
-    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
-        """Return a pair of source and target; without a target, that which the model writes."""
-        if asked.target is None:
-            return self.answer(model, asked, 0).fed
-        target = self.texts.target(model, asked.target)
-        given = self.texts.tensors(model, asked.given) | {"decoder_input_ids": _shifted(model, target)}
-        return PreparedInput(asked=asked, given=given, truth=target)
+    def logits(self, output: Any) -> Tensor | None:
+        """Return None."""
+        return None
 
-    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
-        """Write a target, or say how likely each token of the one that was given is."""
-        if not isinstance(asked.given, str):
-            raise InputError(f"input {asked.text} is no text: give one")
-        if asked.target is not None:
-            fed = self.feed(model, asked)
-        else:
-            given = self.texts.tensors(model, asked.given)
-            sequence = written(model, given, generate or self.texts.most(model))
-            given |= {"decoder_input_ids": sequence[:, :-1]}
-            fed = PreparedInput(asked=asked, given=given, truth=sequence[:, 1:])
-        logits = self.logits(called(model, fed.given))
-        assert logits is not None and fed.truth is not None
-        likely = logits[0].float().softmax(-1)
-        target = fed.truth[0].tolist()
-        said = target if asked.target is None else likely.argmax(-1).tolist()
-        return Answer(
-            fed=fed,
-            prediction=self.texts.decode(said),
-            truth=asked.target,
-            outputs=self.texts.labels(target),
-            probabilities=likely[range(len(target)), target].tolist(),
-        )
-
-    def embedding(self, model: Any) -> nn.Module | None:
-        """Return what embeds the source."""
-        found: nn.Module | None = model.get_encoder().get_input_embeddings()
-        return found
-
-
-def _shifted(model: Any, target: Tensor) -> Tensor:
-    """Return what a decoder is fed to write a target (1, T): its start, and all tokens but the last."""
-    if hasattr(model, "prepare_decoder_input_ids_from_labels"):
-        found: Tensor = model.prepare_decoder_input_ids_from_labels(labels=target)
-        return found
-    start = model.config.decoder_start_token_id
-    if not isinstance(start, int):
-        raise InputError(f"decoder_start_token_id of the config is {start!r}: give the number of the first token")
-    return F.pad(target[:, :-1], (1, 0), value=start)
+    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
+        """Return the arguments without an answer."""
+        arguments = self.inputs.tensors(model, model_input.value)
+        return Answer(PreparedInput(input=model_input, arguments=arguments))
 
 
 @dataclass(frozen=True)
-class MaskedLMAdapter(Adapter):
-    """An encoder that guesses tokens which are masked."""
+class CustomModel(Adapter):
+    """A user's own model: a function makes its arguments, and another one may define its loss."""
 
-    texts: TextEncoder
-    summary = "an encoder that guesses masked tokens"
-    measure = "loss of the masked tokens"
-    reads = "encoder"
+    make_arguments: MakeArguments
+    own_loss: Loss | None = None
+    name_steps: NameSteps | None = None
+    summary = "a custom model"
 
     @property
-    def mask(self) -> int:
-        """The number of the token that masks."""
-        found: int | None = getattr(self.texts.tokenizer, "mask_token_id", None)
-        if found is None:
-            raise InputError("the tokenizer has no mask token: give look() a loss")
-        return found
+    def accepts(self) -> str:  # type: ignore[override]
+        """What a user may type."""
+        return "a text, as the function given to look() reads it"
 
-    def feed(self, model: nn.Module, asked: ModelInput) -> PreparedInput:
-        """Return a text once for every part of its tokens that is masked at once: each is, once."""
-        given = self.texts.tensors(model, _alone(asked))
-        tokens = given["input_ids"]
-        free = ~self.texts.special(tokens)
-        order = (free.cumsum(1) - 1) % SPARED
-        masked = torch.cat([free & (order == part) for part in range(SPARED)])
-        masked = masked[masked.any(1)]
-        if not len(masked):
-            raise InputError(f"input {asked.text!r} has no token that can be masked: give a text")
-        copies = {name: each.expand(len(masked), *each.shape[1:]) for name, each in given.items()}
-        copies["input_ids"] = copies["input_ids"].masked_fill(masked, self.mask)
-        return PreparedInput(asked=asked, given=copies, truth=tokens.masked_fill(~masked, IGNORED))
+    @property
+    def measure(self) -> str:  # type: ignore[override]
+        """Name of the loss."""
+        return "change of the states" if self.own_loss is None else "loss"
 
-    def plain(self, model: nn.Module, fed: PreparedInput) -> Any:
-        """Return the text with no more masks than it had."""
-        return self.texts.tensors(model, _alone(fed.asked))
+    @property
+    def unanswered(self) -> Sequence[str]:  # type: ignore[override]
+        """Sentences on what cannot be analysed."""
+        inputs = "Gradients and ablation of inputs are not available: the embedding module is unknown."
+        states = "No loss is known: a head's importance is the change of the final states without it."
+        return (inputs,) if self.own_loss is not None else (states, inputs)
 
-    def answer(self, model: nn.Module, asked: ModelInput, generate: int) -> Answer:
-        """Guess what the masks in a text stand for."""
-        given = self.texts.tensors(model, _alone(asked))
-        mask = getattr(self.texts.tokenizer, "mask_token_id", None)
-        places = (given["input_ids"][0] == (-1 if mask is None else mask)).nonzero()[:, 0]
-        fed = PreparedInput(asked=asked, given=given)
-        if not len(places):
-            return Answer(fed)
-        logits = self.logits(called(model, given))
+    def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
+        """Return an input, with the model's present states if there is no loss."""
+        arguments = self._arguments(model_input)
+        before = find_states(call_model(model, arguments)) if self.own_loss is None else None
+        return PreparedInput(input=model_input, arguments=arguments, before=before)
+
+    def _arguments(self, model_input: ModelInput) -> Any:
+        value, target = model_input
+        arguments = self.make_arguments(value if target is None else (value, target))
+        if isinstance(arguments, Tensor):
+            return (arguments,)
+        if isinstance(arguments, dict | tuple):
+            return arguments
+        name = type(arguments).__name__
+        raise InputError(f"the function given to look() returned {name}: return a tensor, a tuple or a dict")
+
+    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
+        """Return the arguments without an answer."""
+        return Answer(PreparedInput(input=model_input, arguments=self._arguments(model_input)))
+
+    def logits(self, output: Any) -> Tensor | None:
+        """Return None."""
+        return None
+
+    def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
+        """Return the user's loss, or the relative change of the states."""
+        if self.own_loss is None:
+            return super().loss(model, prepared)
+        return float(self.own_loss(model, prepared.input.value)), 1
+
+    def embedding(self, model: nn.Module) -> nn.Module | None:
+        """Return None."""
+        return None
+
+
+def make_trial(
+    model: nn.Module, adapter: Adapter, layers: Sequence[Layer], prepared: PreparedInput
+) -> Trial | None:
+    """Return an input that can be run again with a changed embedding; None for a model without stepwise
+    outputs."""
+    embedding = adapter.embedding(model)
+    arguments = adapter.plain_arguments(model, prepared)
+    if adapter.reads is None or embedding is None or not isinstance(arguments, dict):
+        return None
+
+    def run(count: int) -> Tensor:
+        copies = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in arguments.items()}
+        logits = adapter.logits(call_model(model, copies))
         assert logits is not None
-        likely, found = logits[0, -given["input_ids"].shape[1] :][places].float().softmax(-1).max(-1)
-        whole = given["input_ids"][0].clone()
-        whole[places] = found
-        return Answer(
-            fed=fed,
-            prediction=self.texts.decode(whole.tolist()),
-            outputs=self.texts.labels(found.tolist()),
-            probabilities=likely.tolist(),
-        )
+        return logits
+
+    return Trial(run, embedding, [layer.name for layer in layers if layer.kind == adapter.reads], None)

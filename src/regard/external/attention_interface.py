@@ -1,9 +1,9 @@
-"""Models of Hugging Face's, through the interface that they offer for attention of one's own.
+"""Capture transformers models through their attention interface.
 
-While such a model is recorded, each look-up of its attention function returns one of ours. It calls the function
-that the model would have called, returns what that returned, and takes the weights from it, or works them out
-with the model's own `eager_attention_forward`: so caps, sinks, biases and grouped heads are right without our
-knowing of them. Configs keep their names, since layers and masks depend on these.
+While such a model is recorded, each look-up of its attention function returns a wrapper. The wrapper calls the
+function that the model would have called and returns its result. It takes the weights from that result, or
+computes them with the model's own `eager_attention_forward`, so that caps, sinks, biases and grouped heads are
+right without code for each of them here. Configs are not changed, because layers and masks depend on them.
 """
 
 import inspect
@@ -18,173 +18,163 @@ import torch
 from torch import Tensor, nn
 
 from regard.external.capture_session import CaptureSession, RowFunction, replace_rows, select_rows
-from regard.external.forward_tracker import capturing_elsewhere
+from regard.external.forward_tracker import InertWhenCopied, capturing_elsewhere, remove_hooks
 from regard.external.interface_call import (
-    PEERS,
-    Inputs,
+    TRANSFORMERS,
+    InterfaceCall,
     Output,
     eager_name,
     find_eager_function,
     find_interface_caller,
 )
 
-SOURCES = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
-"""What layers call that which another sequence is read from."""
+MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
+"""Arguments of layers that hold another sequence to attend to."""
 
 
 def is_transformers_model(module: nn.Module) -> bool:
-    """Say whether a module is a model of Hugging Face's; transformers is not imported for that."""
-    peers = sys.modules.get(PEERS)
-    return peers is not None and isinstance(module, peers.PreTrainedModel)
+    """Return whether a module is a transformers model, without importing transformers."""
+    transformers = sys.modules.get(TRANSFORMERS)
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
 
 
 def uses_interface(module: nn.Module) -> bool:
-    """Say whether a module lets the interface choose what computes its attention."""
+    """Return whether a module looks up its attention function."""
     return find_eager_function(type(module)) is not None
 
 
+class _Recording:
+    """A session, and the layers of its model that use the interface."""
+
+    def __init__(self, session: CaptureSession, names: dict[int, str]) -> None:
+        self.session, self.names = session, names
+        self.cross_layers: set[int] = set()
+        """Ids of layers that attend to another sequence in the running pass."""
+
+
+class _ThreadRecordings(threading.local):
+    """The recordings of this thread."""
+
+    def __init__(self) -> None:
+        self.active: list[_Recording] = []
+
+
+_recordings = _ThreadRecordings()
 _lock = threading.Lock()
-_local = threading.local()
-_replaced: list[tuple[Any, str, Any]] = []
-"""What is replaced as long as anybody records: owner, name and the original."""
-_count = 0
+_patches: list[tuple[Any, str, Any]] = []
+"""What is patched while any thread records: owner, name and original."""
+_recording_count = 0
 
 
 @contextmanager
-def capture_interface(model: nn.Module, session: CaptureSession) -> Iterator[set[str]]:
-    """Record in the block those layers of a model that ask the interface; yields their names."""
+def capture_interface(session: CaptureSession) -> Iterator[set[str]]:
+    """Capture the layers of a model that use the interface; yields their names."""
     layers = {name: module for name, module in session.tracker.modules.items() if uses_interface(module)}
     if not layers:
         yield set()
         return
     recording = _Recording(session, {id(module): name for name, module in layers.items()})
-    hooks = [
-        module.register_forward_pre_hook(CrossAttentionHook(recording), with_kwargs=True)
-        for module in layers.values()
-    ]
-    here = _here()
-    here.append(recording)
+    hook = CrossAttentionHook(recording)
+    hooks = [module.register_forward_pre_hook(hook, with_kwargs=True) for module in layers.values()]
+    _recordings.active.append(recording)
     try:
-        with _looking_up({type(module) for module in layers.values()}):
+        with remove_hooks(hooks), _patched_lookups({type(module) for module in layers.values()}):
             yield set(layers)
     finally:
-        here.remove(recording)
-        for hook in hooks:
-            hook.remove()
+        _recordings.active.remove(recording)
 
 
 @contextmanager
-def _looking_up(kinds: set[type]) -> Iterator[None]:
-    """Let every look-up of an attention function return ours in the block, for threads that record."""
-    global _count
+def _patched_lookups(classes: set[type]) -> Iterator[None]:
+    """Make every look-up of an attention function return a wrapper in threads that record."""
+    global _recording_count
     from transformers import AttentionInterface
 
     with _lock:
-        _count += 1
-        if _count == 1:
-            _replace(AttentionInterface, "get_interface", _get_interface)
-            _replace(AttentionInterface, "__getitem__", _get_item)
-        for function in filter(None, map(find_interface_caller, kinds)):
-            # Code of transformers before 5 looks nothing up where the config says "eager".
+        _recording_count += 1
+        if _recording_count == 1:
+            _patch(AttentionInterface, "get_interface", _wrap_get_interface)
+            _patch(AttentionInterface, "__getitem__", _wrap_getitem)
+        for function in filter(None, map(find_interface_caller, classes)):
+            # Before transformers 5, layers look nothing up if the config says "eager": patch that function too.
             if "get_interface" not in function.__code__.co_names:
-                _replace(sys.modules[function.__module__], eager_name(function), _own_eager)
+                _patch(sys.modules[function.__module__], eager_name(function), _wrap_eager)
     try:
         yield
     finally:
         with _lock:
-            _count -= 1
-            while not _count and _replaced:
-                setattr(*_replaced.pop())
+            _recording_count -= 1
+            while not _recording_count and _patches:
+                setattr(*_patches.pop())
 
 
-def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    if not any((owner, name) == replaced[:2] for replaced in _replaced):
+def _patch(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    if not any((owner, name) == patch[:2] for patch in _patches):
         original = vars(owner).get(name) or getattr(owner, name)
-        _replaced.append((owner, name, original))
-        setattr(owner, name, make(original))
+        _patches.append((owner, name, original))
+        setattr(owner, name, wrap(original))
 
 
-class _Lookup:
-    """An attention function that was looked up while somebody records, and the eager one of the same layer."""
+class _CapturedFunction:
+    """Wrapper of an attention function, with the eager function of the same layer."""
 
     def __init__(self, function: Any, eager: Any) -> None:
-        self.function, self.eager = _unwrapped(function), _unwrapped(eager)
+        self.function, self.eager = _unwrap(function), _unwrap(eager)
 
     def __call__(self, module: nn.Module, *args: Any, **options: Any) -> Output:
-        """Attend as the function does, and record it."""
-        return attend(
-            self.function, self.eager or _unwrapped(find_eager_function(type(module))), module, *args, **options
-        )
+        """Compute attention as the function does, and record it."""
+        eager = self.eager or _unwrap(find_eager_function(type(module)))
+        return attend(self.function, eager, module, *args, **options)
 
 
-def _looked_up(function: Any, eager: Any) -> Any:
-    if isinstance(function, _Lookup):
-        return _Lookup(function.function, eager) if function.eager is None else function
-    return _Lookup(function, eager) if _here() and callable(function) else function
+def _wrap(function: Any, eager: Any) -> Any:
+    if isinstance(function, _CapturedFunction):
+        return _CapturedFunction(function.function, eager) if function.eager is None else function
+    return _CapturedFunction(function, eager) if _recordings.active and callable(function) else function
 
 
-def _get_interface(original: Any) -> Any:
-    return lambda self, name, default: _looked_up(original(self, name, default), default)
+def _wrap_get_interface(original: Any) -> Any:
+    return lambda self, name, default: _wrap(original(self, name, default), default)
 
 
-def _get_item(original: Any) -> Any:
-    return lambda self, name: _looked_up(original(self, name), None)
+def _wrap_getitem(original: Any) -> Any:
+    return lambda self, name: _wrap(original(self, name), None)
 
 
-def _own_eager(original: Any) -> Any:
+def _wrap_eager(original: Any) -> Any:
     def eager(*args: Any, **options: Any) -> Any:
-        return (_Lookup(original, original) if _here() else original)(*args, **options)
+        return (_CapturedFunction(original, original) if _recordings.active else original)(*args, **options)
 
-    eager.replaces = original  # type: ignore[attr-defined]
+    eager.original = original  # type: ignore[attr-defined]
     return eager
 
 
-def _unwrapped(function: Any) -> Any:
-    """Return the eager function of a file of transformers' itself, also while ours stands in its place."""
-    return getattr(function, "replaces", function)
+def _unwrap(function: Any) -> Any:
+    """Return the original of an eager function that is patched."""
+    return getattr(function, "original", function)
 
 
-def _here() -> "list[_Recording]":
-    """Return who records in this thread."""
-    if not hasattr(_local, "recordings"):
-        _local.recordings = []
-    found: list[_Recording] = _local.recordings
-    return found
-
-
-class _Recording:
-    """One recording of one model."""
-
-    def __init__(self, session: CaptureSession, names: dict[int, str]) -> None:
-        self.session, self.names = session, names
-        self.crossing: set[int] = set()
-        """The layers that read from another sequence."""
-
-
-class CrossAttentionHook:
-    """Notes of a layer that is about to run whether it reads from another sequence. A copy of it does nothing."""
+class CrossAttentionHook(InertWhenCopied):
+    """Hook that notes whether a layer attends to another sequence."""
 
     def __init__(self, recording: _Recording | None = None) -> None:
         self.recording = recording
 
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return CrossAttentionHook, ()
-
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """Look at what the layer is given."""
-        if self.recording is None or not self.recording.session.tracker.here:
+        """Inspect the arguments of a layer before it runs."""
+        if self.recording is None or not self.recording.session.tracker.active:
             return
-        kind: Any = type(module)
-        given = dict(zip(parameter_names(kind), args, strict=False)) | kwargs
-        self.recording.crossing.discard(id(module))
-        if any(given.get(each) is not None for each in SOURCES):
-            self.recording.crossing.add(id(module))
+        cls: Any = type(module)
+        arguments = dict(zip(parameter_names(cls), args, strict=False)) | kwargs
+        self.recording.cross_layers.discard(id(module))
+        if any(arguments.get(name) is not None for name in MEMORY_ARGUMENTS):
+            self.recording.cross_layers.add(id(module))
 
 
 @cache
-def parameter_names(kind: Any) -> tuple[str, ...]:
-    """Return the names of what modules of a class are called with."""
-    return tuple(inspect.signature(kind.forward).parameters)[1:]
+def parameter_names(cls: Any) -> tuple[str, ...]:
+    """Return the parameters of a module class's `forward`."""
+    return tuple(inspect.signature(cls.forward).parameters)[1:]
 
 
 def attend(
@@ -197,65 +187,66 @@ def attend(
     attention_mask: Any,
     **options: Any,
 ) -> Output:
-    """Attend as `function` does, the model's own, and hand weights over to whoever asked for them."""
-    asked = []
-    for recording in _here():
+    """Call the model's attention `function`, and give the weights to the sessions that record the layer."""
+    requests = []
+    for recording in _recordings.active:
         layer = recording.names.get(id(module))
-        name = None if layer is None else recording.session.next(layer)
+        name = None if layer is None else recording.session.next_call_name(layer)
         if name is not None:
-            asked.append((recording, name))
-    with capturing_elsewhere(recording.session.tracker for recording in _here()):
+            requests.append((recording, name))
+    with capturing_elsewhere(recording.session.tracker for recording in _recordings.active):
         output, returned = function(module, query, key, value, attention_mask, **options)
-        if not asked:
+        if not requests:
             return output, returned
-        inputs = Inputs(module, query, key, value, attention_mask, options, function, eager)
-        inputs.compare(output, partial(_doubt, asked, function))
-        touching = [recording for recording, _ in asked if recording.session.intervenes]
-        rows: RowFunction = inputs.weights
-        if touching or not all(recording.session.by_rows for recording, _ in asked):
-            with torch.set_grad_enabled(bool(touching) and torch.is_grad_enabled()):
-                weights = inputs.returned(returned)
-                weights = inputs.weights(slice(None))[0] if weights is None else weights
-            if touching:
-                output, weights = _touched(inputs, touching, output, weights)
+        call = InterfaceCall(module, query, key, value, attention_mask, options, function, eager)
+        call.compare(output, partial(_warn_mismatch, requests, function))
+        intervening = [recording for recording, _ in requests if recording.session.intervenes]
+        rows: RowFunction = call.weights
+        if intervening or not all(recording.session.by_rows for recording, _ in requests):
+            with torch.set_grad_enabled(bool(intervening) and torch.is_grad_enabled()):
+                weights = call.returned(returned)
+                weights = call.weights(slice(None))[0] if weights is None else weights
+            if intervening:
+                output, weights = _intervene(call, intervening, output, weights)
                 if isinstance(returned, Tensor) and returned.shape == weights.shape:
                     returned = weights
-            rows = _known(weights, inputs.allowed)
-        elif function is not eager and (weights := inputs.returned(returned)) is not None:
-            rows = _known(weights, inputs.allowed)
+            rows = _known_rows(weights, call.allowed)
+        elif function is not eager and (weights := call.returned(returned)) is not None:
+            rows = _known_rows(weights, call.allowed)
         else:
-            inputs.forget_mask()
-        for recording, name in asked:
+            call.forget_mask()
+        for recording, name in requests:
             with torch.no_grad():
-                crossing = id(module) in recording.crossing
-                recording.session.keep(name, inputs.call(rows, crossing, recording.session.tracker))
-        inputs.forget_values()
+                is_cross = id(module) in recording.cross_layers
+                recording.session.record_call(name, call.describe(rows, is_cross, recording.session.tracker))
+        call.forget_values()
     return output, returned
 
 
-def _doubt(asked: "Sequence[tuple[_Recording, str]]", function: Any, share: float) -> None:
-    """Tell those who asked for a call that its weights times its values are not what the function returned."""
-    called = getattr(function, "__name__", type(function).__name__)
+def _warn_mismatch(requests: Sequence[tuple[_Recording, str]], function: Any, share: float) -> None:
+    name = getattr(function, "__name__", type(function).__name__)
     cause = (
-        f"{called} computes something else than the model's eager function, by {share:.1%} of the largest output"
+        f"{name} computes something else than the model's eager function, by {share:.1%} of the largest output"
     )
-    for recording, name in asked:
-        recording.session.warn_mismatch(name, cause)
+    for recording, call_name in requests:
+        recording.session.warn_mismatch(call_name, cause)
 
 
-def _touched(
-    inputs: Inputs, recordings: "Sequence[_Recording]", output: Tensor, weights: Tensor
+def _intervene(
+    call: InterfaceCall, recordings: Sequence[_Recording], output: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the output (B, Tq, H, D) and the weights after all changes, in the order in which they were asked
-    for. Rows that nobody changed keep the output of the model's own function."""
+    """Return the output (B, Tq, H, D) and the weights after all interventions, applied in order.
+
+    Unchanged rows keep the output of the model's own function, bit for bit.
+    """
     before = weights
     for recording in recordings:
         session = recording.session
-        first = inputs.first_key(id(inputs.module) in recording.crossing, session.tracker)
-        weights = session.changed(weights, inputs.allowed, first)
-    changed = inputs.context(weights).to(output.dtype)
+        first = call.first_key(id(call.module) in recording.cross_layers, session.tracker)
+        weights = session.change_weights(weights, call.allowed, first)
+    changed = call.context(weights).to(output.dtype)
     return replace_rows(output, changed, (weights != before).any(-1).transpose(1, 2)), weights
 
 
-def _known(weights: Tensor, allowed: Tensor | None) -> RowFunction:
-    return lambda chosen: (weights[:, :, chosen], allowed if allowed is None else select_rows(allowed, chosen))
+def _known_rows(weights: Tensor, allowed: Tensor | None) -> RowFunction:
+    return lambda rows: (weights[:, :, rows], allowed if allowed is None else select_rows(allowed, rows))

@@ -1,6 +1,6 @@
-"""Two models, checkpoints or prunings side by side over the same inputs: what they answer, what their heads do.
+"""Compare two models, checkpoints or prunings over the same inputs: their answers and their heads.
 
-print(regard.look("before").beside(regard.look("after"), texts))
+print(regard.look("before").compare_with(regard.look("after"), texts))
 """
 
 from collections.abc import Sequence
@@ -27,141 +27,136 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelComparison(Result):
-    """Two models over the same inputs."""
+    """Two models over the same inputs. Every pair has the value of the first model, then that of the second."""
 
     names: tuple[str, str]
     samples: int
     measure: str
-    """What the losses are of."""
+    """Name of the loss."""
     losses: tuple[float, float]
     added: tuple[dict[str, list[float]], dict[str, list[float]]]
-    """Of each model, by layer: what is added to its loss when each head is off."""
+    """By layer: the increase of the loss when each head is off."""
     entropy: tuple[dict[str, list[float]], dict[str, list[float]]]
-    """Of each model, by layer: the mean entropy of each head's rows, in nats; 0 where it looks at one step."""
+    """By layer: the mean entropy of the rows of each head, in nats; 0 if it attends to a single step."""
     predictions: list[tuple[str | None, str | None]]
-    """What both answer to each input."""
+    """Answers to each input."""
     apart: dict[str, list[float]]
-    """By layer that both have, with as many heads: how far the weights of each head are from the other's, the
-    mean share of a row (0 to 1) that is elsewhere."""
+    """By layer that both have with as many heads: the distance of the weights of each head, as the mean share of
+    a row (0 to 1) that is on other steps."""
     alike: dict[str, str]
-    """By layer of the first that both have: what the second calls it."""
+    """By shared layer of the first model: its name in the second."""
     roles: tuple[HeadRoles, HeadRoles] | None = None
-    """What the heads of both do; None over fewer than ten inputs, of which that cannot be said."""
+    """Roles of the heads; None over fewer than ten inputs, which are too few to describe roles."""
     maps: tuple[list[AttentionMap], list[AttentionMap]] = field(default=([], []))
-    """What both attend to in each input."""
+    """Attention map of each input."""
 
     def summary(self) -> str:
-        """Say how the losses compare."""
-        one, other = self.names
-        return f"{self.measure} {self.losses[0]:.4f} of {one}, {self.losses[1]:.4f} of {other}"
+        """Return one line with both losses."""
+        first, second = self.names
+        return f"{self.measure} {self.losses[0]:.4f} of {first}, {self.losses[1]:.4f} of {second}"
 
     def table(self) -> RenderableType:
-        """Return a line for each head that both have, and what both answer."""
-        one, other = self.names
-        heads = Table(
-            "layer", "head", *(f"{what}, {name}" for what in ("added", "entropy") for name in (one, other))
-        )
-        heads.add_column("apart")
+        """Return a table with a row for each shared head, and the answers that differ."""
+        added = [f"added, {name}" for name in self.names]
+        entropy = [f"entropy, {name}" for name in self.names]
+        heads = Table("layer", "head", *added, *entropy, "apart", box=None)
+        heads.title = f"{self.summary()}, over {self.samples} inputs"
         for name in self.names if self.roles else ():
             heads.add_column(f"looks at, {name}")
         for layer, values in self.apart.items():
+            both = (layer, self.alike[layer])
             for head, value in enumerate(values):
-                both = (layer, self.alike[layer])
-                cells = [f"{each[name][head]:+.4f}" for name, each in zip(both, self.added, strict=True)]
-                cells += [f"{each[name][head]:.3f}" for name, each in zip(both, self.entropy, strict=True)]
+                cells = [f"{losses[name][head]:+.4f}" for name, losses in zip(both, self.added, strict=True)]
+                cells += [f"{rows[name][head]:.3f}" for name, rows in zip(both, self.entropy, strict=True)]
                 roles = [
-                    each.of(name, head).description for name, each in zip(both, self.roles or (), strict=False)
+                    heads_of_model.of(name, head).description
+                    for name, heads_of_model in zip(both, self.roles or (), strict=False)
                 ]
                 heads.add_row(layer, str(head), *cells, f"{value:.1%}", *roles)
-        heads.box, heads.title = None, f"{self.summary()}, over {self.samples} inputs"
-        answers = Table(one, other, box=None)
+        answers = Table(*self.names, box=None)
         for first, second in self.predictions:
             if first != second:
                 answers.add_row(str(first), str(second))
         parts: list[RenderableType] = [heads] if self.apart else [Text(str(heads.title))]
         if answers.rows:
             parts += [Text("\nAnswers that differ", style="italic"), answers]
-        said = [] if self.roles else ["What heads do is told over ten inputs or more."]
+        notes = [] if self.roles else ["Roles of heads need ten inputs or more."]
         if not self.apart:
-            said.append("No layer of one has as many heads as one of the other: heads are not compared.")
-        return Group(*parts, *(Text(each, style="dim") for each in said))
+            notes.append("Heads are not compared: no layer has the same number of heads in both models.")
+        return Group(*parts, *(Text(note, style="dim") for note in notes))
 
     def json(self) -> dict[str, Any]:
-        """Return all figures as plain values; not the maps, which have files of their own."""
-        return {name: plain(each) for name, each in vars(self).items() if name != "maps"}
+        """Return all figures as plain values, without the maps, which have their own files."""
+        return {name: plain(value) for name, value in vars(self).items() if name != "maps"}
 
     def view(self) -> "AttentionWidget":
-        """Return a widget for a notebook in which both stand beside each other, under one cursor."""
+        """Return a notebook widget that shows both models side by side, under one cursor."""
         from regard.viz.widget import view
 
-        return view(self.maps[0], beside=self._named())
+        return view(self.maps[0], beside=self._second_maps())
 
     def to_html(self, path: str | Path) -> Path:
-        """Write a page in which both stand beside each other, under one cursor."""
+        """Write a page that shows both models side by side, under one cursor."""
         from regard.viz.page import write_page
 
-        return write_page(path, self.maps[0], beside=self._named())
+        return write_page(path, self.maps[0], beside=self._second_maps())
 
-    def _named(self) -> list[tuple[str, AttentionMap]]:
-        return [(self.names[1], each) for each in self.maps[1]]
+    def _second_maps(self) -> list[tuple[str, AttentionMap]]:
+        return [(self.names[1], attention) for attention in self.maps[1]]
 
 
-def beside(one: Any, other: Any, inputs: Sequence[Any]) -> ModelComparison:
-    """Ask two subjects the same; both are to have inputs of their own already. Raises `InputError` where they do
-    not measure the same."""
-    if one.measure != other.measure:
+def compare_models(first: Any, second: Any, inputs: Sequence[Any]) -> ModelComparison:
+    """Compare two subjects that have these inputs; raises `InputError` if their losses measure different
+    things."""
+    if first.measure != second.measure:
         raise InputError(
-            f"{one.name} has a {one.measure}, {other.name} a {other.measure}: they cannot be compared"
+            f"{first.name} has a {first.measure}, {second.name} a {second.measure}: they cannot be compared"
         )
-    check_beside(one, [other])
-    both = [_asked(each, len(inputs)) for each in (one, other)]
-    maps: list[list[AttentionMap]] = [[each.attend(given) for given in inputs] for each in (one, other)]
-    heads = [{layer.name: layer.heads for layer in each.layers} for each in (one, other)]
-    alike = layers_alike(one.layers, other.layers)
-    shared = {first: second for first, second in alike.items() if heads[0][first] == heads[1][second]}
+    check_beside(first, [second])
+    models = (first, second)
+    with torch.no_grad():
+        importance = [head_importance(model, samples=len(inputs)) for model in models]
+    maps: list[list[AttentionMap]] = [[model.attend(value) for value in inputs] for model in models]
+    heads = [{layer.name: layer.heads for layer in model.layers} for model in models]
+    matching = layers_alike(first.layers, second.layers)
+    shared = {name: other for name, other in matching.items() if heads[0][name] == heads[1][other]}
     return ModelComparison(
-        names=(one.name, other.name),
+        names=(first.name, second.name),
         samples=len(inputs),
-        measure=one.measure,
-        losses=(both[0].loss, both[1].loss),
-        added=(both[0].added, both[1].added),
-        entropy=(_entropy(maps[0]), _entropy(maps[1])),
-        predictions=[
-            (_said(first.prediction), _said(second.prediction)) for first, second in zip(*maps, strict=True)
-        ],
-        apart={first: _apart(maps, first, second) for first, second in shared.items()},
+        measure=first.measure,
+        losses=(importance[0].loss, importance[1].loss),
+        added=(importance[0].added, importance[1].added),
+        entropy=(_mean_entropy(maps[0]), _mean_entropy(maps[1])),
+        predictions=[(_text(one.prediction), _text(two.prediction)) for one, two in zip(*maps, strict=True)],
+        apart={name: _distance(maps, name, other) for name, other in shared.items()},
         alike=shared,
-        roles=(one.roles(), other.roles()) if len(inputs) >= FEWEST else None,
+        roles=(first.roles(), second.roles()) if len(inputs) >= FEWEST else None,
         maps=(maps[0], maps[1]),
     )
 
 
-@torch.no_grad()
-def _asked(subject: Any, count: int) -> Any:
-    return head_importance(subject, samples=count)
+def _text(prediction: Any) -> str | None:
+    return None if prediction is None else str(prediction)
 
 
-def _said(answer: Any) -> str | None:
-    return None if answer is None else str(answer)
-
-
-def _entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
-    found = {}
+def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
+    """Return the mean entropy, in nats, of the rows of each head, by layer."""
+    entropy = {}
     for name in maps[0].layers:
-        rows = [
-            -(each.layers[name].weights * np.log(np.maximum(each.layers[name].weights, 1e-30))).sum(-1).mean(-1)
-            for each in maps
-        ]
-        found[name] = np.mean(rows, 0).tolist()
-    return found
+        weights = [attention.layers[name].weights for attention in maps]
+        # 1e-30 instead of 0: the term of a zero weight is then 0, not NaN.
+        rows = [-(values * np.log(np.maximum(values, 1e-30))).sum(-1).mean(-1) for values in weights]
+        entropy[name] = np.mean(rows, 0).tolist()
+    return entropy
 
 
-def _apart(maps: Sequence[Sequence[AttentionMap]], layer: str, alike: str) -> list[float]:
-    """Return the mean share of the rows that is elsewhere; of answers of different lengths, as far as both go."""
+def _distance(maps: Sequence[Sequence[AttentionMap]], layer: str, other: str) -> list[float]:
+    """Return, by head, the mean share of a row that is on other steps; answers are cut to the shorter length."""
     shares = []
     for first, second in zip(*maps, strict=True):
-        one, other = first.layers[layer].weights, second.layers[alike].weights
-        rows, columns = (min(sizes) for sizes in zip(one.shape[1:], other.shape[1:], strict=True))
-        shares.append(np.abs(one[:, :rows, :columns] - other[:, :rows, :columns]).sum(-1).mean(-1) / 2)
-    found: list[float] = np.mean(shares, 0).tolist()
-    return found
+        ours, theirs = first.layers[layer].weights, second.layers[other].weights
+        rows, columns = (min(sizes) for sizes in zip(ours.shape[1:], theirs.shape[1:], strict=True))
+        difference = np.abs(ours[:, :rows, :columns] - theirs[:, :rows, :columns])
+        shares.append(difference.sum(-1).mean(-1) / 2)
+    distance: list[float] = np.mean(shares, 0).tolist()
+    return distance

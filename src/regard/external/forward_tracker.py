@@ -1,10 +1,9 @@
-"""Passes: which module of a model runs, how often its attention was asked, and at which step of a sequence it
-stands.
+"""Track the forward passes of a model: the running module, the number of its calls, the step of a sequence.
 
-A layer that is asked again in the same pass has a number: `attention`, `attention#1`, ... The next pass of the
-whole model begins anew, unless it goes on with sequences that a cache holds.
+A layer that runs again in the same pass gets a number: `attention`, `attention#1`, ... The next pass of the whole
+model starts anew, unless it continues sequences whose earlier steps are in a cache.
 
-Only what the thread does that records is seen: another one may run the same model at the same time.
+Only the recording thread is tracked: another thread may run the same model at the same time.
 """
 
 import sys
@@ -20,83 +19,100 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from regard.attention.records import plain_name
 
 
-class DetachableHook:
-    """A hook that tells somebody. A copy of it tells nobody."""
-
-    def __init__(self, tell: Callable[..., None] | None = None) -> None:
-        self.tell = tell
+class InertWhenCopied:
+    """Base of hooks. Copying a model copies its hooks; a copied hook is built without arguments and does
+    nothing."""
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return DetachableHook, ()
+        return type(self), ()
 
-    def __call__(self, *given: Any) -> None:
-        """Tell what was given."""
-        if self.tell is not None:
-            self.tell(*given)
+
+class DetachableHook(InertWhenCopied):
+    """A hook that calls a function."""
+
+    def __init__(self, function: Callable[..., None] | None = None) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> None:
+        """Call the function, if there is one."""
+        if self.function is not None:
+            self.function(*args)
+
+
+@contextmanager
+def remove_hooks(hooks: list[Any]) -> Iterator[None]:
+    """Remove hooks after the block."""
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def named_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Return all modules of a model by name. Layers of a functional model of Keras' are no submodules of it, and
-    have names of their own."""
-    found = dict(model.named_modules())
+    """Return all modules of a model by name.
+
+    Layers of a functional Keras model are not its submodules; they are listed under their own names.
+    """
+    modules = dict(model.named_modules())
     keras = sys.modules.get("keras")
     if keras is None:
-        return found
-    known = set(map(id, found.values()))
-    for name, module in list(found.items()):
+        return modules
+    known = set(map(id, modules.values()))
+    for name, module in list(modules.items()):
         for layer in module.layers if isinstance(module, keras.Model) else ():
             if id(layer) not in known:
                 parts = named_modules(layer)
-                found |= {".".join(filter(None, (name, layer.name, part))): parts[part] for part in parts}
-    return found
+                modules |= {".".join(filter(None, (name, layer.name, part))): parts[part] for part in parts}
+    return modules
 
 
 class ForwardTracker:
-    """What runs now, of one model and in one thread."""
+    """The running forward pass of one model in one thread."""
 
     def __init__(self, model: nn.Module) -> None:
         self.thread = threading.get_ident()
         self.model = model
         named = named_modules(model)
         self.modules = {plain_name(name): module for name, module in named.items()}
-        """By name, as they were when this began."""
+        """By name, as at the beginning of the recording."""
         self.names = {id(module): plain_name(name) for name, module in named.items()}
-        self._kept = list(named.values())
-        """So that none that is put in later gets the place in memory of one that is gone."""
-        self._strangers: set[int] = set()
+        self._alive = list(named.values())
+        """References that keep modules alive, so that no later module gets the id of a deleted one."""
+        self._unrelated: set[int] = set()
+        """Ids of modules that belong to no part of the model."""
         self.running: list[str] = []
-        """The names of the modules that run, the outermost first."""
+        """Names of the running modules, the outermost first."""
         self.ran = False
-        """Whether any has run."""
         self.seen: set[str] = set()
-        """The names of those that have run."""
+        """Names of modules that ran."""
         self.start = 0
-        """The step at which the first query of this pass stands."""
+        """Step of the first query of this pass."""
         self.cache: Any = None
-        """What holds the steps before it, and is to hold these."""
+        """Cache with the steps before this pass."""
         self.paused = False
-        """Whether the passes that run now are left out: they belong to no sequence that comes out."""
+        """Whether the running pass is ignored, because it belongs to no returned sequence."""
         self.captured_elsewhere = False
-        """Whether what runs now tells of its attention itself, and its calls of the kernel are not looked at."""
+        """Whether another mechanism captures the running attention, so that PyTorch's calls are not inspected."""
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
-        """Who is told what each module returns."""
+        """Called with the name, the module and the output of each module that returns."""
         self._calls: Counter[str] = Counter()
-        self._before_sequence: Counter[str] = Counter()
-        self._new = False
+        self._calls_before_sequence: Counter[str] = Counter()
+        self._is_new_pass = False
 
     def module(self, name: str) -> nn.Module:
-        """Return a module by its name."""
-        found: nn.Module = next(each for each in self._kept if self.names.get(id(each)) == name)
-        return found
+        """Return a module by name."""
+        module: nn.Module = next(module for module in self._alive if self.names.get(id(module)) == name)
+        return module
 
     @property
-    def here(self) -> bool:
-        """Whether this is the thread that records, and no pass is being left out."""
+    def active(self) -> bool:
+        """Whether this is the recording thread and the pass is not ignored."""
         return not self.paused and threading.get_ident() == self.thread
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Leave out the passes that run in the block."""
+        """Ignore passes that run inside the block."""
         before, self.paused = self.paused, True
         try:
             yield
@@ -104,96 +120,92 @@ class ForwardTracker:
             self.paused = before
 
     @contextmanager
-    def watching(self, some: Iterable[nn.Module] | None = None) -> Iterator[None]:
-        """Follow what runs: every module, or only `some` and those that they are part of, which costs less. A
-        copy of the model is followed by nobody."""
-        if some is None:
-            hooks = [
-                register_module_forward_pre_hook(self._begin),
-                register_module_forward_hook(self._end, always_call=True),
-            ]
+    def track(self, modules: Iterable[nn.Module] | None = None) -> Iterator[None]:
+        """Track which modules run inside the block. Copies of the model are not tracked.
+
+        `modules`: track only these and their parents, which costs less time (None: all).
+        """
+        hooks: list[Any] = []
+        if modules is None:
+            hooks.append(register_module_forward_pre_hook(self._begin))
+            hooks.append(register_module_forward_hook(self._end, always_call=True))
         else:
-            hooks = []
-            for module in map(self.modules.__getitem__, self._around(some)):
+            for module in map(self.modules.__getitem__, self._with_parents(modules)):
                 hooks.append(module.register_forward_pre_hook(DetachableHook(self._begin)))
                 hooks.append(module.register_forward_hook(DetachableHook(self._end), always_call=True))
-        try:
+        with remove_hooks(hooks):
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
-    def _around(self, some: Iterable[nn.Module]) -> set[str]:
-        """Return the names of some modules, and of all that they are part of."""
-        found = {""}
-        for module in some:
+    def _with_parents(self, modules: Iterable[nn.Module]) -> set[str]:
+        names = {""}
+        for module in modules:
             name = self.names[id(module)]
             while name:
-                found.add(name)
+                names.add(name)
                 name = name.rpartition(".")[0]
-        return found
+        return names
 
     def _begin(self, module: nn.Module, _: Any) -> None:
-        name = self._name(module) if self.here else None
+        name = self._find_name(module) if self.active else None
         if name is None:
             return
         if not self.running:
-            self._new = self.ran = True
+            self._is_new_pass = self.ran = True
         self.running.append(name)
         self.seen.add(name)
 
-    def _name(self, module: nn.Module) -> str | None:
-        """Return a module's name; one that is new may have been put in while the model ran."""
-        if id(module) not in self.names and self.running and id(module) not in self._strangers:
-            for name, each in self.model.named_modules():
-                if id(each) not in self.names:
-                    self.names[id(each)] = plain_name(name)
-                    self._kept.append(each)
+    def _find_name(self, module: nn.Module) -> str | None:
+        """Return the name of a module; a new module may have been added while the model ran."""
+        if id(module) not in self.names and self.running and id(module) not in self._unrelated:
+            for name, part in self.model.named_modules():
+                if id(part) not in self.names:
+                    self.names[id(part)] = plain_name(name)
+                    self._alive.append(part)
             if id(module) not in self.names:
-                self._strangers.add(id(module))
-                self._kept.append(module)
+                self._unrelated.add(id(module))
+                self._alive.append(module)
         return self.names.get(id(module))
 
     def _end(self, module: nn.Module, _: Any, output: Any) -> None:
-        if id(module) in self.names and self.here:
+        if id(module) in self.names and self.active:
             name = self.running.pop()
             for listener in self.listeners:
                 listener(name, module, output)
 
     def begin_sequence(self, start: int, cache: Any) -> None:
-        """Say that the pass now running is over the steps of some sequences from `start` on."""
+        """Set the first step and the cache of the running pass."""
         self.start, self.cache = start, cache
         if start:
-            self._calls, self._new = Counter(self._before_sequence), False
+            self._calls, self._is_new_pass = Counter(self._calls_before_sequence), False
         else:
-            self._renew()
-            self._before_sequence = Counter(self._calls)
+            self._reset_calls()
+            self._calls_before_sequence = Counter(self._calls)
 
     def end_sequence(self) -> None:
-        """Say that it is over."""
+        """Reset the step and the cache after a pass."""
         self.start, self.cache = 0, None
 
     def number(self, name: str) -> str:
-        """Return how this call of a module's attention is named, and count it."""
-        self._renew()
+        """Count a call of a module's attention, and return the name of the call: `name`, `name#1`, ..."""
+        self._reset_calls()
         earlier = self._calls[name]
         self._calls[name] += 1
         return f"{name}#{earlier}" if earlier else name
 
-    def _renew(self) -> None:
-        if self._new:
+    def _reset_calls(self) -> None:
+        if self._is_new_pass:
             self._calls.clear()
-            self._new = False
+            self._is_new_pass = False
 
 
 @contextmanager
-def capturing_elsewhere(watched: Iterable[ForwardTracker]) -> Iterator[None]:
-    """Let nobody look at the calls made in the block: whoever makes them tells of them."""
-    before = [(tracker, tracker.captured_elsewhere) for tracker in watched]
+def capturing_elsewhere(trackers: Iterable[ForwardTracker]) -> Iterator[None]:
+    """Ignore PyTorch's attention calls inside the block, because the caller records them itself."""
+    before = [(tracker, tracker.captured_elsewhere) for tracker in trackers]
     for tracker, _ in before:
         tracker.captured_elsewhere = True
     try:
         yield
     finally:
-        for tracker, was in before:
-            tracker.captured_elsewhere = was
+        for tracker, captured in before:
+            tracker.captured_elsewhere = captured

@@ -1,4 +1,4 @@
-"""`look`: a model that was not built here, however it is given, as a subject."""
+"""`look`: turn a PyTorch module, a folder or a name on the Hugging Face Hub into a subject."""
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -9,16 +9,14 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError, begun, check_range
-from regard.external.adapters import Adapter, CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
+from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel, EncoderAdapter, Loss, NameSteps
 from regard.external.attention_interface import is_transformers_model
-from regard.external.images import ImageProcessor, load_image_processor
-from regard.external.model import MOST, ExternalModel
-from regard.external.model_input import as_model_inputs
+from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
+from regard.external.model import MAX_GENERATED, ExternalModel
+from regard.external.model_input import ImageProcessor, as_inputs, load_image_processor
 from regard.external.modules import base_model_of, check_weights, unwrap
 from regard.external.pruning import KEPT, pruned_class
-from regard.external.readers import CustomModel, Loss, Name
 from regard.external.texts import TextEncoder, forward_parameters
-from regard.external.whole import ClassifierAdapter, EncoderAdapter
 from regard.io.reading import is_file, is_folder
 from regard.libraries import calling, check_hub_name, import_library, offline
 from regard.training.run_paths import holds_run
@@ -26,14 +24,13 @@ from regard.training.tensors import warn_unfinite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
-TOKENIZERS = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
-"""Files of which a folder with a tokenizer has one or more."""
-ANEW = "fetch or copy the folder anew"
-NEEDED = ("convert_ids_to_tokens", "get_vocab", "decode")
-"""Methods of a tokenizer."""
-NOT_ASKED = "check the name, or add --download (in Python download=True) to fetch it from the Hugging Face Hub"
-PATIENCE = 5.0
-"""Seconds to wait for it."""
+TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
+"""A folder with a tokenizer has at least one of these files."""
+TOKENIZER_METHODS = ("convert_ids_to_tokens", "get_vocab", "decode")
+RELOAD = "fetch or copy the folder again"
+NO_DOWNLOAD = "check the name, or add --download (in Python download=True) to fetch it from the Hugging Face Hub"
+HUB_TIMEOUT = 5.0
+"""Seconds to wait for an answer of the Hub."""
 
 
 def look(
@@ -43,135 +40,131 @@ def look(
     inputs: Iterable[Any] = (),
     loss: Loss | None = None,
     names: Callable[[Any], Sequence[str]] | None = None,
-    at: str | None = None,
+    modules: str | None = None,
     generate: int = 0,
     trust_code: bool = False,
     download: bool = False,
 ) -> ExternalModel:
-    """Return a model, whoever built it, as a subject: to be looked at, touched and asked.
+    """Return any model as a subject, to view its attention, intervene in it, and analyse it.
 
-    `model`: a module, or a folder as `save_pretrained` writes it, or the name of a model on the Hugging Face Hub
-    (which needs the extra `hub`); of that, the copy in the local cache is used, and it is fetched only with
-    `download`. A model with adapters of PEFT's is looked at with them, one that accelerate offloads where its
-    weights are, and one in `DataParallel` without that.
-    `tokenizer`: of transformers or tokenizers; or, for a module of one's own, a function that makes of an input
-    what the module is called with: a tensor, a tuple or a dict of them.
-    `inputs`: what it is asked over: texts, pairs of source and target, pictures, or what the function takes.
-    `loss`: a function of the model and an input, instead of the model's own. `names`: a function that names the
-    steps of an input. `at`: modules through which weights pass that nothing else sees, as in `regard.record`.
-    `generate`: tokens that it writes at most. Code in a folder runs only with `trust_code`,
-    and weights are read from safetensors alone. Raises `InputError` where any of that cannot be.
+    `model`: a module, a folder as `save_pretrained` writes it, or a name on the Hugging Face Hub (needs the extra
+    `hub`). A name uses the copy in the local cache; only `download` fetches it. PEFT adapters, weights offloaded
+    by accelerate and `DataParallel` are supported.
+    `tokenizer`: of transformers or tokenizers; or, for a custom module, a function from an input to the arguments
+    of the module: a tensor, a tuple or a dict of tensors.
+    `inputs`: default inputs: texts, pairs of source and target, images, or what the function accepts.
+    `loss`: a function of the model and an input, instead of the model's own loss. `names`: a function that labels
+    the steps of an input. `modules`: name pattern of modules through which weights pass, as in `regard.record`.
+    `generate`: largest number of generated tokens. `trust_code`: run code that comes with a folder. Weights are
+    read from safetensors only. Raises `InputError` if the model cannot be loaded or its inputs are unknown.
     """
     if not isinstance(model, nn.Module | str | Path):
         if isinstance(getattr(model, "model", None), nn.Module):
             raise InputError(
                 f"{type(model).__name__} is a pipeline: give its parts, look(pipe.model, pipe.tokenizer)"
             )
-        raise InputError(f"model {begun(str(model))} is none: give a module, a folder, or a name on the Hub")
-    check_range("generate", generate, 0, MOST)
+        raise InputError(f"expected a torch module, a folder or a Hub name, got {begun(str(model))}")
+    check_range("generate", generate, 0, MAX_GENERATED)
     where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
     if not isinstance(model, nn.Module):
         folder = Path(model) if is_folder(Path(model)) else None
-        model, tokenizer = _loaded(str(model), folder, tokenizer, trust_code=trust_code, download=download)
+        model, tokenizer = _load(str(model), folder, tokenizer, trust_code=trust_code, download=download)
     model = unwrap(model)
     check_weights(model)
     model.eval()
     warn_unfinite(model.state_dict(), where)
     return ExternalModel(
         model=model,
-        adapter=_family(model, tokenizer, loss, names, folder),
+        adapter=_choose_adapter(model, tokenizer, loss, names, folder),
         name=Path(where).name or where,
         where=where,
-        inputs=as_model_inputs(inputs),
-        at=at,
+        inputs=as_inputs(inputs),
+        modules=modules,
         generate=generate,
     )
 
 
-def _family(
-    model: nn.Module, tokenizer: Any, loss: Loss | None, names: Name | None, folder: Path | None
+def _choose_adapter(
+    model: nn.Module, tokenizer: Any, loss: Loss | None, names: NameSteps | None, folder: Path | None
 ) -> Adapter:
-    """Return how a model is fed, and what it answers."""
     base = base_model_of(model)
+    class_name = type(base).__name__
     if not is_transformers_model(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
-        kind = type(base).__name__
         if is_transformers_model(base) and not callable(tokenizer):
             raise InputError(
-                f"tokenizer {begun(str(tokenizer))} is none: give what AutoTokenizer.from_pretrained returns, or"
-                f" a function from an input to what {kind} is called with"
+                f"tokenizer {begun(str(tokenizer))} is no tokenizer: give what AutoTokenizer.from_pretrained"
+                f" returns, or a function from an input to the arguments of {class_name}"
             )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):
             raise InputError(
-                f"{kind} is no model of Hugging Face's: give look() a function that makes tensors of an input"
+                f"{class_name} is no transformers model: give look() a function that makes tensors of an input"
             )
         return CustomModel(tokenizer, loss, names)
-    kind = type(base).__name__
-    taken = forward_parameters(base)
-    pictures = "pixel_values" in taken and "input_ids" not in taken
-    if not pictures and "input_ids" not in taken:  # one of speech, or of series
+    parameters = forward_parameters(base)
+    takes_images = "pixel_values" in parameters and "input_ids" not in parameters
+    if not takes_images and "input_ids" not in parameters:  # a model of speech, or of time series
         raise InputError(
-            f"{kind} takes {base.main_input_name}, neither texts nor pictures: from Python, give look() a"
+            f"{class_name} takes {base.main_input_name}, neither texts nor images: from Python, give look() a"
             " function that makes them, instead of a tokenizer"
         )
-    writes = getattr(base, "can_generate", lambda: False)()
-    if {"pixel_values", "input_ids"} <= taken and not writes:
+    generates = getattr(base, "can_generate", lambda: False)()
+    if {"pixel_values", "input_ids"} <= parameters and not generates:
         raise InputError(
-            f"{kind} takes a text and a picture at once: from Python, give look() a function that makes both,"
-            " instead of a tokenizer"
+            f"{class_name} takes a text and an image at once: from Python, give look() a function that makes"
+            " both, instead of a tokenizer"
         )
-    if tokenizer is None and not pictures:
-        raise InputError(f"{kind} reads texts: give look() its tokenizer")
+    if tokenizer is None and not takes_images:
+        raise InputError(f"{class_name} reads texts: give look() its tokenizer")
     inputs: TextEncoder | ImageProcessor = (
-        load_image_processor(model.config, folder) if pictures else TextEncoder(tokenizer)
+        load_image_processor(model.config, folder) if takes_images else TextEncoder(tokenizer)
     )
     if loss is not None:
-        return CustomModel(lambda given: inputs.tensors(model, given), loss, names)
-    if "Classification" in kind:
+        return CustomModel(lambda value: inputs.tensors(model, value), loss, names)
+    if "Classification" in class_name:
         return ClassifierAdapter(inputs)
     if isinstance(inputs, TextEncoder):
-        if getattr(model.config, "is_encoder_decoder", False) and writes:
+        if getattr(model.config, "is_encoder_decoder", False) and generates:
             return Seq2SeqAdapter(inputs)
-        if "MaskedLM" in kind:
+        if "MaskedLM" in class_name:
             return MaskedLMAdapter(inputs)
-        if writes:
+        if generates:
             return CausalLMAdapter(inputs)
     return EncoderAdapter(inputs)
 
 
-def _is_tokenizer(each: Any) -> bool:
-    return any(hasattr(each, name) for name in ("convert_ids_to_tokens", "id_to_token"))
+def _is_tokenizer(value: Any) -> bool:
+    return any(hasattr(value, name) for name in ("convert_ids_to_tokens", "id_to_token"))
 
 
-def _loaded(
+def _load(
     name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool
 ) -> tuple[nn.Module, Any]:
-    """Load a folder, or what has a name on the Hub; returns the model and its tokenizer, or None."""
+    """Load a folder or a name on the Hub; returns the model and its tokenizer, or None as the tokenizer."""
     if folder is not None:
-        _check(folder)
+        _check_folder(folder)
+        purpose = f"to look at {name!r}"
     else:
         check_hub_name(name)
-    purpose = (
-        f"{name!r} is no folder; a model of that name on the Hub" if folder is None else f"to look at {name!r}"
-    )
+        purpose = f"{name!r} is no folder; a model of that name on the Hub"
     transformers = import_library("transformers", purpose, "hub")
     options: dict[str, Any] = {"trust_remote_code": trust_code}
-    why = None
+    no_download = None
     if folder is None:
-        why = _unreachable(name) if download else NOT_ASKED
-        options["local_files_only"] = why is not None
-    talk: Any = transformers.utils.logging
-    said = talk.get_verbosity()
-    talk.set_verbosity_error()
-    talk.disable_progress_bar()
+        no_download = _why_unreachable(name) if download else NO_DOWNLOAD
+        options["local_files_only"] = no_download is not None
+    logging: Any = transformers.utils.logging
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         with (
-            calling("transformers", f"{name!r} cannot be loaded", ANEW, prints=folder is None),
-            nullcontext() if folder is None and why is None else offline(),
+            calling("transformers", f"{name!r} cannot be loaded", RELOAD, prints=folder is None),
+            nullcontext() if folder is None and no_download is None else offline(),
         ):
             try:
                 config = transformers.AutoConfig.from_pretrained(name, **options)
-                model, about = _kind(transformers, config, name, trust_code).from_pretrained(
+                model, info = _find_class(transformers, config, name, trust_code).from_pretrained(
                     name,
                     config=config,
                     use_safetensors=True,
@@ -179,29 +172,15 @@ def _loaded(
                     output_loading_info=True,
                     **options,
                 )
-                taken = forward_parameters(model)
-                if tokenizer is None and "input_ids" in taken:
-                    _check_tokenizer(folder)
+                if tokenizer is None and "input_ids" in forward_parameters(model):
+                    _check_tokenizer_files(folder)
                     tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-                    _check_kind(tokenizer, name)
+                    _check_tokenizer(tokenizer, name)
             except (OSError, ValueError) as error:
-                if "trust_remote_code" in str(error):
-                    raise InputError(
-                        f"{name!r} needs code of its own: read it, and then say --trust-code"
-                    ) from error
-                if not isinstance(error, OSError):
-                    raise
-                if why is not None:  # nor was it fetched before
-                    raise InputError(
-                        f"{name!r} is not a folder here, and no copy is in the cache of Hugging Face: {why}"
-                    ) from error
-                if folder is None and "safetensors" in str(error):
-                    what = f"{name!r} has no weights in safetensors, and pickled ones can run code"
-                    raise InputError(f"{what}: convert them first") from error
-                raise
+                raise (_explain(error, name, folder, no_download) or error) from error
     finally:
-        talk.set_verbosity(said)
-    if missing := sorted(about["missing_keys"]):
+        logging.set_verbosity(verbosity)
+    if missing := sorted(info["missing_keys"]):
         warnings.warn(
             f"{len(missing)} parameters are not in the weights of {name!r} and are random: {missing[0]}, ...",
             stacklevel=3,
@@ -209,66 +188,83 @@ def _loaded(
     return model, tokenizer
 
 
-def _check_kind(tokenizer: Any, name: str) -> None:
-    """Raise `InputError` for a tokenizer, as code in a folder may name one, that lacks what one has."""
-    lacking = [each for each in NEEDED if not hasattr(tokenizer, each)]
-    if lacking or not callable(tokenizer):
+def _explain(error: Exception, name: str, folder: Path | None, no_download: str | None) -> InputError | None:
+    """Return a one-line error for an exception of transformers; None if its cause is unknown."""
+    if "trust_remote_code" in str(error):
+        return InputError(f"{name!r} needs its own code: read it, and then add --trust-code")
+    if not isinstance(error, OSError):
+        return None
+    if no_download is not None:
+        return InputError(
+            f"{name!r} is not a folder here, and no copy is in the cache of Hugging Face: {no_download}"
+        )
+    if folder is None and "safetensors" in str(error):
+        return InputError(
+            f"{name!r} has no weights in safetensors, and pickled ones can run code: convert them first"
+        )
+    return None
+
+
+def _check_tokenizer(tokenizer: Any, name: str) -> None:
+    """Raise `InputError` for an incomplete tokenizer class, as code in a folder may define one."""
+    missing = [method for method in TOKENIZER_METHODS if not hasattr(tokenizer, method)]
+    if missing or not callable(tokenizer):
         raise InputError(
-            f"tokenizer class {type(tokenizer).__name__} of {name!r} is no tokenizer of transformers"
-            f" (it has no {(lacking or ['__call__'])[0]}): name another in tokenizer_config.json"
+            f"tokenizer class {type(tokenizer).__name__} of {name!r} is no transformers tokenizer"
+            f" (it has no {(missing or ['__call__'])[0]}): name another in tokenizer_config.json"
         )
 
 
-def _unreachable(name: str) -> str | None:
-    """Return why a model cannot be fetched from the Hub, asked once; None where it can."""
+def _why_unreachable(name: str) -> str | None:
+    """Return why a model cannot be fetched from the Hub; None if it can."""
     from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
         return "it cannot be fetched, because HF_HUB_OFFLINE is set"
     try:
-        get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=PATIENCE)
-    except Exception as error:  # whatever client it works with
+        get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=HUB_TIMEOUT)
+    except Exception as error:  # the HTTP client, and so its exceptions, depend on the version of huggingface_hub
         return f"it cannot be fetched: {begun(' '.join(str(error).split()) or type(error).__name__, 100)}"
     return None
 
 
-def _check(folder: Path) -> None:
-    """Raise `InputError` for a folder that holds no model, or one whose weights are pickled."""
+def _check_folder(folder: Path) -> None:
+    """Raise `InputError` for a folder without a model, or with pickled weights only."""
     if holds_run(folder):
-        raise InputError(f"{str(folder)!r} is a run of Regard's: open it with `regard show {folder}`")
+        raise InputError(f"{str(folder)!r} is a run of Regard: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
         raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")
     if any(folder.glob("*.safetensors")):
         return
-    if any(is_file(folder / each) for each in PICKLED):
+    if any(is_file(folder / name) for name in PICKLED):
         raise InputError(
-            f"weights in {str(folder)!r} are pickled, which can run code: where you trust them, convert them once"
+            f"weights in {str(folder)!r} are pickled, which can run code: if you trust them, convert them once"
             ' with python -c "import transformers as t; t.AutoModel.from_pretrained'
             f"({str(folder)!r}).save_pretrained('converted')\""
         )
     raise InputError(f"folder {str(folder)!r} has no weights: give one with model.safetensors")
 
 
-def _check_tokenizer(folder: Path | None) -> None:
-    """Raise `InputError` for a folder without a tokenizer: of some models, transformers makes an empty one up."""
-    if folder is not None and not any(found for each in TOKENIZERS for found in folder.glob(each)):
+def _check_tokenizer_files(folder: Path | None) -> None:
+    """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty one."""
+    if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise InputError(
             f"folder {str(folder)!r} has no tokenizer: put the model's there with tokenizer.save_pretrained"
             f"({str(folder)!r}), or from Python give look() one"
         )
 
 
-def _kind(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:
-    """Return what builds a model: its own class, also where heads have been taken out, or an automatic one."""
+def _find_class(transformers: Any, config: Any, name: str, trust_code: bool) -> Any:
+    """Return the class of a model, its pruned class if heads were removed, or an auto class for trusted code."""
     architecture = (getattr(config, "architectures", None) or [""])[0]
     known = getattr(transformers, architecture.removeprefix("Pruned"), None)
     if known is not None:
         return known if getattr(config, KEPT, None) is None else pruned_class(known)
     if not trust_code:
         raise InputError(
-            f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: it needs code"
-            " of its own; read that, and then say --trust-code"
+            f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: it needs"
+            " its own code; read that, and then add --trust-code"
         )
-    automatic = getattr(config, "auto_map", None) or {}
-    best = next((each for each in automatic if each.startswith("AutoModelFor")), "AutoModel")
+    auto_map = getattr(config, "auto_map", None) or {}
+    best = next((auto_class for auto_class in auto_map if auto_class.startswith("AutoModelFor")), "AutoModel")
     return getattr(transformers, best)

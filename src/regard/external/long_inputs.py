@@ -1,13 +1,13 @@
-"""Long inputs: of every layer what can be shown and asked without ever holding a row of weights for every step.
+"""Record long inputs without holding a row of weights for every step.
 
     with record_long(model, largest=16) as records:
-        model(tokens)                                   # 8,192 of them
-    records["layers.0.self_attn"].largest               # values and keys, (B, H, Tq, 16)
+        model(tokens)                                   # 8,192 tokens
+    records["layers.0.self_attn"].values                # (B, H, Tq, 16), with their keys in `.keys`
     records["layers.0.self_attn"].maxima(64)            # (B, H, Tq / 64, Tk / 64), for a picture
-    records["layers.0.self_attn"].rows([4095])          # (B, H, 1, Tk), worked out again
+    records["layers.0.self_attn"].rows([4095])          # (B, H, 1, Tk), computed again
 
-Weights are worked out in blocks of rows beside the fused kernel, and only this is kept of them: the largest few
-of each row, the largest of each square of steps, and the queries and keys, from which any row comes again.
+Weights are computed in blocks of rows beside the fused kernel. Only the largest few of each row, the largest of
+each square of steps, and the queries and keys are kept; any row can be computed again from the latter.
 """
 
 import dataclasses
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -31,34 +30,30 @@ from regard.external.capture_session import BLOCK, AttentionCall, CaptureSession
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.modules import resolve_module
 from regard.external.recording import (
+    capture,
     check_layer_list,
     check_layers,
     regard_layers,
     warn_if_nothing_recorded,
-    watching,
 )
-from regard.external.token_labels import Read
-from regard.viz import LayerMap
-from regard.viz.maps import LongRows
+from regard.external.token_labels import TokenLabels
 
 SQUARE = 16
-"""Steps along the side of the smallest square of which the largest weight is kept."""
+"""Steps along the side of the smallest square."""
 SIDES = (16, 32, 64)
-"""Those that squares may have which are worked out in blocks of 64 rows."""
-SHOWN = 256
-"""Squares along a side of a map at most: what a page of a hundred heads can hold."""
+"""Possible sides: they divide the blocks of 64 rows in which weights are computed."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LongRecord:
-    """What one attention layer did for one long input."""
+    """The attention of one layer to one long input."""
 
     name: str
     kind: Kind | None
     values: Tensor
-    """(B, H, Tq, k), the largest weights of each row, the largest first; exact."""
+    """(B, H, Tq, k), the exact largest weights of each row, in descending order."""
     keys: Tensor
-    """(B, H, Tq, k), the steps of the keys that have them."""
+    """(B, H, Tq, k), the steps of their keys."""
     squares: Tensor
     """(B, H, Tq / side, Tk / side), the largest weight in each square of `side` by `side` steps."""
     side: int
@@ -71,193 +66,133 @@ class LongRecord:
     def maxima(self, side: int) -> Tensor:
         """Return the largest weight of each square of `side` steps: (B, H, Tq / side, Tk / side).
 
-        Raises `InputError` for a side that is no multiple of the one that was kept.
+        Raises `InputError` for a side that is no multiple of the recorded one.
         """
         own = self.side
         if side < own or side % own:
-            raise InputError(f"side {side} is no multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
+            raise InputError(f"side={side} is no multiple of {own}: choose {own}, {2 * own}, {4 * own}, ...")
         return max_of_squares(self.squares, side // own)
 
-    def rows(self, chosen: Sequence[int]) -> Tensor:
-        """Return the weights (B, H, rows, Tk) of some queries, worked out again; raises `InputError` for one
-        that is not there."""
-        check_indices("rows", chosen, self.call.queries)
+    def rows(self, queries: Sequence[int]) -> Tensor:
+        """Return the weights (B, H, rows, Tk) of some queries, computed again.
+
+        Raises `InputError` for a query out of range.
+        """
+        check_indices("rows", queries, self.call.queries)
         with torch.no_grad():
-            return self.call.rows(list(chosen))[0].detach()
+            return self.call.rows(list(queries))[0].detach()
 
 
 def max_of_squares(weights: Tensor, side: int) -> Tensor:
-    """Return the largest of each square of (B, H, Tq, Tk); the last ones may be smaller."""
+    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller."""
     return F.max_pool2d(weights.float(), side, ceil_mode=True)
 
 
-class _LongKeeper(CaptureSession):
-    """Keeps of a call what a `LongRecord` has."""
+class _LongSession(CaptureSession):
+    """Records the fields of a `LongRecord` from each call."""
 
     def __init__(self, tracker: ForwardTracker, layers: Collection[str] | None, largest: int, side: int) -> None:
-        super().__init__(Recorder(), tracker, layers, Read(None))
+        super().__init__(Recorder(), tracker, layers, TokenLabels(None))
         self.largest, self.side = largest, side
         self.records: dict[str, LongRecord] = {}
-        self.shortened = False
-        """Whether a warning said that earlier steps are not kept."""
+        self.warned = False
+        """Whether a warning said that earlier steps are dropped."""
 
     @property
     def by_rows(self) -> bool:
         return True
 
-    def keep(self, name: str, call: AttentionCall) -> None:
-        """Work a call out in blocks of rows; one that goes on with a cache begins its record anew.
-
-        What is kept has its place before the first block: small tensors between those of the blocks, which grow,
-        would leave holes in memory that no later block fits into.
-        """
-        if self.tracker.start and name in self.records and not self.shortened:
-            self.shortened = True
+    def record_call(self, name: str, call: AttentionCall) -> None:
+        """Compute a call in blocks of rows; a call that continues with a cache replaces its record."""
+        if self.tracker.start and name in self.records and not self.warned:
+            self.warned = True
             warnings.warn(
-                "record_long keeps the last pass of each layer only, and this model went on with a cache:"
-                " record() keeps all steps",
+                "record_long keeps the last pass of each layer only, and this model continued with a cache: use"
+                " record() to keep all steps",
                 stacklevel=2,
             )
-        kept: tuple[Tensor, Tensor, Tensor] | None = None
+        buffers: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):
             weights = call.rows(slice(start, min(start + BLOCK, call.queries)))[0].detach()
-            values, keys, squares = kept = kept or self._places(weights, call.queries)
-            found = weights.topk(values.shape[-1], dim=-1)
-            some = slice(start, start + weights.shape[2])
-            values[:, :, some], keys[:, :, some] = found.values, found.indices + call.first_key
-            largest = max_of_squares(weights, self.side)
-            squares[:, :, start // self.side : start // self.side + largest.shape[2]] = largest
-        assert kept is not None
-        values, keys, squares = kept
+            # Allocated before the second block: small tensors between growing blocks would fragment the memory.
+            values, keys, squares = buffers = buffers or self._allocate(weights, call.queries)
+            top = weights.topk(values.shape[-1], dim=-1)
+            rows = slice(start, start + weights.shape[2])
+            values[:, :, rows], keys[:, :, rows] = top.values, top.indices + call.first_key
+            maxima = max_of_squares(weights, self.side)
+            squares[:, :, start // self.side : start // self.side + maxima.shape[2]] = maxima
+        assert buffers is not None
+        values, keys, squares = buffers
         self.records[name] = LongRecord(
-            name=name, kind=call.kind, values=values, keys=keys, squares=squares, side=self.side, call=call
+            name=name,
+            kind=call.kind,
+            values=values,
+            keys=keys,
+            squares=squares,
+            side=self.side,
+            call=call,
         )
 
-    def keep_own(self, layer: str, queries: int, rows: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
-        """Keep a call of a layer of Regard's, if it is wanted; `rows` returns the weights of some queries."""
-        steps, name = range(queries), self.next(layer) if self.tracker.here else None
+    def record_own(self, layer: str, queries: int, rows: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
+        """Record a call of one of Regard's layers; `rows` returns the weights of some queries."""
+        steps, name = range(queries), self.next_call_name(layer) if self.tracker.active else None
         if name is not None:
-            self.keep(
-                name,
-                AttentionCall(
-                    queries=queries, rows=lambda some: rows(steps[some] if isinstance(some, slice) else some)
-                ),
-            )
 
-    def _places(self, weights: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return room for what is kept of so many queries: values, keys, and squares."""
+            def select(chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+                return rows(steps[chosen] if isinstance(chosen, slice) else chosen)
+
+            self.record_call(name, AttentionCall(queries=queries, rows=select))
+
+    def _allocate(self, weights: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return empty tensors for all queries: largest weights, their keys, and squares."""
         batch, heads, _, keys = weights.shape
         largest = (batch, heads, queries, min(self.largest, keys))
         squares = (batch, heads, -(-queries // self.side), -(-keys // self.side))
-        numbers = weights.new_empty(largest), weights.new_empty(largest, dtype=torch.int32)
-        return *numbers, weights.new_empty(squares, dtype=torch.float32)
+        tensors = weights.new_empty(largest), weights.new_empty(largest, dtype=torch.int32)
+        return *tensors, weights.new_empty(squares, dtype=torch.float32)
 
 
 class LongRecords(Mapping[str, LongRecord]):
-    """What the layers did, by name; `.layers` may be left out of it. It fills as the model runs."""
+    """Records by layer name, which fill as the model runs; `.layers` may be left out of a name."""
 
-    def __init__(self, kept: dict[str, LongRecord]) -> None:
-        self._kept = kept
+    def __init__(self, records: dict[str, LongRecord]) -> None:
+        self._records = records
 
     def __getitem__(self, name: str) -> LongRecord:
-        for each, found in self._kept.items():
-            if name in (each, short_name(each)):
-                return found
+        for full_name, record in self._records.items():
+            if name in (full_name, short_name(full_name)):
+                return record
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kept)
+        return iter(self._records)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._records)
 
 
 @contextmanager
 def record_long(
     model: Any, *, largest: int = 16, side: int = 2 * SQUARE, layers: Collection[str] | None = None
 ) -> Iterator[LongRecords]:
-    """Record a model over an input so long that all its weights have no place: yields `LongRecord` by layer name.
+    """Record a model over an input whose weights do not fit in memory; yields `LongRecord` by layer name.
 
-    `largest`: how many weights of each row are kept; `side`: steps along the smallest squares, 16, 32 or 64. It
-    sees what `record` sees. Raises `InputError` for a layer that the model has
-    not, another side, or fewer than one weight.
+    `largest`: number of weights to keep of each row. `side`: steps along the side of the smallest squares, 16, 32
+    or 64. Captures the same layers as `record`. Raises `InputError` for an unknown layer, another side, or
+    `largest` below one.
     """
     model, _ = resolve_module(model)
     check_layer_list(layers)
     check_range("largest", largest, 1, 2**31)
     if side not in SIDES:
-        raise InputError(f"side {side} is unknown: choose {', '.join(map(str, SIDES))}")
+        raise InputError(f"side={side} is unknown: choose {', '.join(map(str, SIDES))}")
     tracker = ForwardTracker(model)
-    session = _LongKeeper(tracker, layers, largest, side)
+    session = _LongSession(tracker, layers, largest, side)
     own = {
-        layer: dataclasses.replace(layer.observer or Observer(), by_rows=partial(session.keep_own, name))
+        layer: dataclasses.replace(layer.observer or Observer(), by_rows=partial(session.record_own, name))
         for name, layer in regard_layers(tracker).items()
     }
-    with watching(model, session) as peers, observing(own):
-        check_layers(layers, tracker, peers)
+    with capture(model, session) as likely, observing(own):
+        check_layers(layers, tracker, likely)
         yield LongRecords(session.records)
     warn_if_nothing_recorded(model, session, set(session.records))
-
-
-def long_layer_maps(
-    records: Mapping[str, LongRecord],
-    tokens: Sequence[str] | None = None,
-    *,
-    target: tuple[Sequence[str] | None, Sequence[str]] | None = None,
-    input: int = 0,
-    most: int = SHOWN,
-) -> dict[str, LayerMap]:
-    """Return maps of a long input, by layer: of each square of steps, the largest weight.
-
-    A square has the least side (16, 32, 64, ...) with which there are at most `most` along the longer side.
-    `tokens` name the first step of each. `target`, of an encoder-decoder: the tokens that it writes, and those
-    that its decoder reads.
-    """
-    found = {}
-    for name, record in records.items():
-        side = square_side(max(record.squares.shape[-2:]) * record.side, most, record.side)
-        weights = record.maxima(side)[input].cpu().numpy()
-        _, queries, keys = weights.shape
-        short = short_name(name)
-        of_rows, of_columns = tokens, tokens
-        if target is not None and record.kind in ("cross", "decoder"):
-            of_rows, of_columns = target[0], tokens if record.kind == "cross" else target[1]
-        found[short] = LayerMap(
-            name=short,
-            title=f"{short}, the largest weight of each {side} by {side} steps",
-            weights=weights,
-            query_labels=_squares_named(queries, side, of_rows),
-            key_labels=_squares_named(keys, side, of_columns),
-            written=of_rows is not None and of_rows is not tokens,
-            reads=record.kind,
-            rows=_long_rows(record, side, of_rows, of_columns, input),
-        )
-    return found
-
-
-def _long_rows(
-    record: LongRecord, side: int, queries: Sequence[str] | None, keys: Sequence[str] | None, input: int
-) -> LongRows:
-    """Return the rows of a record by themselves; what was kept of it stays with them."""
-
-    def named(count: int, tokens: Sequence[str] | None) -> list[str]:
-        return [*(tokens or ()), *map(str, range(len(tokens or ()), count))][:count]
-
-    def row(step: int) -> np.ndarray:
-        found: np.ndarray = record.rows([step])[input, :, 0].float().cpu().numpy()
-        return found
-
-    return LongRows(side, row, named(record.call.queries, queries), named(record.rows([0]).shape[-1], keys))
-
-
-def square_side(steps: int, most: int = SHOWN, least: int = SQUARE) -> int:
-    """Return the least side (16, 32, 64, ...) with which at most `most` squares cover so many steps."""
-    side = least
-    while steps > most * side:
-        side *= 2
-    return side
-
-
-def _squares_named(count: int, side: int, tokens: Sequence[str] | None) -> list[str]:
-    starts = range(0, count * side, side)
-    return [f"{start} {tokens[start]}" if tokens and start < len(tokens) else str(start) for start in starts]

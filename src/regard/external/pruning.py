@@ -1,12 +1,14 @@
-"""Heads that are taken out of a model of Hugging Face's for good, and the folder of what is left.
+"""Remove heads of a transformers model permanently, and save the smaller model in a folder.
 
-Nobody is believed: after heads have gone, the model must answer as it did with them switched off, or they come
-back and whoever asked is told.
+After every removal the model must answer as it did with the heads switched off. Otherwise the heads are put back,
+and an error names the layer.
 """
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from torch import Tensor, nn
 from regard.attention import short_name
 from regard.errors import InputError
 from regard.external import shrinking
-from regard.external.intervening import intervene
+from regard.external.modules import check_prunable, count_parameters
+from regard.external.recording import intervene
 from regard.external.shrinking import (
     FUSED,
     KEYS,
@@ -27,18 +30,22 @@ from regard.external.shrinking import (
     projection_width,
     shrink,
 )
-from regard.io import write_file
+from regard.interpret import Pruned, take_out
+from regard.io import new_folder, write_file
+from regard.result import plain
 from regard.viz import Layer
 
 KEPT = "kept_heads"
-"""What a config says of the heads that are left."""
+"""Config entry with the remaining heads."""
 CODE = "modeling_pruned"
-SAME = 1e-3
-"""How far from its output with heads switched off a model without them may be, as a share of the largest."""
+"""Name of the module in the folder that builds the pruned model."""
+TOLERANCE = 1e-3
+"""Largest difference between the outputs without heads and with the heads off, as a share of the largest
+output."""
 
 
 class PrunableLayer:
-    """A layer whose heads can be taken out."""
+    """A layer whose heads can be removed."""
 
     def __init__(self, name: str, layer: nn.Module, output_name: str, output: nn.Module, heads: int) -> None:
         self.name, self.layer, self.output_name, self.output, self.heads = name, layer, output_name, output, heads
@@ -47,123 +54,124 @@ class PrunableLayer:
         self.groups = heads if values is None else projection_width(values, 0) // width
 
     @property
-    def together(self) -> list[list[int]]:
-        """Which heads go together: those that share their keys."""
+    def head_groups(self) -> list[list[int]]:
+        """Groups of heads that share their keys, which can only be removed together."""
         size = self.heads // self.groups
         return [list(range(group * size, (group + 1) * size)) for group in range(self.groups)]
 
 
 def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, PrunableLayer]:
-    """Return the layers of a model whose heads can be taken out, as far as their parts show."""
+    """Return the layers whose heads can be removed, judged by the names of their submodules."""
     modules = dict(model.named_modules())
-    names = {short_name(name): name for name in modules}
-    found = {}
-    for each in layers:
-        name = names.get(each.name)
-        if name is None:
+    full_names = {short_name(name): name for name in modules}
+    prunable = {}
+    for layer in layers:
+        name = full_names.get(layer.name)
+        if name is None or (output_name := _find_output(modules, name)) is None:
             continue
-        if (place := _output(modules, name)) is None:
-            continue
-        layer, output = modules[name], modules[place]
-        separate = all(find_part(layer, some) is not None for some in (QUERIES, KEYS, VALUES))
-        if (separate or find_part(layer, [FUSED]) is not None) and projection_width(output, 1) % each.heads == 0:
-            found[each.name] = PrunableLayer(name, layer, place, output, each.heads)
-    return found
+        module, output = modules[name], modules[output_name]
+        separate = all(find_part(module, names) is not None for names in (QUERIES, KEYS, VALUES))
+        is_known = separate or find_part(module, [FUSED]) is not None
+        if is_known and projection_width(output, 1) % layer.heads == 0:
+            prunable[layer.name] = PrunableLayer(name, module, output_name, output, layer.heads)
+    return prunable
 
 
-def _output(modules: Mapping[str, nn.Module], name: str) -> str | None:
-    """Return the name of the projection after a layer's heads: in the layer itself, or beside it."""
-    for around in (name, name.rpartition(".")[0]):
-        for each in OUTPUTS:
-            place = f"{around}.{each}"
-            if place in modules and getattr(modules[place], "weight", None) is not None:
-                return place
+def _find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
+    """Return the name of the projection after a layer's heads: inside the layer, or next to it."""
+    for parent in (name, name.rpartition(".")[0]):
+        for part in OUTPUTS:
+            output_name = f"{parent}.{part}"
+            if output_name in modules and getattr(modules[output_name], "weight", None) is not None:
+                return output_name
     return None
 
 
 def prunable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
-    """Return by layer which heads go together, of those that can be taken out."""
-    return {name: each.together for name, each in prunable_layers(model, layers).items()}
+    """Return, by layer, the groups of heads that can be removed, each only as a whole."""
+    return {name: layer.head_groups for name, layer in prunable_layers(model, layers).items()}
 
 
 def remove_heads(
     model: nn.Module, layers: Sequence[Layer], name: str, kept: Sequence[int], answer: Callable[[], Tensor]
 ) -> None:
-    """Leave in a layer only the heads `kept`; `answer`: runs the model, and returns what comes out.
+    """Remove all heads of a layer except `kept`; `answer`: runs the model, and returns its output.
 
-    Raises `InputError`, and leaves all as it was, where the model then answers otherwise than with the others
+    Raises `InputError`, and leaves the model unchanged, if its output then differs from that with the heads
     switched off.
     """
-    found = prunable_layers(model, layers)
-    if name not in found:
-        raise InputError(f"heads of {name!r} cannot be taken out: choose {', '.join(found) or 'another model'}")
-    with intervene(model, name, heads=[head for head in range(found[name].heads) if head not in kept]):
+    prunable = prunable_layers(model, layers)
+    if name not in prunable:
+        raise InputError(f"heads of {name!r} cannot be removed: choose {', '.join(prunable) or 'another model'}")
+    with intervene(model, name, heads=[head for head in range(prunable[name].heads) if head not in kept]):
         expected = answer()
     give_own_biases(model)
-    removal = Removal(found[name], kept)
+    removal = _Removal(prunable[name], kept)
     try:
-        off = float((answer() - expected).abs().max() / expected.abs().max().clamp(min=1))
+        difference = float((answer() - expected).abs().max() / expected.abs().max().clamp(min=1))
     except (RuntimeError, ValueError, AttributeError, TypeError):
-        off = float("inf")
-    if not off < SAME:
+        difference = float("inf")
+    if not difference < TOLERANCE:  # also true for NaN
         removal.undo()
         raise InputError(
-            f"heads of {name!r} cannot be taken out of {type(model).__name__}, which then answers otherwise than"
-            " with them switched off: switch them off"
+            f"heads of {name!r} cannot be removed from {type(model).__name__}: its output differs from that with"
+            " the heads switched off; switch them off instead"
         )
+
+
+class _Removal:
+    """Heads that were removed from a layer, and can be put back."""
+
+    def __init__(self, prunable: PrunableLayer, kept: Sequence[int]) -> None:
+        self.modules = [prunable.layer, prunable.output, *prunable.layer.modules()]
+        self.before = [(dict(module._parameters), _integers(module)) for module in self.modules]
+        shrink(prunable.layer, prunable.output, prunable.heads, kept)
+
+    def undo(self) -> None:
+        """Put the heads back."""
+        for module, (parameters, integers) in zip(self.modules, self.before, strict=True):
+            module._parameters.update(parameters)
+            vars(module).update(integers)
+
+
+def _integers(module: nn.Module) -> dict[str, int]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, int)}
 
 
 def save_pruned(
     model: Any, before: Sequence[Layer], left: Mapping[str, Sequence[int]], after: Sequence[Layer], folder: Path
 ) -> None:
-    """Write a model without some heads into a folder, as transformers reads it; `left`: by layer, those that stay
-    of those `before`."""
-    config, heads = model.config, {each.name: each.heads for each in before}
-    found = prunable_layers(model, after)
+    """Save a pruned model as transformers reads it; `left`: by layer, the remaining heads of those `before`."""
+    config, heads = model.config, {layer.name: layer.heads for layer in before}
+    prunable = prunable_layers(model, after)
     kept = copy.deepcopy(getattr(config, KEPT, None) or {})
-    for name, some in left.items():
-        each = found[name]
-        earlier = kept.get(each.name) or {"kept": range(heads[name]), "heads": heads[name]}
-        kept[each.name] = {
-            "output": each.output_name,
+    for layer_name, remaining in left.items():
+        layer = prunable[layer_name]
+        # A model that was pruned before: its heads have other numbers than those of the original model.
+        earlier = kept.get(layer.name) or {"kept": range(heads[layer_name]), "heads": heads[layer_name]}
+        kept[layer.name] = {
+            "output": layer.output_name,
             "heads": earlier["heads"],
-            "kept": [earlier["kept"][place] for place in some],
+            "kept": [earlier["kept"][head] for head in remaining],
         }
-    if getattr(config, KEPT, None) is None and _said_by_config(config, left, before, after):
+    if getattr(config, KEPT, None) is None and _update_config(config, left, before, after):
         model.save_pretrained(folder)
         return
     setattr(config, KEPT, kept)
-    kind = type(model).__name__.removeprefix("Pruned")
-    config.auto_map = dict.fromkeys(automatic_names(model), f"{CODE}.Pruned{kind}")
+    class_name = _original_class(model)
+    config.auto_map = dict.fromkeys(auto_class_names(model), f"{CODE}.Pruned{class_name}")
     model.save_pretrained(folder)
     write_code(model, folder)
 
 
-class Removal:
-    """Heads that have gone from a layer, and can come back."""
-
-    def __init__(self, found: PrunableLayer, kept: Sequence[int]) -> None:
-        self.parts = [found.layer, found.output, *found.layer.modules()]
-        self.before = [(dict(each._parameters), _numbers(each)) for each in self.parts]
-        shrink(found.layer, found.output, found.heads, kept)
-
-    def undo(self) -> None:
-        """Put them back."""
-        for part, (parameters, numbers) in zip(self.parts, self.before, strict=True):
-            part._parameters.update(parameters)
-            vars(part).update(numbers)
-
-
-def _numbers(module: nn.Module) -> dict[str, int]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, int)}
-
-
-def _said_by_config(
+def _update_config(
     config: Any, left: Mapping[str, Sequence[int]], before: Sequence[Layer], after: Sequence[Layer]
 ) -> bool:
-    """Let the config say itself how many heads there are, where it can: as many in every layer, of a width that
-    it names. Returns whether it did."""
-    counts = {each.heads for each in after}
+    """Set the number of heads in a config, if it can describe them; returns whether it can.
+
+    It can if every layer has the same number of heads, of a width that the config names.
+    """
+    counts = {layer.heads for layer in after}
     if len(counts) != 1 or len(left) != len(before) or getattr(config, "head_dim", None) is None:
         return False
     groups, heads = getattr(config, "num_key_value_heads", None), config.num_attention_heads
@@ -174,12 +182,12 @@ def _said_by_config(
 
 
 def write_code(model: Any, folder: Path) -> None:
-    """Write beside a pruned model what transformers needs to build it, and name it in its config."""
-    kind = type(model).__name__.removeprefix("Pruned")
+    """Write the code with which transformers builds a pruned model."""
+    name = _original_class(model)
     code = (
-        f"{inspect.getsource(shrinking)}\n\nfrom transformers import {kind}  # noqa: E402\n\n\n"
-        f"class Pruned{kind}({kind}):\n"
-        f'    """{kind}, with the heads that its config keeps."""\n\n'
+        f"{inspect.getsource(shrinking)}\n\nfrom transformers import {name}  # noqa: E402\n\n\n"
+        f"class Pruned{name}({name}):\n"
+        f'    """{name}, with the heads that its config keeps."""\n\n'
         f"    def __init__(self, config, *args, **options):\n"
         f"        super().__init__(config, *args, **options)\n"
         f"        shrink_model(self, config.{KEPT})\n"
@@ -187,32 +195,70 @@ def write_code(model: Any, folder: Path) -> None:
     write_file(folder / f"{CODE}.py", code.encode())
 
 
-def automatic_names(model: Any) -> list[str]:
-    """Return which automatic classes of transformers build such a model.
+def _original_class(model: Any) -> str:
+    return type(model).__name__.removeprefix("Pruned")
 
-    Raises `InputError` where none does.
-    """
+
+def auto_class_names(model: Any) -> list[str]:
+    """Return the auto classes of transformers that build a model; raises `InputError` if there are none."""
     from transformers.models.auto import modeling_auto
 
-    kind, found = type(model).__name__.removeprefix("Pruned"), []
-    for name, automatic in vars(modeling_auto).items():
-        mapping = getattr(automatic, "_model_mapping", None)
+    class_name, names = _original_class(model), []
+    for name, auto_class in vars(modeling_auto).items():
+        mapping = getattr(auto_class, "_model_mapping", None)
         if name.startswith("AutoModel") and mapping is not None and type(model.config) in mapping:
-            built = mapping[type(model.config)]
-            kinds = built if isinstance(built, tuple) else (built,)
-            found += [name] * (kind in [each.__name__ for each in kinds])
-    if not found:
+            entry = mapping[type(model.config)]
+            classes = entry if isinstance(entry, tuple) else (entry,)
+            names += [name] * (class_name in [cls.__name__ for cls in classes])
+    if not names:
         raise InputError(
-            f"{kind} is of no automatic class of transformers: its heads can be switched off, not saved"
+            f"{class_name} belongs to no auto class of transformers: its heads can be switched off, not saved"
         )
-    return found
+    return names
 
 
-def pruned_class(kind: Any) -> Any:
-    """Return the class of a pruned model, for weights to be loaded into."""
+def pruned_class(cls: Any) -> Any:
+    """Return the class of a pruned model, for loading its weights."""
 
     def build(self: Any, config: Any, *args: Any, **options: Any) -> None:
-        kind.__init__(self, config, *args, **options)
+        cls.__init__(self, config, *args, **options)
         shrinking.shrink_model(self, getattr(config, KEPT))
 
-    return type(f"Pruned{kind.__name__}", (kind,), {"__init__": build, "__module__": kind.__module__})
+    return type(f"Pruned{cls.__name__}", (cls,), {"__init__": build, "__module__": cls.__module__})
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PrunedExternalModel(Pruned):
+    """An external model after pruning, with the removed heads and the change of the loss."""
+
+    subject: Any
+    """The pruned model."""
+
+    def json(self) -> dict[str, Any]:
+        """Return all fields as plain values; the model as the path of its folder."""
+        figures = {name: plain(value) for name, value in vars(self).items() if name != "subject"}
+        return {**figures, "folder": self.subject.where}
+
+
+def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite: bool) -> PrunedExternalModel:
+    """Prune a copy of an `ExternalModel` with inputs; `samples`: largest number of them. See
+    `ExternalModel.prune`."""
+    if output.exists() and not overwrite:
+        raise InputError(f"{str(output)!r} exists already: choose another folder, or overwrite=True")
+    check_prunable(whole.model)
+    subject = dataclasses.replace(copy.deepcopy(whole), prepared=tuple(whole.unseen(samples, 0)))
+    with new_folder(output) as folder:
+        removal = take_out(subject, heads)
+        save_pruned(subject.model, whole.layers, removal.left, subject.layers, folder)
+        if hasattr(whole.tokenizer, "save_pretrained"):
+            whole.tokenizer.save_pretrained(folder)
+    return PrunedExternalModel(
+        subject=dataclasses.replace(subject, name=output.name, where=str(output), prepared=None),
+        removed=removal.removed,
+        samples=removal.before.samples,
+        measure=whole.measure,
+        loss_before=removal.before.loss,
+        loss_after=removal.after.loss,
+        parameters_before=count_parameters(whole.model),
+        parameters_after=count_parameters(subject.model),
+    )

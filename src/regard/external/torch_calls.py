@@ -1,303 +1,261 @@
-"""Calls of PyTorch's own attention, from whatever module: its fused kernel, and the function of its layers.
+"""Intercept PyTorch's attention functions and softmaxes, whichever module calls them.
 
-- Calls of `F.scaled_dot_product_attention` and of `F.multi_head_attention_forward`, which `nn.MultiheadAttention`
-  makes, run unchanged. Their weights are worked out beside them, unless they return them.
-- What comes out of a softmax in a layer that works by hand can be changed; it is recorded elsewhere.
-
-The record has the name of the module that made the call.
+- Calls of SDPA and of `nn.MultiheadAttention`'s function are recorded under the name of the calling module (see
+  `torch_attention`).
+- The result of a softmax in a layer that computes attention itself can be changed. Such layers are recorded by
+  `output_attentions` or `named_modules`.
+- Without gradients, PyTorch's encoder layers take a fast path, one call that returns no weights. A recorded or
+  intervened pass takes the slow path instead. Both agree within rounding, with two exceptions that
+  `match_fast_path` corrects: `nn.TransformerEncoder` drops padded steps and returns zeros for them, and a row
+  that may attend to nothing is NaN.
 """
 
 import inspect
 import sys
 import threading
-import warnings
-from collections.abc import Collection, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.layer_record import Kind
-from regard.external.capture_session import (
-    AttentionCall,
-    CaptureSession,
-    InterventionSession,
-    relative_difference,
-    replace_rows,
-    select_rows,
-    zero_masked_rows,
-)
-from regard.external.forward_tracker import capturing_elsewhere
-from regard.external.softmaxes import SOFTMAXES, patch_softmax
-from regard.external.torch_attention import KernelInputs, self_attention_kind
+from regard.errors import InputError
+from regard.external.capture_session import CaptureSession, InterventionSession, nonzero_keys
+from regard.external.forward_tracker import ForwardTracker, capturing_elsewhere
+from regard.external.named_modules import find_heads
+from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
 
-FORWARD = inspect.signature(F.multi_head_attention_forward)
+SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
+WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
+"""Attribute of Longformer's layers, whose weights have heads after steps (see `output_attentions`)."""
 
 
-def may_call_torch_attention(kinds: Collection[Any]) -> bool:
-    """Say whether modules of some classes may call PyTorch's attention, as far as their code shows.
+def may_call_torch_attention(classes: Collection[Any]) -> bool:
+    """Return whether modules of some classes may call PyTorch's attention, judged by their code.
 
-    Seeing every call of PyTorch's costs time: Regard's own models, and those of Hugging Face's whose files name
-    none of those functions, and have none of PyTorch's layers, are spared.
+    Intercepting every PyTorch call costs time. Regard's own models do not need it, nor do transformers models
+    whose source names none of the functions and uses none of PyTorch's layers.
     """
-    return any(map(_may_call, kinds))
+    return any(map(_may_call, classes))
 
 
 @cache
-def _may_call(kind: Any) -> bool:
-    if kind.__module__.startswith("torch.nn.modules.") and kind is not nn.MultiheadAttention:
-        return "transformer" in kind.__module__
-    if kind.__module__.startswith("regard."):
+def _may_call(cls: Any) -> bool:
+    if cls.__module__.startswith("torch.nn.modules.") and cls is not nn.MultiheadAttention:
+        return "transformer" in cls.__module__
+    if cls.__module__.startswith("regard."):
         return False
-    if not kind.__module__.startswith("transformers."):
+    if not cls.__module__.startswith("transformers."):
         return True
-    source = inspect.getsource(sys.modules[kind.__module__])
-    return any(each.__name__ in source for each in ASKED) or "nn.MultiheadAttention" in source
+    source = inspect.getsource(sys.modules[cls.__module__])
+    return any(function.__name__ in source for function in CAPTURED) or "nn.MultiheadAttention" in source
 
 
 class TorchCallMode(TorchFunctionMode):
-    """Sees every call in the block; `apart`: names of modules whose calls are recorded in another way.
+    """Sees every PyTorch call inside the block. Of several modes in a thread, the first to see a call serves all.
 
-    Of several in a thread, the one that sees a call first answers for all.
+    `excluded`: names of modules whose calls are recorded by another mechanism.
     """
 
-    def __init__(self, session: CaptureSession, apart: Collection[str]) -> None:
+    def __init__(self, session: CaptureSession, excluded: Collection[str]) -> None:
         super().__init__()
-        self.session, self.apart = session, apart
+        self.session, self.excluded = session, excluded
 
     def __enter__(self) -> "TorchCallMode":
-        _here().append(self)
+        _modes.active.append(self)
         mode: Any = super()
         mode.__enter__()
         return self
 
-    def __exit__(self, *given: Any) -> None:
+    def __exit__(self, *exception: Any) -> None:
         mode: Any = super()
-        mode.__exit__(*given)
-        _here().remove(self)
+        mode.__exit__(*exception)
+        _modes.active.remove(self)
 
     @property
-    def looks(self) -> bool:
-        """Whether a call that is made now is one to look at."""
+    def captures(self) -> bool:
+        """Whether a call of the running module is to be captured."""
         tracker = self.session.tracker
-        return bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.apart
+        return (
+            bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.excluded
+        )
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        answer = ASKED.get(function)
-        if answer is None and function not in SOFTMAXES:
+        recording_function = CAPTURED.get(function)
+        if recording_function is None and function not in SOFTMAXES:
             return function(*args, **kwargs)
-        looking = [each.session for each in _here() if each.looks]
-        with capturing_elsewhere(session.tracker for session in looking):
-            if answer is None:
-                return patch_softmax(looking, function(*args, **kwargs), args, kwargs)
+        sessions = [mode.session for mode in _modes.active if mode.captures]
+        with capturing_elsewhere(session.tracker for session in sessions):
+            if recording_function is None:
+                return patch_softmax(sessions, function(*args, **kwargs), args, kwargs)
             requests = []
-            for session in looking:
-                session.elsewhere.add(session.tracker.running[-1])
-                name = session.next(session.tracker.running[-1])
+            for session in sessions:
+                caller = session.tracker.running[-1]
+                session.kernel_callers.add(caller)
+                name = session.next_call_name(caller)
                 if name is not None:
                     requests.append((session, name))
-            return answer(requests, *args, **kwargs) if requests else function(*args, **kwargs)
+            if requests:
+                return recording_function(requests, *args, **kwargs)
+            return function(*args, **kwargs)
 
 
-_local = threading.local()
+class _ThreadModes(threading.local):
+    """The modes that are active in this thread."""
+
+    def __init__(self) -> None:
+        self.active: list[TorchCallMode] = []
 
 
-def _here() -> list[TorchCallMode]:
-    """Return who looks on in this thread."""
-    if not hasattr(_local, "looking"):
-        _local.looking = []
-    found: list[TorchCallMode] = _local.looking
-    return found
+_modes = _ThreadModes()
 
 
 def last_changed_weights(layer: nn.Module) -> Tensor | None:
-    """Return the weights that an intervention has left in a layer which works by hand; None where none has."""
-    found = [
-        each.session.after.get(id(layer)) for each in _here() if isinstance(each.session, InterventionSession)
-    ]
-    return next((each for each in reversed(found) if each is not None), None)
+    """Return the weights that an intervention left in a layer that computes its own softmax; None without one."""
+    for mode in reversed(_modes.active):
+        if isinstance(mode.session, InterventionSession):
+            weights = mode.session.softmax_weights.get(id(layer))
+            if weights is not None:
+                return weights
+    return None
 
 
-Requests = Sequence[tuple[CaptureSession, str]]
-"""Who wants a call, and how each calls it."""
-
-
-def _hand_over(requests: Requests, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> None:
-    """Hand weights that are worked out over to all who keep them."""
-    for session, name in requests:
-        queries = weights.shape[2]
-        rows = partial(_of, weights, mask)
-        session.keep(name, AttentionCall(queries=queries, rows=rows, kind=kind))
-
-
-def _changed(requests: Requests, weights: Tensor, mask: Tensor | None) -> Tensor:
-    """Change weights as those ask who touch them, in their order."""
-    for session, _ in requests:
-        weights = session.changed(weights, mask)
+def patch_softmax(sessions: Sequence[CaptureSession], weights: Tensor, args: Any, kwargs: Any) -> Tensor:
+    """Apply interventions to the result of a softmax in a layer that computes attention itself."""
+    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    if dim not in (-1, weights.dim() - 1) or weights.dim() < 3:
+        return weights
+    for session in sessions:
+        if not isinstance(session, InterventionSession):
+            continue
+        # The softmax may be a module inside the layer: look at the two innermost running modules.
+        for layer in session.tracker.running[:-3:-1]:
+            if session.intervenes_on(layer):
+                if session.next_call_name(layer) is not None:
+                    weights = _change_softmax(session, layer, weights)
+                    session.softmax_weights[id(session.tracker.module(layer))] = weights.detach()
+                break
     return weights
 
 
-def _forward(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
-    """Run the function of PyTorch's layers as its caller asked, and take its weights; where its caller asked for
-    none, it takes the fused kernel, and weights are worked out beside it, before dropout."""
-    bound = FORWARD.bind(*args, **kwargs)
-    bound.apply_defaults()
-    given = dict(bound.arguments)
-    wanted, dropout = given["need_weights"], given["dropout_p"] if given["training"] else 0.0
-    output, own = F.multi_head_attention_forward(**given | {"average_attn_weights": False})
-    touching = any(session.intervenes for session, _ in requests)
-    with torch.set_grad_enabled(touching and torch.is_grad_enabled()):
-        inputs = _projected(given)
-    kind: Kind | None = None if given["query"] is given["key"] else "cross"
-    if own is None and not touching:
-        with torch.no_grad():
-            for session, name in requests:
-                call_kind = kind or self_attention_kind(inputs.allowed, inputs.queries)
-                session.keep(name, AttentionCall(queries=inputs.queries, rows=inputs.weights, kind=call_kind))
-        return output, None
-    if own is None:
-        weights, mask = inputs.weights(slice(None))
-    else:
-        mask = inputs.allowed
-        weights = zero_masked_rows(own if own.dim() == 4 else own.unsqueeze(0), mask)
-    changed = _changed(requests, weights, mask)
-    if changed is not weights:
-        rows = (changed != weights).any(-1).any(1).T.reshape(output.shape[:-1])
-        context = _context(changed if wanted else F.dropout(changed, dropout), given).to(output.dtype)
-        output = replace_rows(output, context, rows)
-        own = None if own is None else changed.to(own.dtype).reshape(own.shape)
-    _hand_over(requests, changed, mask, kind or self_attention_kind(mask, inputs.queries))
-    return output, own.mean(-3) if own is not None and given["average_attn_weights"] else own
+def _change_softmax(session: InterventionSession, layer: str, weights: Tensor) -> Tensor:
+    """Change weights in a layer's own layout: (B, H, Tq, Tk), (B H, Tq, Tk), or with heads after the steps."""
+
+    def change(by_head: Tensor) -> Tensor:
+        return session.change_weights(by_head, nonzero_keys(by_head))
+
+    module = session.tracker.module(layer)
+    heads = find_heads(module) or 1
+    if weights.dim() == 3:
+        by_head = weights.unflatten(0, (-1, heads)) if len(weights) % heads == 0 else weights.unsqueeze(1)
+        return change(by_head).reshape(weights.shape)
+    if hasattr(module, WINDOW_ATTRIBUTE):
+        if session.change.key is not None:
+            raise InputError(
+                f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
+            )
+        return change(weights.transpose(1, 2)).transpose(1, 2)
+    if weights.dim() > 4:
+        return change(weights.reshape(-1, *weights.shape[-3:])).reshape(weights.shape)
+    return change(weights)
 
 
-def _projected(given: dict[str, Any]) -> KernelInputs:
-    """Return what the kernel gets of queries and keys, from what the function of PyTorch's layers was given."""
-    heads, query, key = given["num_heads"], given["query"], given["key"]
-    query, key = (each if each.dim() == 3 else each.unsqueeze(1) for each in (query, key))
-    if given["use_separate_proj_weight"]:
-        matrices = given["q_proj_weight"], given["k_proj_weight"]
-    else:
-        matrices = given["in_proj_weight"].chunk(3)[:2]
-    biases = (None, None) if given["in_proj_bias"] is None else given["in_proj_bias"].chunk(3)[:2]
-    batch = query.shape[1]
-    query = F.linear(query, matrices[0], biases[0]).unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-    if given["static_k"] is None:
-        key = F.linear(key, matrices[1], biases[1])
-        if given["bias_k"] is not None:
-            key = torch.cat([key, given["bias_k"].expand(1, batch, -1)])
-        key = key.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
-    else:
-        key = given["static_k"].unflatten(0, (batch, heads))
-    key = F.pad(key, (0, 0, 0, int(given["add_zero_attn"])))
-    padding, forbidden = given["key_padding_mask"], given["attn_mask"]
-    mask = combine_masks(padding, forbidden, (batch, heads, query.shape[2], key.shape[2]))
-    inputs = KernelInputs(query, key, key)
-    inputs.mask = mask[0, 0] if mask is not None and padding is None and forbidden.dim() == 2 else mask
-    return inputs
+FAST_PATH_LAYERS = {
+    nn.MultiheadAttention.forward: ("query", "key", "key_padding_mask", "attn_mask"),
+    nn.TransformerEncoderLayer.forward: ("src", "src", "src_key_padding_mask", "src_mask"),
+}
+"""By the `forward` of a layer: the names of its queries, its keys and its masks."""
 
 
-def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[int]) -> Tensor | None:
-    """Return PyTorch's masks, where True or a large negative number forbids, as one for the kernel: True may be
-    attended, or what is added to the scores. Keys that the layer itself adds stand last, and are free."""
-    masks = []
-    if padding is not None:
-        masks.append((padding if padding.dim() == 2 else padding.unsqueeze(0))[:, None, None, :])
-    if mask is not None:
-        masks.append(mask.unflatten(0, shape[:2]) if mask.dim() == 3 else mask[None, None])
-    if not masks:
+@contextmanager
+def match_fast_path(tracker: ForwardTracker) -> Iterator[None]:
+    """Make PyTorch's layers return on the slow path what their fast path would return."""
+    functions = {*FAST_PATH_LAYERS, nn.TransformerEncoder.forward}
+    if not any(_forward_function(module) in functions for module in tracker.modules.values()):
+        yield
+        return
+    hook = register_module_forward_hook(_FastPathOutput(tracker).replace, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+        # PyTorch 2.13 does not remove this entry, and later behaves as if there were global hooks.
+        getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {}).pop(hook.id, None)
+
+
+def _forward_function(module: nn.Module) -> Any:
+    """Return the `forward` of a module's class; None for compiled code."""
+    return inspect.getattr_static(type(module), "forward", None)
+
+
+class _FastPathOutput:
+    def __init__(self, tracker: ForwardTracker) -> None:
+        self.tracker, self.busy = tracker, False
+
+    def replace(self, module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        """Return the output of the module's fast path; None if it is the same."""
+        function = _forward_function(module)
+        if self.busy or module.training or not self.tracker.active or id(module) not in self.tracker.names:
+            return None
+        if function is not nn.TransformerEncoder.forward and function not in FAST_PATH_LAYERS:
+            return None
+        inputs = inspect.signature(function).bind(module, *args, **kwargs).arguments
+        self.busy = True
+        try:
+            with torch._C.DisableTorchFunction(), capturing_elsewhere([self.tracker]):
+                if function is nn.TransformerEncoder.forward:
+                    return _zero_padded_steps(module, inputs, output)
+                return _restore_masked_rows(module, args, kwargs, inputs, output)
+        finally:
+            self.busy = False
+
+
+def _zero_padded_steps(encoder: Any, inputs: dict[str, Any], output: Tensor) -> Tensor | None:
+    """Return the output (B, T, D) of an encoder with zeros in the steps that its fast path drops.
+
+    A copy of the encoder without layers finds these steps: it decides like the encoder, and returns its input
+    with zeros in them.
+    """
+    if inputs.get("src_key_padding_mask") is None:
         return None
-    if all(each.dtype == torch.bool for each in masks):
-        allowed = ~(masks[0] | masks[-1])
-        return F.pad(allowed, (0, shape[-1] - allowed.shape[-1]), value=True)
-    biases = [
-        torch.zeros_like(each, dtype=torch.float32).masked_fill(each, LEAST_EXACT)
-        if each.dtype == torch.bool
-        else each.float().clamp(min=LEAST_EXACT)
-        for each in masks
-    ]
-    return F.pad(sum(biases[1:], biases[0]), (0, shape[-1] - biases[0].shape[-1]))
+    ones = torch.ones_like(inputs["src"]).requires_grad_(inputs["src"].requires_grad)
+    probe = object.__new__(nn.TransformerEncoder)
+    parts = {name: None for name in encoder._modules if name == "norm"}
+    probe.__dict__ = vars(encoder) | {"_modules": parts, "layers": _NoLayers(encoder.layers)}
+    dropped = nn.TransformerEncoder.forward(**inputs | {"self": probe, "src": ones}) == 0
+    if not bool(dropped.any()):
+        return None
+    padded = torch.zeros_like(output) if encoder.norm is None else encoder.norm(torch.zeros_like(output))
+    return torch.where(dropped, padded, output)
 
 
-LEAST_EXACT = torch.finfo(torch.float32).min / 4
-"""What forbids in float32; two of it can be added."""
+class _NoLayers(list[nn.Module]):
+    """Layers of which the first can be inspected and none runs."""
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return iter(())
 
 
-def _context(weights: Tensor, given: dict[str, Any]) -> Tensor:
-    """Return what PyTorch's layers return, of other weights (B, H, Tq, Tk): their context, (Tq, B, D)."""
-    value = given["static_v"]
-    if value is None:
-        value = _values(given)
-        if given["bias_v"] is not None:
-            value = torch.cat([value, given["bias_v"].expand(1, *value.shape[1:])])
-        value = value.unflatten(-1, (weights.shape[1], -1)).permute(1, 2, 0, 3)  # (B, H, Tk, Dv)
-    value = value.reshape(*weights.shape[:2], -1, value.shape[-1])
-    value = F.pad(value, (0, 0, 0, weights.shape[-1] - value.shape[-2]))  # a key of zeros, if it adds one
-    found = (weights.to(value.dtype) @ value).permute(2, 0, 1, 3).flatten(2)
-    projected = F.linear(found, given["out_proj_weight"], given["out_proj_bias"])
-    return projected if given["query"].dim() == 3 else projected.squeeze(1)
-
-
-def _values(given: dict[str, Any]) -> Tensor:
-    """Project the values (Tk, B, D) that a layer of PyTorch's was given."""
-    value, bias = given["value"], given["in_proj_bias"]
-    value = value if value.dim() == 3 else value.unsqueeze(1)
-    weight = given["v_proj_weight"] if given["use_separate_proj_weight"] else given["in_proj_weight"].chunk(3)[2]
-    return F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
-
-
-def _bound(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return by name what the kernel was given; dropout is not its inputs'."""
-    return dict(zip(GIVEN, args, strict=False)) | kwargs
-
-
-GIVEN = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-"""What the kernel takes by its place."""
-
-
-def _attend(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
-    """Run the kernel, and work out its weights beside it; rows that are changed take theirs."""
-    unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
-    given = _bound(*args, **kwargs)
-    if any(given[each].is_nested for each in GIVEN[:3]):
-        names = ", ".join(repr(name) for _, name in requests)
-        warnings.warn(
-            f"attention of {names} is over jagged tensors, which are not recorded: pad them, and give a mask",
-            stacklevel=3,
-        )
-        return unchanged()
-    state = torch.get_rng_state() if given.get("dropout_p") else None
-    inputs, output = KernelInputs(**given), unchanged()
-    if any(session.intervenes for session, _ in requests):
-        before, mask = inputs.weights(slice(None))
-        weights = _changed(requests, before, mask)
-        rows = (weights != before).any(-1).reshape(output.shape[:-1])
-        _hand_over(requests, weights, mask)
-        return replace_rows(output, inputs.context(F.dropout(weights, inputs.dropout)), rows)
-    with torch.no_grad():
-        if state is not None:
-            _hand_over(requests, *_dropped(inputs, output, state))
-        else:
-            for session, name in requests:
-                session.keep(name, AttentionCall(queries=inputs.queries, rows=inputs.weights))
-    return output
-
-
-def _dropped(inputs: KernelInputs, output: Tensor, state: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return weights and mask after the dropout that the kernel drew from a state of the CPU's generator; before
-    it, where the kernel draws in another way."""
-    weights, mask = inputs.weights(slice(None))
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(state)
-        dropped = F.dropout(weights, inputs.dropout)
-    return (dropped if relative_difference(inputs.context(dropped), output) is None else weights), mask
-
-
-def _of(weights: Tensor, mask: Tensor | None, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-    return weights[:, :, chosen], mask if mask is None else select_rows(mask, chosen)
-
-
-ASKED: dict[Any, Any] = {F.scaled_dot_product_attention: _attend, F.multi_head_attention_forward: _forward}
+def _restore_masked_rows(module: Any, args: Any, kwargs: Any, inputs: dict[str, Any], output: Any) -> Any:
+    """Return the output (B, T, D) of a layer with fully masked rows as they are without recording."""
+    queries, keys, padding, mask = (inputs.get(name) for name in FAST_PATH_LAYERS[_forward_function(module)])
+    attention = getattr(module, "self_attn", module)
+    if queries is None or keys is None or queries.dim() != 3 or not attention.batch_first:
+        return None
+    shape = (len(queries), attention.num_heads, queries.shape[1], keys.shape[1])
+    combined = combine_masks(padding, mask, shape)
+    if combined is None:
+        return None
+    attends = mask_from_bias(combined).any(-1).all(1)
+    if bool(attends.all()):
+        return None
+    plain, rows = module.forward(*args, **kwargs), attends.expand(len(queries), queries.shape[1])[..., None]
+    if isinstance(output, tuple):
+        return torch.where(rows, output[0], plain[0]), *output[1:]
+    return torch.where(rows, output, plain)

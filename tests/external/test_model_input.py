@@ -1,4 +1,4 @@
-"""Pictures: how they are read, which steps are their patches, and how they come into the explorer."""
+"""Images as inputs: reading, patches, and the explorer."""
 
 import base64
 import io
@@ -15,8 +15,8 @@ from PIL import Image
 import regard
 from regard.cli import main
 from regard.errors import InputError
-from regard.external import images
-from regard.external.images import KEPT, ImageStore, find_patches, label_patches
+from regard.external import model_input
+from regard.external.model_input import MAX_IMAGES, ImageStore, find_patches, label_patches
 from regard.viz.overlay import LIT, lit, weights_on_patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -24,7 +24,7 @@ Build = Callable[[str], Any]
 
 
 def picture(format: str = "PNG", size: tuple[int, int] = (40, 30)) -> bytes:
-    """A file: red on the left, blue on the right."""
+    """Return an image file, red on the left and blue on the right."""
     pixels = np.zeros((size[1], size[0], 3), np.uint8)
     pixels[:, : size[0] // 2, 0] = pixels[:, size[0] // 2 :, 2] = 255
     file = io.BytesIO()
@@ -37,7 +37,7 @@ def subject(model_of: Build) -> Any:
     return regard.look(model_of("vit-classes"))
 
 
-def test_the_patches_of_a_layer_are_known_from_its_steps() -> None:
+def test_patches_are_found_from_the_number_of_steps() -> None:
     config = SimpleNamespace(image_size=[32, 48], patch_size=16)
     assert find_patches(config, 7) == (1, 2, 3)
     assert label_patches(config, 7) == ["[CLS]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
@@ -51,7 +51,7 @@ def test_the_patches_of_a_layer_are_known_from_its_steps() -> None:
     assert find_patches(SimpleNamespace(image_size=32), 5) is None
 
 
-def test_what_the_model_saw_is_shown(subject: Any, tmp_path: Path) -> None:
+def test_map_has_the_pixels_of_the_model(subject: Any, tmp_path: Path) -> None:
     (tmp_path / "two.png").write_bytes(picture())
     found = subject.attend(tmp_path / "two.png")
     side = subject.model.config.image_size
@@ -70,7 +70,7 @@ def test_what_the_model_saw_is_shown(subject: Any, tmp_path: Path) -> None:
         assert found.save(tmp_path / name).stat().st_size > 1000
 
 
-def test_the_largest_weight_is_lit_where_its_patch_is() -> None:
+def test_overlay_is_brightest_at_the_largest_weight() -> None:
     pixels = np.full((4, 6, 3), 100, np.uint8)
     found = lit(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
     assert found[:2, 4:, 0].min() > 0.8 * LIT[0] and (found[:2, 4:, 2] < 20).all()
@@ -78,12 +78,12 @@ def test_the_largest_weight_is_lit_where_its_patch_is() -> None:
     assert (found[:2, :4] == found[2, 0]).all()
 
 
-def test_pictures_come_by_name(subject: Any, tmp_path: Path) -> None:
+def test_uploaded_images_are_inputs_by_name(subject: Any, tmp_path: Path) -> None:
     (tmp_path / "here.png").write_bytes(picture())
     subject.put_picture("dog.png", picture())
     assert subject.check("dog.png") is None
     assert np.array_equal(subject.attend("dog.png").pixels, subject.attend(tmp_path / "here.png").pixels)
-    with pytest.raises(InputError, match=r"picture '.*here\.png' is not here: choose a file, PNG or JPEG"):
+    with pytest.raises(InputError, match=r"image '.*here\.png' was not uploaded: choose a file, PNG or JPEG"):
         subject.check(str(tmp_path / "here.png"))  # whoever types on a page reads no files by it
     listed = subject.over([tmp_path / "here.png", torch.zeros(1, 3, 8, 8), torch.ones(1, 3, 8, 8)])
     assert [listed.draw(seed=seed) for seed in range(3)] == ["here.png", "Tensor 1", "Tensor 2"]
@@ -91,18 +91,18 @@ def test_pictures_come_by_name(subject: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", picture("GIF"), picture("JPEG")[:200]])
-def test_what_is_no_picture_is_refused(subject: Any, content: bytes) -> None:
-    with pytest.raises(InputError, match="picture 'a' cannot be read: choose one in PNG or JPEG"):
+def test_content_that_is_no_image_is_refused(subject: Any, content: bytes) -> None:
+    with pytest.raises(InputError, match="image 'a' cannot be read: choose a PNG or JPEG file"):
         subject.put_picture("a", content)
 
 
-def test_large_pictures_are_refused_before_they_are_read(subject: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "LARGEST", 1000)
-    with pytest.raises(InputError, match="picture 'a' has 1,200 pixels, at most 1,000 are taken"):
+def test_large_images_are_refused_before_they_are_read(subject: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_input, "MAX_PIXELS", 1000)
+    with pytest.raises(InputError, match="image 'a' has 1,200 pixels: give one of at most 1,000"):
         subject.put_picture("a", picture())
 
 
-def test_what_is_no_picture_is_told(subject: Any, tmp_path: Path) -> None:
+def test_values_that_are_no_image_are_refused(subject: Any, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("no picture")
     for given, said in (
         (np.zeros((20, 20, 3), np.uint8), "picture ndarray is no file: give its path, or a tensor"),
@@ -114,14 +114,14 @@ def test_what_is_no_picture_is_told(subject: Any, tmp_path: Path) -> None:
             subject.attend(given)
 
 
-def test_the_oldest_picture_goes_first() -> None:
+def test_oldest_image_is_dropped_first() -> None:
     album = ImageStore()
-    for number in range(KEPT + 1):
+    for number in range(MAX_IMAGES + 1):
         album.put(str(number), np.zeros((1, 1, 3), np.uint8))
-    assert "0" not in album and "1" in album and str(KEPT) in album
+    assert "0" not in album and "1" in album and str(MAX_IMAGES) in album
 
 
-def test_the_explorer_takes_a_picture(subject: Any) -> None:
+def test_explorer_accepts_an_image(subject: Any) -> None:
     app = pytest.importorskip("regard.server.app")
     from tests.server.test_app import Client
 
@@ -133,7 +133,7 @@ def test_the_explorer_takes_a_picture(subject: Any) -> None:
     assert client.post("/api/attend", {"input": "dog.jpg"}).json()["map"]["picture"].startswith("data:image/png")
     for body, said in [
         ({"name": "a", "content": "*"}, "content '*' does not fit: give the file in base64"),
-        ({"name": "a", "content": ""}, "picture 'a' cannot be read: choose one in PNG or JPEG"),
+        ({"name": "a", "content": ""}, "image 'a' cannot be read: choose a PNG or JPEG file"),
         ({"name": "", "content": ""}, "name '' does not fit: give a name of 1 to 200 characters"),
     ]:
         refused = client.post("/api/picture", body)
@@ -142,8 +142,8 @@ def test_the_explorer_takes_a_picture(subject: Any) -> None:
     assert large.status_code == 413 and "12,582,912 bytes" in large.json()["error"]
 
 
-def test_a_model_of_texts_takes_none(model_of: Build, tokenizer: Any) -> None:
-    with pytest.raises(InputError, match="sees no pictures: type a text"):
+def test_text_model_accepts_no_image(model_of: Build, tokenizer: Any) -> None:
+    with pytest.raises(InputError, match="takes no images: type a text"):
         regard.look(model_of("bert"), tokenizer).put_picture("a", picture())
 
 

@@ -1,4 +1,4 @@
-"""Rows of an encoder-decoder are named by what is written at each step, for every family and way to run it."""
+"""Rows of an encoder-decoder have the written tokens as labels, for every model and way to run it."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ COMPOSED = ("bert to bert", "vit to bert", "vit to gpt2", "vit to trocr", "wav2v
 
 
 class Numbers:
-    """A tokenizer that calls every token by its number."""
+    """A tokenizer whose tokens are their numbers."""
 
     pad_token_id = 0
 
@@ -42,7 +42,7 @@ def named(tokens: Tensor) -> list[str]:
 
 
 def composed(name: str) -> tuple[Any, dict[str, Any]]:
-    """Build an encoder-decoder of two other models, and what its encoder is given."""
+    """Build an encoder-decoder from two models, and the inputs of its encoder."""
     import transformers
 
     t: Any = transformers
@@ -82,7 +82,7 @@ def composed(name: str) -> tuple[Any, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", [*FAMILIES, *COMPOSED])
 @torch.no_grad()
-def test_rows_are_what_is_written(small: Any, name: str) -> None:
+def test_rows_have_written_tokens(small: Any, name: str) -> None:
     if name in COMPOSED:
         model, given = composed(name)
     else:
@@ -150,7 +150,7 @@ def test_labels_padding_prefixes_and_sampling(small: Any) -> None:
 
 
 @torch.no_grad()
-def test_a_decoder_alone_names_rows_by_what_is_read(model_of: Build, tokenizer: Any) -> None:
+def test_decoder_only_rows_have_read_tokens(model_of: Build, tokenizer: Any) -> None:
     found = regard.look(model_of("gpt2"), tokenizer).attend("the cat sat")
     for layer in found.layers.values():
         assert layer.query_labels == layer.key_labels == ["the", "cat", "sat"] and not layer.written
@@ -158,7 +158,7 @@ def test_a_decoder_alone_names_rows_by_what_is_read(model_of: Build, tokenizer: 
 
 
 @torch.no_grad()
-def test_a_subject_names_rows_by_its_target(model_of: Build, tokenizer: Any) -> None:
+def test_subject_labels_rows_with_its_target(model_of: Build, tokenizer: Any) -> None:
     subject = regard.look(model_of("t5"), tokenizer)
     found = subject.attend("the cat sat", target="a big dog")
     layers = [layer for layer in found.layers.values() if layer.kind != "encoder"]
@@ -172,7 +172,7 @@ def test_a_subject_names_rows_by_its_target(model_of: Build, tokenizer: Any) -> 
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_of_a_long_source_too(model_of: Build, tokenizer: Any) -> None:
+def test_long_source_has_written_labels(model_of: Build, tokenizer: Any) -> None:
     found = regard.look(model_of("t5"), tokenizer).attend(" ".join(["the cat sat"] * 350), target="a big dog")
     [first, *_] = [layer for layer in found.layers.values() if layer.kind == "cross"]
     assert first.rows is not None and first.rows.queries == ["a", "big", "dog"] and first.query_labels == ["0 a"]
@@ -192,7 +192,7 @@ class Crossing(nn.Module):
         return found
 
 
-def test_names_of_ones_own_never_name_rows_by_the_source() -> None:
+def test_custom_labels_never_label_rows_with_the_source() -> None:
     def read(given: Any) -> tuple[Tensor, Tensor]:
         source, target = given if isinstance(given, tuple) else (given, "xyz")
         one, other = (torch.tensor([[ord(each) % 30 for each in text]]) for text in (source, "<" + target[:-1]))

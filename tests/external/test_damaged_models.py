@@ -1,4 +1,4 @@
-"""Models of others that are broken: a tokenizer that panics, weights that are not finite or not there."""
+"""Damaged external models: a tokenizer that panics, weights that are missing or not finite."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def folder(folders: Callable[[str], Path], tmp_path: Path) -> Path:
-    """A decoder and its tokenizer, to be changed."""
+    """A decoder and its tokenizer, which tests may change."""
     return Path(shutil.copytree(folders("gpt2"), tmp_path / "model"))
 
 
@@ -33,18 +33,18 @@ def panicking(folder: Path) -> Path:
     return folder
 
 
-def test_a_panic_of_the_tokenizer(folder: Path) -> None:
+def test_tokenizer_panic_is_one_line(folder: Path) -> None:
     argv = ["look", str(panicking(folder)), "--text", PANICS, "--json", str(folder / "a.json")]
     ended = subprocess.run([sys.executable, "-m", "regard", *argv], capture_output=True, text=True, check=False)
     status, err = ended.returncode, ended.stderr
     assert status == 2 and err.count("\n") == 1
     assert err.startswith(
-        f"regard: tokenizer {str(folder)!r} cannot cut this text: tokenizers says PanicException"
+        f"regard: tokenizer {str(folder)!r} cannot tokenize this text: tokenizers says PanicException"
     )
     assert not (folder / "a.json").exists()
 
 
-def test_a_panic_ends_one_question_of_the_explorer(folder: Path) -> None:
+def test_tokenizer_panic_fails_one_request_of_the_explorer(folder: Path) -> None:
     pytest.importorskip("httpx")
     from starlette.testclient import TestClient
 
@@ -67,7 +67,7 @@ def test_a_panic_ends_one_question_of_the_explorer(folder: Path) -> None:
         ("def (:\n", "SyntaxError"),
     ],
 )
-def test_a_tokenizer_class_of_the_wrong_kind(folder: Path, command: Command, source: str, message: str) -> None:
+def test_invalid_tokenizer_class(folder: Path, command: Command, source: str, message: str) -> None:
     (folder / "mine.py").write_text(source)
     changed(
         folder / "tokenizer_config.json",
@@ -89,13 +89,13 @@ def test_a_tokenizer_class_of_the_wrong_kind(folder: Path, command: Command, sou
         ("config.json", {"architectures": "GPT2LMHeadModel"}),
     ],
 )
-def test_a_newer_or_damaged_folder(folder: Path, command: Command, file: str, values: dict[str, Any]) -> None:
+def test_newer_or_damaged_folder(folder: Path, command: Command, file: str, values: dict[str, Any]) -> None:
     changed(folder / file, **values)
     status, _, err = command("look", folder, "--text", "the cat", "--json", folder / "a.json")
     assert status in (1, 2) and err.count("\n") == 1 and "fault" not in err and str(folder) in err, err
 
 
-def test_parameters_that_are_missing_are_told(folder: Path) -> None:
+def test_missing_parameters_give_a_warning(folder: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     state = load_file(folder / "model.safetensors")
@@ -131,7 +131,7 @@ def test_weights_that_are_not_finite(folder: Path, command: Command, value: floa
         json.dumps(result.json(), allow_nan=False)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Intervening in models that were not built here, beside hooks that know nothing of it."""
+"""Interventions in external models equal changes by independent hooks."""
 
 import copy
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ OUTPUTS = {
     "bart": ("model.decoder.1.encoder_attn", "model.decoder.layers.1.encoder_attn.out_proj"),
     "vit": ("layers.1.attention", "layers.1.attention.o_proj"),
 }
-"""An attention layer of each family, and the module that gets its heads side by side."""
+"""By model: an attention layer, and the projection after its heads."""
 
 
 @contextmanager
 def without_head(model: nn.Module, output: str, head: int, heads: int = 4) -> Iterator[None]:
-    """Zero what a head hands to the projection of all heads."""
+    """Set the context of one head to zero before the projection."""
 
     def zeroed(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor]:
         states = given[0].clone().unflatten(-1, (heads, -1))
@@ -42,7 +42,7 @@ def without_head(model: nn.Module, output: str, head: int, heads: int = 4) -> It
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_head_that_is_off_adds_nothing(small: Any, name: str) -> None:
+def test_head_that_is_off_adds_nothing(small: Any, name: str) -> None:
     layer, output = OUTPUTS[name]
     model, given = small.build(small.known[name]), small.make_inputs(small.known[name])
     with torch.no_grad():
@@ -62,7 +62,7 @@ def test_a_head_that_is_off_adds_nothing(small: Any, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["llama", "gptj", "t5"])
-def test_weights_are_set_in_the_step_that_has_them(small: Any, name: str) -> None:
+def test_weight_is_set_in_the_step_of_its_query(small: Any, name: str) -> None:
     architecture = small.known[name]
     model, given = small.build(architecture), small.make_inputs(architecture, "none")
     layer = {"llama": "model.0.self_attn", "gptj": "transformer.h.0.attn"}.get(
@@ -83,17 +83,17 @@ def test_weights_are_set_in_the_step_that_has_them(small: Any, name: str) -> Non
 
 
 class Own(nn.Module):
-    """Attention by PyTorch's function, by its layer, and by hand."""
+    """Attention by PyTorch's function, by its layer, and by its own softmax."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.MultiheadAttention(12, 3, bias=True, add_bias_kv=True, add_zero_attn=True)
-        self.fused, self.models_without_interface = Fused(), ByHand()
+        self.fused, self.by_hand = Fused(), ByHand()
 
     def forward(self, states: Tensor) -> Tensor:
         """Return (T, B, 12)."""
         context, _ = self.layer(states, states, states, need_weights=False)
-        return self.models_without_interface(self.fused(context.transpose(0, 1)))
+        return self.by_hand(self.fused(context.transpose(0, 1)))
 
 
 class Fused(nn.Module):
@@ -110,7 +110,7 @@ class ByHand(nn.Module):
 
 
 @pytest.mark.parametrize("layer", ["layer", "fused", "by_hand"])
-def test_own_models_are_touched_too(layer: str) -> None:
+def test_intervention_in_a_custom_model(layer: str) -> None:
     torch.manual_seed(0)
     model, states = Own().eval(), torch.randn(5, 2, 12)
     plain = model(states)
@@ -137,7 +137,7 @@ def test_own_models_are_touched_too(layer: str) -> None:
     found.sum().backward()
 
 
-def test_what_cannot_be_changed_is_said() -> None:
+def test_invalid_interventions_are_refused() -> None:
     model, states = Own().eval(), torch.randn(5, 2, 12)
     with pytest.raises(InputError, match="layer 'fuse' is unknown"), regard.intervene(model, "fuse"):
         pass

@@ -1,4 +1,4 @@
-"""What the pages about other people's models and tools show, run as it stands; and tensors of theirs."""
+"""Examples of the documentation on external models and tools run unchanged; maps from external tensors."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def blocks(page: str) -> list[str]:
     return found
 
 
-def test_every_call_beside_another_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_calls_next_to_other_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for block in blocks("from-bertviz.md"):
@@ -38,7 +38,7 @@ def test_every_call_beside_another_tools(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_models_that_were_not_trained_here(
+def test_documented_calls_for_external_models(
     folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -68,13 +68,13 @@ def test_models_that_were_not_trained_here(
     ],
     ids=["heads", "numpy", "list", "stack", "matrices"],
 )
-def test_weights_come_as_they_are(given: Any) -> None:
+def test_weights_from_tensors_are_unchanged(given: Any) -> None:
     [layer] = regard.view_of(given, list("abcd")).layers.values()
     assert layer.weights.shape == (3, 4, 4) and (layer.weights == 0.25).all()
     assert layer.key_labels == list("abcd") and layer.kind == "encoder"
 
 
-def test_weights_that_never_see_the_future_are_a_decoders() -> None:
+def test_causal_weights_have_kind_decoder() -> None:
     weights = torch.eye(3).expand(2, 3, 3)
     [layer] = regard.view_of(weights).layers.values()
     assert layer.kind == "decoder" and layer.query_labels == ["0", "1", "2"]
@@ -82,7 +82,7 @@ def test_weights_that_never_see_the_future_are_a_decoders() -> None:
     assert labels == ["The", "▁cat", "s"]
 
 
-def test_weights_that_do_not_fit_are_refused() -> None:
+def test_weights_of_wrong_shape_are_refused() -> None:
     with pytest.raises(InputError, match="has 4 queries, and 3 tokens are given"):
         regard.view_of(torch.zeros(2, 4, 4), list("abc"))
     with pytest.raises(InputError, match="no weights are given"):
@@ -93,7 +93,7 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         regard.view_of(torch.zeros(2, 1, 4, 4), input=2)
 
 
-def test_what_are_no_weights_is_refused() -> None:
+def test_values_that_are_no_weights_are_refused() -> None:
     def even() -> torch.Tensor:
         return torch.full((2, 3, 4, 4), 0.25)
 

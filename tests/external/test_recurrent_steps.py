@@ -1,4 +1,4 @@
-"""A decoder that attends once a step has one record; layers of Keras' functional models have their names."""
+"""A decoder that attends once a step has one record; layers of functional Keras models have names."""
 
 import os
 from typing import Any
@@ -12,7 +12,7 @@ import regard
 
 
 class Attends(nn.Module):
-    """Attention of one query (B, D) over a memory (B, T, D), by three ways to compute it."""
+    """Attention of one query (B, D) over a memory (B, T, D), computed in one of three ways."""
 
     def __init__(self, way: str) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def memory(generator: torch.Generator) -> Tensor:
 
 
 @pytest.mark.parametrize(("way", "layer", "heads"), [("heads", "attends.heads", 2), ("kernel", "attends", 1)])
-def test_steps_are_rows_of_one_map(memory: Tensor, way: str, layer: str, heads: int) -> None:
+def test_steps_are_rows_of_one_record(memory: Tensor, way: str, layer: str, heads: int) -> None:
     torch.manual_seed(0)
     decoder = Decoder(way).eval()
     with torch.no_grad(), regard.record(decoder) as records:
@@ -71,16 +71,16 @@ def test_steps_are_rows_of_one_map(memory: Tensor, way: str, layer: str, heads: 
     torch.testing.assert_close(some[layer].weights, records[layer].weights[:, :, [2]])
 
 
-def test_steps_at_a_place_have_their_samples(memory: Tensor) -> None:
+def test_steps_at_a_named_module_keep_samples_apart(memory: Tensor) -> None:
     torch.manual_seed(0)
     decoder = Decoder("by hand").eval()
-    with torch.no_grad(), regard.record(decoder, at="attends.drop") as records:
+    with torch.no_grad(), regard.record(decoder, modules="attends.drop") as records:
         decoder(memory)
     expected = torch.stack(decoder.attends.kept, dim=1)
     torch.testing.assert_close(records["attends.drop"].weights, expected[:, None])
 
 
-def test_calls_over_other_keys_stay_apart(memory: Tensor) -> None:
+def test_calls_with_other_keys_have_own_records(memory: Tensor) -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -102,7 +102,7 @@ def test_calls_over_other_keys_stay_apart(memory: Tensor) -> None:
 
 @pytest.mark.slow  # importing keras takes seconds
 @pytest.mark.filterwarnings("ignore")
-def test_layers_of_keras_have_their_own_names(memory: Tensor) -> None:
+def test_keras_layers_have_their_names(memory: Tensor) -> None:
     os.environ.setdefault("KERAS_BACKEND", "torch")
     keras: Any = pytest.importorskip("keras", reason="needs the extra peers")
     inputs = keras.Input((6, 8))
