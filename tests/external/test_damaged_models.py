@@ -126,7 +126,7 @@ def test_weights_that_are_not_finite(folder: Path, command: Command, value: floa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *_, **__: None)
         model = regard.look(folder, inputs=texts)
-    for result in (model.importance(), model.examine(), model.roles(), model.beside(model, texts)):
+    for result in (model.importance(), model.examine(), model.roles(), model.compare_with(model, texts)):
         str(result)
         json.dumps(result.json(), allow_nan=False)
 

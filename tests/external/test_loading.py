@@ -92,7 +92,7 @@ def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> Non
     assert found.added["encoder.layer.1.attention.self"][2] == pytest.approx(np.mean(moved), rel=1e-4)
     examined = subject.examine()
     assert len(examined.heads) == 8 and all(each.gradient is None for each in examined.heads)
-    assert any("It answers nothing" in each for each in examined.sentences)
+    assert any("gives no answer" in each for each in examined.sentences)
     assert "BertModel: 3 texts, mean" in str(examined) and "unseen" not in str(examined) + examined.summary()
     pairs = regard.look(model_of("bart"), tokenizer).importance(["the cat sat"])
     assert pairs.measure == "loss against its own answers"
@@ -244,7 +244,7 @@ def test_transformers_loads_a_pruned_folder(
     removed, width = len(report.removed), 8
     assert removed == (2 if name == "llama" else 1)  # which share their keys
     assert report.parameters_before - report.parameters_after >= removed * width * 32 * 2
-    given = dict(report.subject._tried())
+    given = dict(report.subject._example_arguments())
     expected = report.subject.model(**given)[0]
     with regard.intervene(subject, report.removed[0][0], heads=[head for _, head in report.removed]):
         torch.testing.assert_close(subject.model(**given)[0], expected, atol=1e-4, rtol=1e-4)
@@ -270,7 +270,7 @@ def test_equal_numbers_of_heads_need_no_code(folders: Callable[[str], Path], tmp
     report = subject.prune(2, tmp_path / "less")
     assert not list((tmp_path / "less").glob("*.py"))
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "less").eval()
-    given = dict(subject._tried())
+    given = dict(subject._example_arguments())
     assert torch.equal(theirs(**given)[0], report.subject.model(**given)[0])
     assert theirs.config.num_attention_heads == 2 and theirs.config.num_key_value_heads == 1
 
@@ -280,7 +280,7 @@ def test_layers_of_t5_lose_different_heads(folders: Callable[[str], Path], tmp_p
     subject = regard.look(folders("t5"), inputs=["the cat sat ||| the dog ran then", "a big dog ||| she saw"])
     assert {name.rpartition(".")[2] for name in subject.removable} == {"SelfAttention", "EncDecAttention"}
     report = subject.prune(5, tmp_path / "less")
-    given = dict(report.subject._tried())
+    given = dict(report.subject._example_arguments())
     with ExitStack() as stack:
         for layer, head in report.removed:
             stack.enter_context(regard.intervene(subject, layer, heads=[head]))
@@ -324,9 +324,9 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
     model: Any = model_of("llama")
     subject = regard.look(model, tokenizer)
     for wrong, said in (
-        (lambda: regard.look(3), "model '3' is none: give a module, a folder, or a name on the Hub"),  # type: ignore[arg-type]
-        (lambda: regard.look(model, "nowhere"), "tokenizer 'nowhere' is none: give what AutoTokenizer"),
-        (lambda: regard.look(model, tokenizer, inputs=3), "inputs '3' are no list: give one, as in"),  # type: ignore[arg-type]
+        (lambda: regard.look(3), "expected a torch module, a folder or a Hub name, got '3'"),  # type: ignore[arg-type]
+        (lambda: regard.look(model, "nowhere"), "tokenizer 'nowhere' is no tokenizer: give what AutoTokenizer"),
+        (lambda: regard.look(model, tokenizer, inputs=3), "inputs=3 is no list: give one, as in"),  # type: ignore[arg-type]
         (lambda: subject.compare_with(3, ["the cat"]), "'3' is no model to compare with: give what look"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InputError, match=said):
@@ -343,7 +343,7 @@ def test_folder_without_tokenizer_and_speech_model_are_refused(
         assert regard.look(tmp_path / name, tokenizer).attend("the cat").layers
     status, _, error = command("look", folders("wav2vec2"), "--text", "the cat", "--json", tmp_path / "a.json")
     assert (status, error.count("\n")) == (2, 1)
-    assert "Wav2Vec2Model takes input_values, neither texts nor pictures: from Python, give look()" in error
+    assert "Wav2Vec2Model takes input_values, neither texts nor images: from Python, give look()" in error
     heard = regard.look(folders("wav2vec2"), lambda sound: {"input_values": sound})
     assert heard.attend(torch.randn(1, 4000)).layers
 

@@ -105,9 +105,9 @@ def test_large_images_are_refused_before_they_are_read(subject: Any, monkeypatch
 def test_values_that_are_no_image_are_refused(subject: Any, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("no picture")
     for given, said in (
-        (np.zeros((20, 20, 3), np.uint8), "picture ndarray is no file: give its path, or a tensor"),
-        (3, "picture int is no file"),
-        (torch.zeros(3, 16, 16), r"picture has shape \(3, 16, 16\): give \(1, 3, "),
+        (np.zeros((20, 20, 3), np.uint8), "image is of type ndarray: give a file, or a tensor"),
+        (3, "image is of type int: give a file"),
+        (torch.zeros(3, 16, 16), r"image has shape \(3, 16, 16\): give \(1, 3, "),
         (tmp_path / "words.txt", "words.txt' cannot be read: give a file such as .png or .jpg"),
     ):
         with pytest.raises(InputError, match=said):

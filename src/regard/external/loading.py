@@ -177,7 +177,10 @@ def _load(
                     tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
                     _check_tokenizer(tokenizer, name)
             except (OSError, ValueError) as error:
-                raise (_explain(error, name, folder, no_download) or error) from error
+                explained = _explain(error, name, folder, no_download)
+                if explained is None:
+                    raise
+                raise explained from error
     finally:
         logging.set_verbosity(verbosity)
     if missing := sorted(info["missing_keys"]):

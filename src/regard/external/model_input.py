@@ -55,7 +55,7 @@ class ModelInput(NamedTuple):
 def as_input(value: Any) -> ModelInput:
     """Return an input from a text, `source ||| target`, a pair of both, or any other value.
 
-    >>> as_model_input("Ein Hund ||| A dog")
+    >>> as_input("Ein Hund ||| A dog")
     ModelInput(value='Ein Hund', target='A dog')
     """
     if isinstance(value, ModelInput):

@@ -6,24 +6,16 @@
 `capture` chooses the mechanisms. Where two of them see the same call, the one with the lower priority number
 records it.
 
-    priority  mechanism            which models                        why
-    1         Regard's own hooks   Regard's attention layers           they hand over exact weights
-    2         attention_interface  transformers models that look up    the model's own eager function gives
-    weights
-                                   their attention function            with its caps, sinks, biases, grouped heads
-    3         torch_calls          any module that calls SDPA or       weights are computed beside the fused
-    kernel;
-                                   nn.MultiheadAttention               inspecting every call of PyTorch costs
-                                   time,
-                                                                       so it is on only where the code may call
-                                                                       them
-    4         output_attentions    transformers models that compute    they return their weights when they are
-    asked
-                                   attention in their own code         to; not used for interventions, which
-                                   change
-                                                                       the softmax instead (torch_calls)
-    5         named_modules        any model, with `modules=`          weights pass through a module that the user
-                                                                       names; nothing else can see them
+    priority  mechanism            which models                      why
+    1         Regard's own hooks   Regard's attention layers         they hand over exact weights
+    2         attention_interface  transformers models that look up  the model's own eager function computes
+                                   their attention function          weights with its caps, sinks and biases
+    3         torch_calls          any module that calls SDPA or     computed beside the fused kernel; slow,
+                                   nn.MultiheadAttention             so on only if the code may call them
+    4         output_attentions    transformers models that compute  they return weights on request; to change
+                                   attention in their own code       them, torch_calls changes the softmax
+    5         named_modules        any model, with modules=          nothing else sees these weights: the user
+                                                                     names the module that they pass through
 
 `generation` and `follow_caches` add no weights: they put the records of several passes into one sequence.
 """
