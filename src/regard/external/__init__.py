@@ -6,11 +6,11 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.external.comparison import ModelComparison
+    from regard.external.head_pruning import PrunedExternalModel
     from regard.external.loading import look
     from regard.external.long_inputs import LongRecord, LongRecords, record_long
     from regard.external.model import ExternalModel
     from regard.external.patching import PatchingResult, patch
-    from regard.external.pruning import PrunedExternalModel
     from regard.external.recording import intervene, record
 
 late(__name__)

@@ -11,11 +11,11 @@ from torch import nn
 from regard.errors import InputError, begun, check_range
 from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel, EncoderAdapter, Loss, NameSteps
 from regard.external.attention_interface import is_transformers_model
+from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
 from regard.external.model import MAX_GENERATED, ExternalModel
 from regard.external.model_input import ImageProcessor, as_inputs, load_image_processor
 from regard.external.modules import base_model_of, check_weights, unwrap
-from regard.external.pruning import KEPT, pruned_class
 from regard.external.texts import TextEncoder, forward_parameters
 from regard.io.reading import is_file, is_folder
 from regard.libraries import calling, check_hub_name, import_library, offline

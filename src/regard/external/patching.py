@@ -27,10 +27,10 @@ from regard.attention import short_name
 from regard.errors import InputError, begun
 from regard.external.adapters import CustomModel, call_model, find_states
 from regard.external.forward_tracker import remove_hooks
+from regard.external.head_pruning import prunable_layers
 from regard.external.language_models import CausalLMAdapter, Seq2SeqAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import as_input
-from regard.external.pruning import prunable_layers
 from regard.external.recording import recorded_path
 from regard.io import write_file
 from regard.result import Result
