@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from regard.errors import InputError
 from regard.external.attention_interface import is_transformers_model
 from regard.external.model_input import ImageProcessor, ModelInput
-from regard.external.modules import base_model_of
+from regard.external.modules import find_base_model
 from regard.external.texts import TextEncoder
 from regard.libraries import calling
 from regard.viz import Layer, Trial
@@ -72,7 +72,7 @@ def call_model(model: nn.Module, arguments: dict[str, Any] | tuple[Any, ...]) ->
 def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
     """Turn exceptions of a transformers model into one line; those of a user's own module keep their
     traceback."""
-    if not is_transformers_model(base_model_of(model)):
+    if not is_transformers_model(find_base_model(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "")
     problem = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.external.capture_session import CaptureSession, RowFunction, replace_rows, select_rows
-from regard.external.forward_tracker import InertWhenCopied, capturing_elsewhere, remove_hooks
+from regard.external.forward_tracker import InertWhenCopied, ThreadList, capturing_elsewhere, remove_hooks
 from regard.external.interface_call import (
     TRANSFORMERS,
     InterfaceCall,
@@ -52,14 +52,8 @@ class _Recording:
         """Ids of layers that attend to another sequence in the running pass."""
 
 
-class _ThreadRecordings(threading.local):
-    """The recordings of this thread."""
-
-    def __init__(self) -> None:
-        self.active: list[_Recording] = []
-
-
-_recordings = _ThreadRecordings()
+_recordings = ThreadList[_Recording]()
+"""The recordings of this thread."""
 _lock = threading.Lock()
 _patches: list[tuple[Any, str, Any]] = []
 """What is patched while any thread records: owner, name and original."""

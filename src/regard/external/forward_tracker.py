@@ -11,12 +11,21 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from regard.attention.records import plain_name
+
+Item = TypeVar("Item")
+
+
+class ThreadList(threading.local, Generic[Item]):
+    """A list of which each thread has its own: another thread may run the same model without a recording."""
+
+    def __init__(self) -> None:
+        self.active: list[Item] = []
 
 
 class InertWhenCopied:

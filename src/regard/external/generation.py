@@ -19,19 +19,12 @@ from torch import Tensor, nn
 
 from regard.external.attention_interface import is_transformers_model
 from regard.external.capture_session import CaptureSession
-from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, remove_hooks
+from regard.external.forward_tracker import ForwardTracker, InertWhenCopied, ThreadList, remove_hooks
 from regard.external.modules import is_peft_model
 from regard.external.token_labels import TokenLabels, is_inside
 
-
-class _ThreadSessions(threading.local):
-    """The sessions that record in this thread."""
-
-    def __init__(self) -> None:
-        self.active: list[CaptureSession] = []
-
-
-_sessions = _ThreadSessions()
+_sessions = ThreadList[CaptureSession]()
+"""The sessions that record in this thread."""
 _lock = threading.Lock()
 _recordings = 0
 """Number of recordings, in all threads, that need the patched methods."""

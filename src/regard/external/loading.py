@@ -15,7 +15,7 @@ from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
 from regard.external.model import MAX_GENERATED, ExternalModel
 from regard.external.model_input import ImageProcessor, as_inputs, load_image_processor
-from regard.external.modules import base_model_of, check_weights, unwrap
+from regard.external.modules import check_weights, find_base_model, unwrap
 from regard.external.texts import TextEncoder, forward_parameters
 from regard.io.reading import is_file, is_folder
 from regard.libraries import calling, check_hub_name, import_library, offline
@@ -88,7 +88,7 @@ def look(
 def _choose_adapter(
     model: nn.Module, tokenizer: Any, loss: Loss | None, names: NameSteps | None, folder: Path | None
 ) -> Adapter:
-    base = base_model_of(model)
+    base = find_base_model(model)
     class_name = type(base).__name__
     if not is_transformers_model(base) or not (tokenizer is None or _is_tokenizer(tokenizer)):
         if is_transformers_model(base) and not callable(tokenizer):

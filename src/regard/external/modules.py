@@ -48,12 +48,12 @@ def unwrap(model: nn.Module) -> nn.Module:
         elif isinstance(getattr(model, "_orig_mod", None), nn.Module):
             model = model._orig_mod  # type: ignore[assignment]
         elif is_peft_model(model) and not prompt_length([model]):
-            model = base_model_of(model)
+            model = find_base_model(model)
         else:
             return model
 
 
-def base_model_of(model: nn.Module) -> nn.Module:
+def find_base_model(model: nn.Module) -> nn.Module:
     """Return the model under PEFT adapters, or the model itself without adapters."""
     if not is_peft_model(model):
         return model

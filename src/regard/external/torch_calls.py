@@ -12,7 +12,6 @@
 
 import inspect
 import sys
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -26,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.errors import InputError
 from regard.external.capture_session import CaptureSession, InterventionSession, nonzero_keys
-from regard.external.forward_tracker import ForwardTracker, capturing_elsewhere
+from regard.external.forward_tracker import ForwardTracker, ThreadList, capturing_elsewhere
 from regard.external.named_modules import find_heads
 from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
 
@@ -106,14 +105,8 @@ class TorchCallMode(TorchFunctionMode):
             return function(*args, **kwargs)
 
 
-class _ThreadModes(threading.local):
-    """The modes that are active in this thread."""
-
-    def __init__(self) -> None:
-        self.active: list[TorchCallMode] = []
-
-
-_modes = _ThreadModes()
+_modes = ThreadList[TorchCallMode]()
+"""The modes that are active in this thread."""
 
 
 def last_changed_weights(layer: nn.Module) -> Tensor | None:
