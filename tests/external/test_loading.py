@@ -326,7 +326,7 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
     for wrong, said in (
         (lambda: regard.look(3), "expected a torch module, a folder or a Hub name, got '3'"),  # type: ignore[arg-type]
         (lambda: regard.look(model, "nowhere"), "tokenizer 'nowhere' is no tokenizer: give what AutoTokenizer"),
-        (lambda: regard.look(model, tokenizer, inputs=3), "inputs=3 is no list: give one, as in"),  # type: ignore[arg-type]
+        (lambda: regard.look(model, tokenizer, inputs=3), "inputs='3' is no list: give one, as in"),  # type: ignore[arg-type]
         (lambda: subject.compare_with(3, ["the cat"]), "'3' is no model to compare with: give what look"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InputError, match=said):
