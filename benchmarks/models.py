@@ -4,10 +4,10 @@
 
 docs/reference/models.md lists the architectures by result; docs/dev/architectures.md has all checks.
 
-Every architecture is a small random model, built from its config and never downloaded. What `regard.record`
-finds is compared with what a copy of the model reports when it works attention out by itself (`eager`,
-`output_attentions`). Then all other architectures of the installed transformers follow, with fewer checks and a
-reference of their own: see `every_architecture`.
+Every architecture is a small random model, built from its config without a download. The weights of
+`regard.record` are compared with those that a copy of the model returns (`eager`, `output_attentions`). Then all
+architectures of the installed transformers follow, with fewer checks and another reference: see
+`every_architecture`.
 """
 
 import argparse
@@ -51,21 +51,23 @@ Their records come from the same report, so the checks cover names, masks and ge
 
 
 def as_table(rows: list[Row]) -> str:
-    """Return the rows as a table."""
+    """Return the table of the checked architectures."""
     import transformers
 
-    right = sum(row.right and not row.architecture.excuse for row in rows)
+    right = sum(row.right and not row.architecture.unsupported for row in rows)
     versions = {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0]}
     columns = ["Architecture", "", "Layers", "Off by", *CHECKS]
     lines = [HEADER.format(count=len(rows), right=right, **versions) + f"| {' | '.join(columns)} |"]
     lines.append("|---" * len(columns) + "|")
-    recorded = [row for row in rows if not row.architecture.excuse]
-    for sort in dict.fromkeys(row.architecture.sort for row in recorded):
+    recorded = [row for row in rows if not row.architecture.unsupported]
+    for sort in dict.fromkeys(row.architecture.category for row in recorded):
         lines.append(f"| **{sort}** |" + " |" * (len(columns) - 1))
-        lines += [_line(row) for row in recorded if row.architecture.sort == sort]
+        lines += [_line(row) for row in recorded if row.architecture.category == sort]
     notes = notes_of(rows)
     excuses = [
-        f"- **{row.architecture.name}**: {row.architecture.excuse}" for row in rows if row.architecture.excuse
+        f"- **{row.architecture.name}**: {row.architecture.unsupported}"
+        for row in rows
+        if row.architecture.unsupported
     ]
     return "\n".join([*lines, "", "Notes:", "", *notes, "", WITHOUT, "", *excuses, ""])
 
@@ -125,8 +127,8 @@ def write_pages(folder: Path, rows: list[Row], results: list[Result]) -> None:
     """Write both pages into the folder of the documentation."""
     kinds: dict[str, list[str]] = {}
     for row in rows:
-        if not row.architecture.excuse:
-            kinds.setdefault(row.architecture.sort, []).append(row.architecture.name)
+        if not row.architecture.unsupported:
+            kinds.setdefault(row.architecture.category, []).append(row.architecture.name)
     names: dict[str, list[str]] = {}
     for result in results:
         names.setdefault(result.status, []).append(result.name)
@@ -172,16 +174,16 @@ models that are listed below the table |
 """
 CAUSES = {
     r"requires the (\w+) library": "need the library {}, which is not installed",
-    r"no class of models reads it": "are configs of a part, or of a whole without a class of its own",
+    r"no class of models reads it": "are configs of a part, or of a composite without a model class",
     r"no inputs are known|missing \d+ required|forward\(\) missing|Exactly 1|exactly one of|have to specify"
-    r"|cannot be `?None|NoneType|Expected 5|5D tensor": "take inputs that the checks do not make",
+    r"|cannot be `?None|NoneType|Expected 5|5D tensor": "need inputs that the checks do not make",
     r"parameters in its smallest": "are too large in the sizes derived here",
 }
 """Causes to print, by a pattern of the error that stopped a build."""
 
 
 def every_table(results: list[Result], both: int) -> str:
-    """Return the results of all architectures as a section: a table, and lists of what is not in it."""
+    """Return the section on all architectures: a table, and lists of those not in it."""
     import transformers
 
     counts = Counter(result.status for result in results)
@@ -217,7 +219,7 @@ def every_table(results: list[Result], both: int) -> str:
         lines.append(", ".join(unmasked) + ".")
     lines += ["", "Without softmax attention:", ""]
     lines.append(", ".join(each.name for each in results if each.status == "no attention") + ".")
-    lines += ["", "Not built, and why:", ""]
+    lines += ["", "Not built, with the reason:", ""]
     groups: dict[str, list[str]] = {}
     for each in results:
         if each.status == "not built":
@@ -230,11 +232,11 @@ def _cause(why: str) -> str:
     for pattern, cause in CAUSES.items():
         if found := re.search(pattern, why):
             return cause.format(*found.groups())
-    return "have sizes that the rules do not make fit"
+    return "have sizes that the rules cannot make consistent"
 
 
 def _line(row: Row) -> str:
-    marks = ("G" if row.architecture.heads_differ else "") + ("W" if row.architecture.window else "")
+    marks = ("G" if row.architecture.grouped_heads else "") + ("W" if row.architecture.window else "")
     layers = f"{row.layers}" + (f" (+{row.more})" if row.more else "")
     cells = [
         row.architecture.name,

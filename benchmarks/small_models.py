@@ -1,4 +1,4 @@
-"""Sizes that make models of Hugging Face's architectures small: see `architectures` for what is said of each."""
+"""Configs of small transformers models; see `architectures` for the fields."""
 
 from typing import Any
 
@@ -88,8 +88,9 @@ SOUND: dict[str, Any] = {
 MOE: dict[str, Any] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 HAND: dict[str, Any] = {"implementations": ("eager",)}
 BANDS = (
-    "The model reports bands, which are unfolded into rows over all keys, including the global ones. It never"
-    " computes a full row, so whole heads can be switched off, but no weight outside of a band can be set."
+    "what it reports are bands; they are unfolded into rows over all keys, with the keys that everybody sees. It"
+    " never works out a row over all keys, so whole heads can be switched off, but no weight outside of a band"
+    " can be set."
 )
 ARCHITECTURES: list[Architecture] = [
     *[
@@ -109,7 +110,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("mobilebert", "encoder", TEXT | {"embedding_size": 16, "intra_bottleneck_size": 16}),
     Architecture("layoutlm", "encoder", TEXT),
     Architecture("nomic_bert", "encoder", TEXT),
-    Architecture("eurobert", "encoder", GROUPED, heads_differ=True),
+    Architecture("eurobert", "encoder", GROUPED, grouped_heads=True),
     Architecture(
         "deberta", "encoder", TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, **HAND
     ),
@@ -138,7 +139,7 @@ ARCHITECTURES: list[Architecture] = [
         "encoder",
         TEXT | {"embedding_size": 32},
         **HAND,
-        note="The model reports scores; their softmax is recorded.",
+        note="the model returns scores; their softmax is recorded.",
     ),
     Architecture("convbert", "encoder", TEXT | {"embedding_size": 16, "conv_kernel_size": 3}, **HAND),
     Architecture("roformer", "encoder", TEXT | {"embedding_size": 16}, **HAND),
@@ -148,7 +149,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("flaubert", "encoder", XLM, **HAND),
     Architecture("ibert", "encoder", TEXT, **HAND),
     *[
-        Architecture(name, "decoder", GROUPED, heads_differ=True)
+        Architecture(name, "decoder", GROUPED, grouped_heads=True)
         for name in (
             "llama",
             "qwen2",
@@ -163,18 +164,18 @@ ARCHITECTURES: list[Architecture] = [
         )
     ],
     Architecture("gpt2", "decoder", GPT),
-    Architecture("gpt_bigcode", "decoder", GPT, heads_differ=True),
+    Architecture("gpt_bigcode", "decoder", GPT, grouped_heads=True),
     Architecture("opt", "decoder", TEXT | {"ffn_dim": 48, "word_embed_proj_dim": 32}),
     Architecture("gpt_neox", "decoder", TEXT),
     Architecture("phi", "decoder", TEXT),
-    Architecture("stablelm", "decoder", TEXT | {"num_key_value_heads": 2}, heads_differ=True),
-    Architecture("starcoder2", "decoder", GROUPED, heads_differ=True),
-    Architecture("mistral", "decoder", GROUPED | {"sliding_window": 4}, heads_differ=True, window=True),
-    Architecture("mixtral", "decoder", GROUPED | MOE, heads_differ=True),
-    Architecture("gemma2", "decoder", GROUPED | {"sliding_window": 4}, heads_differ=True, window=True, **HAND),
-    Architecture("gemma3_text", "decoder", GROUPED | {"sliding_window": 4}, heads_differ=True, window=True),
+    Architecture("stablelm", "decoder", TEXT | {"num_key_value_heads": 2}, grouped_heads=True),
+    Architecture("starcoder2", "decoder", GROUPED, grouped_heads=True),
+    Architecture("mistral", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True),
+    Architecture("mixtral", "decoder", GROUPED | MOE, grouped_heads=True),
+    Architecture("gemma2", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True, **HAND),
+    Architecture("gemma3_text", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True),
     Architecture(
-        "gpt_oss", "decoder", GROUPED | MOE | {"sliding_window": 4}, heads_differ=True, window=True, **HAND
+        "gpt_oss", "decoder", GROUPED | MOE | {"sliding_window": 4}, grouped_heads=True, window=True, **HAND
     ),
     Architecture(
         "deepseek_v3",
@@ -203,7 +204,7 @@ ARCHITECTURES: list[Architecture] = [
         {"vocab_size": 60, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 80},
         **HAND,
     ),
-    Architecture("falcon", "decoder", TEXT | {"alibi": False}, heads_differ=True),
+    Architecture("falcon", "decoder", TEXT | {"alibi": False}, grouped_heads=True),
     Architecture("openai-gpt", "decoder", GPT, generates=False, **HAND),
     Architecture(
         "xglm",
@@ -248,7 +249,7 @@ ARCHITECTURES: list[Architecture] = [
         | {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4, "num_buckets": 8}
         | {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "relative_max_distance": 16},
         **HAND,
-        note="Each prediction stream has its own records, in a pass without a cache.",
+        note="each predicting stream has its own records, in a pass without a cache.",
     ),
     Architecture("vit", "vision", IMAGE),
     Architecture("deit", "vision", IMAGE),
@@ -258,7 +259,7 @@ ARCHITECTURES: list[Architecture] = [
         "siglip_vision_model",
         "vision",
         IMAGE,
-        note="The model does not report its attention pooling, which is a layer of PyTorch.",
+        note="the model returns no weights of its pooling attention, which is a PyTorch layer.",
     ),
     Architecture("yolos", "vision", IMAGE | {"image_size": [16, 16], "num_detection_tokens": 3}),
     Architecture(
@@ -273,7 +274,7 @@ ARCHITECTURES: list[Architecture] = [
             "window_size": 4,
         },
         window=True,
-        note="An input has one map per window; the model reports one layer of each stage.",
+        note="an input has one map for each window; the model returns the weights of one layer of each stage.",
     ),
     Architecture(
         "segformer",
@@ -286,7 +287,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("hubert", "speech", SOUND),
     Architecture("unispeech", "speech", SOUND),
     Architecture(
-        "wavlm", "speech", SOUND, **HAND, note="The model reports the mean of all heads; each head is recorded."
+        "wavlm", "speech", SOUND, **HAND, note="the model returns the mean of all heads; each head is recorded."
     ),
     Architecture(
         "whisper",
@@ -311,20 +312,21 @@ ARCHITECTURES: list[Architecture] = [
             "axial_pos_embds_dim": [16, 16],
         }
         | {"lsh_attn_chunk_length": 4, "num_buckets": 2, "is_decoder": False, "pad_token_id": 0},
-        excuse="A hash selects the keys of each query, in several rounds, so there is no matrix over keys.",
+        unsupported="its queries attend to steps with the same hash, in several rounds: there is no matrix over"
+        " keys.",
     ),
     Architecture(
         "mamba",
         "decoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
-        excuse="It has no attention.",
+        unsupported="it has no attention.",
     ),
     Architecture(
         "fnet",
         "encoder",
         {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
         | {"max_position_embeddings": 80, "pad_token_id": 0},
-        excuse="It mixes tokens by a Fourier transform.",
+        unsupported="it mixes tokens by a Fourier transform, without attention.",
     ),
     Architecture(
         "clip",
