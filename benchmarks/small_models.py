@@ -88,9 +88,8 @@ SOUND: dict[str, Any] = {
 MOE: dict[str, Any] = {"num_local_experts": 4, "num_experts_per_tok": 2}
 HAND: dict[str, Any] = {"implementations": ("eager",)}
 BANDS = (
-    "what it reports are bands; they are unfolded into rows over all keys, with the keys that everybody sees. It"
-    " never works out a row over all keys, so whole heads can be switched off, but no weight outside of a band"
-    " can be set."
+    "the model returns bands, which are unfolded into rows over all keys, including the global ones. It never"
+    " computes a full row, so whole heads can be switched off, but no weight outside of a band can be set."
 )
 ARCHITECTURES: list[Architecture] = [
     *[

@@ -31,8 +31,8 @@ def test_documented_calls_next_to_other_tools(tmp_path: Path, monkeypatch: pytes
     assert {"page.html", "two-heads.pdf", "pair.html", "pattern.png", "cross.png"} <= {
         each.name for each in tmp_path.iterdir()
     }
-    assert names["found"].words().layers["layer.0"].key_labels == ["[CLS]", "the", "cat", "sat", "[SEP]"]
-    np.testing.assert_array_equal(names["found"].layers["layer.1"].weights, names["layers"][1][0].numpy())
+    assert names["maps"].words().layers["layer.0"].key_labels == ["[CLS]", "the", "cat", "sat", "[SEP]"]
+    np.testing.assert_array_equal(names["maps"].layers["layer.1"].weights, names["layers"][1][0].numpy())
     assert names["pair"].layers["cross.0"].kind == "cross"
     assert (names["without"] - names["plain"]).abs().max() > 1e-4
 
