@@ -93,7 +93,7 @@ def gallery(page: Page) -> None:
 
 def playback(page: Page) -> None:
     """Move the slider to the middle of the training."""
-    page.click("text=Watch it form")
+    page.click("text=Play training")
     slider = page.locator("input[data-name=time]")
     slider.focus()
     for _ in range(7):
