@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import Intervention
 from regard.attention.layer_record import Kind, Part
 from regard.attention.records import Recorder, check_indices, short_name
+from regard.foreign.folding import Foldings
 from regard.foreign.labels import Read
 from regard.foreign.passes import Passes
 
@@ -64,6 +65,11 @@ def share_off(found: Tensor, expected: Tensor, seeing: Tensor | None = None) -> 
     return None if bool(off <= most * largest) else float(off / largest)
 
 
+def is_own_code(module: nn.Module) -> bool:
+    """Return whether a module is neither of PyTorch, nor of transformers, nor of Regard."""
+    return not type(module).__module__.startswith(("torch.", "transformers.", "regard."))
+
+
 def are_weights(each: Any) -> bool:
     """Say whether something is a tensor of rows that sum to one, or to nothing."""
     if not isinstance(each, Tensor) or each.dim() < 2 or not each.is_floating_point() or not each.numel():
@@ -98,6 +104,8 @@ class Keeper:
         """The layers of which was said that their weights are not those that the model used."""
         self.more_keys: set[str] = set()
         """The records with keys that are no steps, as compressed ones, so that columns of passes do not match."""
+        self.places: set[str] = set()
+        """The modules that were named with `at`: their weights are changed where they pass, and nowhere else."""
         self.cached: set[str] = set()
         """The records made while a cache was there, so that more steps may come."""
         self.single: dict[str, int] = {}
@@ -269,6 +277,8 @@ class Toucher(Keeper):
         self.change = change
         self.done = False
         """Whether anything was changed."""
+        self.foldings = Foldings(passes)
+        """How weights (N, Tq, Tk) of the layer hold heads and samples."""
         self.after: dict[int, Tensor] = {}
         """By the id of a layer that works by hand: what it changed last, as the layer has it."""
 
@@ -290,6 +300,11 @@ class Toucher(Keeper):
     def concerns(self, layer: str) -> bool:
         """Say whether some call of a layer is meant."""
         return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
+
+    def meant(self) -> set[str]:
+        """Return the modules whose weights are changed in a softmax, of which the layout may be unknown."""
+        modules = self.passes.modules.items()
+        return {name for name, module in modules if self.concerns(name) and is_own_code(module)} - self.places
 
     def changed(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
         """Return changed weights; where steps come one by one, a weight is set in its own step.

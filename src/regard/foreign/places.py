@@ -28,6 +28,7 @@ def at_places(at: str, keeper: Keeper) -> Iterator[None]:
     found = {name for name in names if fnmatchcase(name, at) or fnmatchcase(short_name(name), at)}
     if not found:
         raise unknown("place", at, names)
+    keeper.places = found
     foldings = Foldings(keeper.passes)
     place = Passing(keeper, at, foldings)
     hooks = [

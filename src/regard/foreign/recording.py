@@ -29,7 +29,7 @@ from regard.foreign.caches import following_caches
 from regard.foreign.fastpath import like_fast_path
 from regard.foreign.generation import following_generation
 from regard.foreign.interface import asks_interface, through_interface
-from regard.foreign.keeper import Keeper
+from regard.foreign.keeper import Keeper, Toucher
 from regard.foreign.kernel import KernelCalls, may_call
 from regard.foreign.labels import Pieces, Read
 from regard.foreign.outputs import by_hand, names_in, through_outputs
@@ -111,6 +111,8 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
             stack.enter_context(at_places(at, keeper))
         if calls:
             stack.enter_context(like_fast_path(keeper.passes))
+            if isinstance(keeper, Toucher):
+                stack.enter_context(keeper.foldings.watching(keeper.meant()))
             stack.enter_context(KernelCalls(keeper, own))
         yield own | peers
 

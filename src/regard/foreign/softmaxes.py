@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.foreign.folding import heads_of
+from regard.foreign.folding import Folding, heads_of, probing
 from regard.foreign.keeper import Keeper, Toucher
 
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
@@ -25,23 +25,35 @@ def touched_softmax(looking: Sequence[Keeper], weights: Tensor, args: Any, kwarg
     if dim not in (-1, weights.dim() - 1) or weights.dim() < 3:
         return weights
     for keeper in looking:
-        for layer in keeper.passes.running[:-3:-1] if keeper.touches else ():
-            if keeper.concerns(layer):
-                if keeper.next(layer) is not None:
+        for layer in keeper.passes.running[:-3:-1] if isinstance(keeper, Toucher) else ():
+            assert isinstance(keeper, Toucher)
+            if keeper.concerns(layer) and layer not in keeper.places:
+                if probing():
+                    keeper.foldings.see(layer, weights)
+                elif keeper.next(layer) is not None:
                     weights = _by_hand(keeper, layer, weights)
-                    if isinstance(keeper, Toucher):
-                        keeper.after[id(keeper.passes.module(layer))] = weights.detach()
+                    keeper.after[id(keeper.passes.module(layer))] = weights.detach()
                 break
     return weights
 
 
-def _by_hand(keeper: Keeper, layer: str, weights: Tensor) -> Tensor:
-    """Change weights as a layer has them: (B, H, Tq, Tk), or (B H, Tq, Tk), or with heads after the steps."""
+def _by_hand(keeper: Toucher, layer: str, weights: Tensor) -> Tensor:
+    """Change weights as a layer has them: (B, H, Tq, Tk), (N, Tq, Tk) of heads and samples, or (B, Tq, H, W)."""
     module = keeper.passes.module(layer)
-    heads = heads_of(module) or 1
     if weights.dim() == 3:
-        split = weights.unflatten(0, (-1, heads)) if len(weights) % heads == 0 else weights.unsqueeze(1)
-        return keeper.changed(split, _seen(split)).reshape(weights.shape)
+        folding = keeper.foldings.of(layer, weights)
+        heads = heads_of(module)
+        # Of Hugging Face's layers, heads of a sample stand side by side.
+        if folding is None and heads and type(module).__module__.startswith("transformers."):
+            folding = Folding(heads) if len(weights) % heads == 0 else None
+        if folding is None and keeper.change.heads is not None:
+            raise InputError(
+                f"{layer}: heads cannot be told from samples in weights {tuple(weights.shape)}: name a module"
+                " that they pass as (B, H, Tq, Tk) with at=, or leave out heads"
+            )
+        folding = folding or Folding(1)
+        split = folding.unfold(weights)
+        return folding.fold(keeper.changed(split, _seen(split)))
     if hasattr(module, BANDED):
         if keeper.touched_key is not None:
             raise InputError(
