@@ -157,13 +157,11 @@ class Inputs:
         """Return the weights of some queries, of a softmax in float32 or better, and their mask; rows that see
         nothing are zero."""
         context, weights, mask = self._attend(chosen)
-        # Where queries or keys are not finite, each function overflows elsewhere; the map says which layer it is.
-        if (off := self._share_off(context, mask, chosen)) is not None and not (off != off and self._overflows()):
+        # Where weights are not finite, each function overflows elsewhere; the map says which layer that is.
+        off = self._share_off(context, mask, chosen)
+        if off is not None and not (math.isnan(off) and not weights.isfinite().all()):
             self.differs(off)
         return without_blind(weights, mask), mask
-
-    def _overflows(self) -> bool:
-        return not all(bool(part.isfinite().all()) for part in (self.query, self.key, self.value))
 
     def _attend(self, chosen: Sequence[int] | slice) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the context (B, Tq, H, D), the weights and the mask of some queries."""
