@@ -60,8 +60,9 @@ def work(line: Line, root: Path, told: int) -> int:
         try:
             return main()
         finally:
-            # Ray puts its own folder of libraries there when it is imported.
-            if [entry for entry in sys.path if not entry.endswith("/ray/thirdparty_files")] != path:
+            # Ray and setuptools (for torch.compile) add folders of libraries inside of their own packages.
+            own = [entry for entry in sys.path if "/site-packages/" not in entry or entry in path]
+            if own != path:
                 os.write(told, f"leaves the path of modules as {sys.path}\n".encode())
 
 
