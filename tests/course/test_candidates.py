@@ -8,7 +8,7 @@ import pytest
 import regard
 from regard.course.candidates import find_candidates
 from regard.course.exercises import find_exercise
-from tests.course.learning import names_of
+from tests.course.checking import names_of
 
 SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 SOFTMAX = """
@@ -151,13 +151,13 @@ def test_a_file_that_only_imports_is_not_right(
     ("body", "name"),
     [
         ("return F.scaled_dot_product_attention(q, k, v, mask), mask", "scaled_dot_product_attention"),
-        ("return loops(q, k, v, mask)", "regard.course.loops.weighing.attention"),
+        ("return loops(q, k, v, mask)", "regard.course.reference.attention.attention"),
     ],
 )
 def test_work_that_a_library_does_is_told(tmp_path: Path, body: str, name: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "import torch.nn.functional as F\nfrom regard.course.loops.weighing import attention as loops\n"
+        "import torch.nn.functional as F\nfrom regard.course.reference.attention import attention as loops\n"
         f"def attention(q, k, v, mask=None):\n    {body}\n",
         encoding="utf-8",
     )

@@ -15,7 +15,7 @@ import regard
 from regard.course.check import check_file
 from regard.course.exercises import EXERCISES
 from regard.errors import InputError
-from tests.course.learning import LEARNERS, checked
+from tests.course.checking import LEARNERS, checked
 
 RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 Command = Callable[..., tuple[int, str, str]]

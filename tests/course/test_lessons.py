@@ -13,10 +13,10 @@ import pytest
 
 import regard
 from regard.course.exercises import EXERCISES
+from regard.course.lesson_training import looked_at
 from regard.course.lessons import Lesson, Range, find_lesson, lessons
 from regard.course.notebooks import notebook_of, write_notebooks
 from regard.course.pages import index_page, lesson_page
-from regard.course.trying import looked_at
 from regard.training import make_config
 
 EVERY = pytest.mark.parametrize("lesson", lessons(), ids=lambda each: each.name)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.course.catalogue import MISTAKES
 from regard.course.exercises import EXERCISES
+from regard.course.mistakes import MISTAKES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
 

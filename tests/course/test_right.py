@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from regard.course.candidates import find_candidates
 from regard.course.exercises import EXERCISES
-from tests.course.learning import LEARNERS, checked, names_of
+from tests.course.checking import LEARNERS, checked, names_of
 
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS.glob("*.py"))}
 ANSWERS = [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.course.catalogue import MISTAKES
-from regard.course.judging import plain_words
-from tests.course.learning import LEARNERS, checked, named
+from regard.course.grading import plain_words
+from regard.course.mistakes import MISTAKES
+from tests.course.checking import LEARNERS, checked, named
 from tests.course.planted import PAIRS, PLANTS, TRIPLES, Edit
 
 

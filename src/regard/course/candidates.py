@@ -40,7 +40,7 @@ WHOLE = re.compile(
 )
 """Names of library functions that do the work of an exercise; softmax and matmul do not."""
 COURSE = Path(__file__).parent
-SOLUTIONS = ("loops", "catalogue")
+SOLUTIONS = ("reference", "mistakes")
 """Folders of the course whose functions do an exercise's work; its other code runs when an answer is called."""
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.course.candidates import is_library
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
-from regard.course.judging import judge
+from regard.course.grading import judge
 from regard.course.report import LINES, PRINTS, CheckReport, ExerciseReport
 from regard.course.sandbox import SECONDS, Told, run_file, run_object
 from regard.errors import InputError, MachineError

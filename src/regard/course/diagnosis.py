@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.catalogue import MISTAKES, Workings
 from regard.course.exercises import EXERCISES, Case, Exercise
 from regard.course.exercises.exercise import as_outputs
 from regard.course.likeness import Outputs, agree, alike
+from regard.course.mistakes import MISTAKES, Solution
 
-Mistake = type[Workings]
+Mistake = type[Solution]
 Answers = Sequence[Outputs | None]
 """What was answered to each case; None where nothing was."""
 FEW = 12
@@ -38,7 +38,7 @@ class SmallExample:
     wrong: str
 
 
-def work_out(workings: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
+def run_solution(workings: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
     """Return what these workings answer, or None where they cannot; it is kept, and not to be changed."""
     untyped: Any = workings  # mypy does not take classes for hashable
     return _worked_out(untyped, exercise, case)
@@ -65,7 +65,7 @@ def explains(
     for case, given in zip(cases, answers, strict=True):
         if not case.telling:
             continue
-        found = work_out(workings, exercise, case)
+        found = run_solution(workings, exercise, case)
         if strictly and (given is None) != (found is None):
             return False
         if given is not None and found is not None:
@@ -77,20 +77,22 @@ def explains(
 
 
 @functools.cache
-def usual_mistakes(name: str) -> list[Mistake]:
+def relevant_mistakes(name: str) -> list[Mistake]:
     """Return the mistakes that give wrong answers in an exercise, not only none."""
     exercise = next(each for each in EXERCISES if each.name == name)
     cases = [each for each in exercise.cases(0) if each.telling]
     return [
         each
         for each in MISTAKES
-        if any(_differs(each, exercise, case) and work_out(each, exercise, case) is not None for case in cases)
+        if any(
+            _differs(each, exercise, case) and run_solution(each, exercise, case) is not None for case in cases
+        )
     ]
 
 
 def _differs(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
-    right = work_out(Workings, exercise, case)
-    found = work_out(mistake, exercise, case)
+    right = run_solution(Solution, exercise, case)
+    found = run_solution(mistake, exercise, case)
     return found is None or right is None or not agree(case, found, right)
 
 
@@ -114,7 +116,7 @@ def _steps(mistake: Mistake) -> list[str]:
 
 def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
     """Return every mistake that explains the answers by itself."""
-    usual = usual_mistakes(exercise.name)
+    usual = relevant_mistakes(exercise.name)
     alone = [[each] for each in usual if explains(each, exercise, cases, answers)]
     if not alone and None in answers:
         alone = [[each] for each in usual if explains(each, exercise, cases, answers, strictly=False)]
@@ -126,7 +128,7 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
 
     A mistake that makes no difference in this exercise by itself is not named.
     """
-    usual = usual_mistakes(exercise.name)
+    usual = relevant_mistakes(exercise.name)
     found: list[list[Mistake]] = []
     companions = [each for each in MISTAKES if each.companion and each not in usual]
     order = _likely(exercise, cases, answers)
@@ -156,7 +158,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
     it, and the next one adds mistakes that show there and not before: of more than SOME, a mistake that changes
     no answer to a case by itself is taken to change none together with others.
     """
-    usual = usual_mistakes(exercise.name)
+    usual = relevant_mistakes(exercise.name)
     showing = {
         case.name: [each for each in usual if len(usual) <= SOME or _differs(each, exercise, case)]
         for case in cases
@@ -191,7 +193,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
 
 def _answers(mistake: Mistake, exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
     if answer is None:
-        return work_out(mistake, exercise, case) is None
+        return run_solution(mistake, exercise, case) is None
     return explains(mistake, exercise, [case], [answer])
 
 
@@ -200,7 +202,7 @@ def _together(mistakes: Sequence[Mistake]) -> Mistake | None:
     steps = [step for each in mistakes for step in _steps(each)]
     if len(set(steps)) < len(steps):
         return None
-    return type("And".join(each.__name__ for each in mistakes), tuple(mistakes), {}) if mistakes else Workings
+    return type("And".join(each.__name__ for each in mistakes), tuple(mistakes), {}) if mistakes else Solution
 
 
 def _likely(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
@@ -226,7 +228,7 @@ def example_of(workings: Mistake, exercise: Exercise) -> SmallExample | None:
     for each, case, whole in [*small, *large]:
         if not _differs(workings, each, case):
             continue
-        right, wrong = work_out(Workings, each, case), work_out(workings, each, case)
+        right, wrong = run_solution(Solution, each, case), run_solution(workings, each, case)
         assert right is not None, "right workings answer everything"
         if whole:
             return SmallExample(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+from regard.course.lesson_training import TOLD, looked_at, run_of, try_lesson
 from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES, HOME, in_home
-from regard.course.trying import TOLD, looked_at, run_of, try_lesson
 from regard.errors import InputError
 from regard.io import cannot_write, check_folder, write_file
 from regard.io.reading import is_file

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from regard.course.child import BROKEN, LOADING, MEMORY, run_in_fork, within
+from regard.course.worker import BROKEN, LOADING, MEMORY, run_in_fork, within
 from regard.errors import MachineError
 
 SECONDS = 20.0
@@ -109,7 +109,7 @@ def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memo
             "TORCHDYNAMO_DISABLE": "1",  # compilers start processes: a function is asked as it is written
         }
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", "from regard.course.child import main; main()", description],
+            [sys.executable, "-P", "-c", "from regard.course.worker import main; main()", description],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stdout,

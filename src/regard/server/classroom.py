@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.pages import index_page, lesson_page, style
-from regard.course.trying import forget, run_of, state_of
+from regard.course.lesson_training import forget, run_of, state_of
 from regard.errors import RegardError
 from regard.io import open_own, refuse_links
 from regard.server.app import LOCAL, make_app
@@ -35,7 +35,7 @@ from regard.server.explorer import Explorer
 from regard.server.guard import Guard
 from regard.server.refusing import refusal
 
-TRAINING = "from regard.course.trying import main; main()"
+TRAINING = "from regard.course.lesson_training import main; main()"
 SEE = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
 <progress id="progress" max="1" value="0" aria-label="Training" hidden></progress>
 <ul id="words"></ul>

@@ -1,16 +1,16 @@
 """The exercises of the course, in the order in which one part needs another."""
 
-from regard.course.exercises import attending, learning, parts, recurring, seeking, stacking
+from regard.course.exercises import attention, recurrent, search, sublayers, training, transformer
 from regard.course.exercises.exercise import Case, Exercise
 from regard.errors import unknown
 
 EXERCISES: tuple[Exercise, ...] = (
-    *attending.EXERCISES,
-    *parts.EXERCISES,
-    *stacking.EXERCISES,
-    *seeking.EXERCISES,
-    *recurring.EXERCISES,
-    *learning.EXERCISES,
+    *attention.EXERCISES,
+    *sublayers.EXERCISES,
+    *transformer.EXERCISES,
+    *search.EXERCISES,
+    *recurrent.EXERCISES,
+    *training.EXERCISES,
 )
 """All of them."""
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from regard.course.answering import answers_of, one_line, own_lines
 from regard.course.candidates import Candidates, Watch, find_candidates
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
+from regard.course.learner_calls import answers_of, one_line, own_lines
 from regard.plugins import own_imports
 
 MEMORY = 3 << 30

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.course import ExerciseReport
-from regard.course.answering import answers_of
 from regard.course.candidates import find_candidates
 from regard.course.exercises import find_exercise
-from regard.course.judging import judge
+from regard.course.grading import judge
+from regard.course.learner_calls import answers_of
 
 LEARNERS = Path(__file__).parent / "learners"
 

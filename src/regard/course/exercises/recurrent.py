@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from regard.course.exercises.exercise import Array, Case, Exercise, TanhCell, varied
-from regard.course.loops import stepping
+from regard.course.reference import decoding as stepping
 
 
 def _seen(generator: np.random.Generator, batch: int, time: int) -> Array:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from regard.course.arrays import torch_of
 from regard.course.exercises.exercise import Array, Case, Exercise
-from regard.course.flavours import torch_of
-from regard.course.slots import Reading, Slot, Writer, assigned, parameters_of, slots_of, tokens_of
+from regard.course.weight_matching import Reading, Slot, Writer, assigned, parameters_of, slots_of, tokens_of
 
 PROJECTIONS = tuple("qkvo")
 

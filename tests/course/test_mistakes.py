@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from regard.course.catalogue import MISTAKES, Workings
-from regard.course.diagnosis import example_of, usual_mistakes, work_out
+from regard.course.diagnosis import example_of, relevant_mistakes, run_solution
 from regard.course.exercises import EXERCISES, Exercise
-from regard.course.judging import plain_words
+from regard.course.grading import plain_words
 from regard.course.likeness import ROUNDING, agree
+from regard.course.mistakes import MISTAKES, Solution
 
 SAME = {
     ("keys as values", "values by key weights"),
@@ -26,7 +26,7 @@ def test_right_workings_answer_as_plain_loops(exercise: Exercise) -> None:
     for seed in (0, 7, 23):
         for case in [*exercise.cases(seed), *exercise.small()]:
             if case.telling:
-                found, right = work_out(Workings, exercise, case), exercise.expected(case)
+                found, right = run_solution(Solution, exercise, case), exercise.expected(case)
                 assert found is not None and len(found) == len(right) == len(exercise.outputs)
                 assert agree(case, found, right), case.name
 
@@ -34,7 +34,9 @@ def test_right_workings_answer_as_plain_loops(exercise: Exercise) -> None:
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
 def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise: Exercise) -> None:
     cases = [case for case in exercise.cases(0) if case.telling]
-    answers = {each: [work_out(each, exercise, case) for case in cases] for each in usual_mistakes(exercise.name)}
+    answers = {
+        each: [run_solution(each, exercise, case) for case in cases] for each in relevant_mistakes(exercise.name)
+    }
     for mistake, found in answers.items():
         assert any(each is not None for each in found), mistake
         rights = [exercise.expected(case) for case in cases]
@@ -63,7 +65,7 @@ def test_every_mistake_says_what_was_done_what_to_do_and_where_it_stands() -> No
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
 def test_every_mistake_is_shown_on_numbers(exercise: Exercise) -> None:
-    for mistake in usual_mistakes(exercise.name):
+    for mistake in relevant_mistakes(exercise.name):
         example = example_of(mistake, exercise)
         assert example is not None and example.right != example.wrong, mistake
         assert max(map(len, (example.right, example.wrong))) < 300

@@ -7,7 +7,7 @@ import numpy as np
 
 from regard.course.exercises.exercise import Array, Case, Exercise, varied
 from regard.course.exercises.spelling import PADDING, SIZE, words
-from regard.course.loops import stepping
+from regard.course.reference import decoding as stepping
 
 COPIED = "share of unseen words that the trained model copies"
 
@@ -31,7 +31,7 @@ def train_copy(target: Array | None = None, table: Array | None = None, lessons:
 
 def _watch(function: Any, case: Case) -> tuple[Any, ...]:
     """Teach by the learner's loop: a pupil that only notes down, or one that learns."""
-    from regard.course.pupil import taught, watched
+    from regard.course.probe_models import taught, watched
 
     if case.arguments.get("lessons"):
         return (np.array(taught(function, case.arguments["lessons"])),)

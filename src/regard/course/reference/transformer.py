@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.loops.weighing import Array, Matrix, Row, attend, sinusoidal_positions, times
+from regard.course.reference.attention import Array, Matrix, Row, attend, sinusoidal_positions, times
 
 EPSILON = 1e-5
 PADDING = 0

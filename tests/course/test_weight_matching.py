@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.course.copying import copy_weights
-from regard.course.slots import Reading, features_of, role_features, tokens_of
+from regard.course.weight_copying import copy_weights
+from regard.course.weight_matching import Reading, features_of, role_features, tokens_of
 
 
 def drawn(*names: str, width: int = 6) -> dict[str, np.ndarray]:

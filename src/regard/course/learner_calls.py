@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.copying import Copied, copy_weights, weights_of
+from regard.course.arrays import Flavour, flavours_of, given, taken, torch_of
 from regard.course.exercises import Case, Exercise
 from regard.course.exercises.exercise import Array
-from regard.course.flavours import Flavour, flavours_of, given, taken, torch_of
 from regard.course.likeness import agree
-from regard.course.slots import Reading, parameters_of, readings
+from regard.course.weight_copying import Copied, copy_weights, weights_of
+from regard.course.weight_matching import Reading, parameters_of, readings
 
 LINES = 3
 """Lines of the learner's own that an error shows, the last ones."""

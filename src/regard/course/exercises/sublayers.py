@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.attending import masks
+from regard.course.exercises.attention import masks
 from regard.course.exercises.exercise import Array, Case, Exercise, varied
-from regard.course.loops import layers
+from regard.course.reference import transformer as layers
 
 HEADS, WIDTH, INNER = 3, 15, 11
 WIDER = 21

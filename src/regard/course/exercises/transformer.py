@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from regard.course.exercises.exercise import Array, Case, Exercise, varied
-from regard.course.exercises.parts import ATTENTION, FEED_FORWARD, HEAD, HEADS, INNER, WIDTH, drawn, sizes_of
-from regard.course.loops import layers
+from regard.course.exercises.sublayers import ATTENTION, FEED_FORWARD, HEAD, HEADS, INNER, WIDTH, drawn, sizes_of
+from regard.course.reference import transformer as layers
 
 STACK = 2
 SOURCE_SIZE, TARGET_SIZE = 17, 13

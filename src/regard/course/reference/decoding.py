@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from regard.course.loops.weighing import Array, dot, mixed, shares, times
+from regard.course.reference.attention import Array, dot, mixed, shares, times
 
 Cell = Callable[[Array, Array], Array]
 Step = Callable[[list[int]], Sequence[float]]

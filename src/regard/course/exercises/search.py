@@ -1,7 +1,7 @@
 """Exercises: greedy search and beam search."""
 
 from regard.course.exercises.exercise import Case, Chances, Exercise
-from regard.course.loops import stepping
+from regard.course.reference import decoding as stepping
 
 START, END = 1, 2
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.course.arrays import torch_of
 from regard.course.exercises.exercise import Array
-from regard.course.flavours import torch_of
 
 WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "letter": {
