@@ -1,14 +1,14 @@
-"""The catalogue answers as plain loops do, and each of its mistakes answers otherwise, and in its own way."""
+"""The steps of `Solution` agree with the reference, and each mistake gives other answers than all others."""
 
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from regard.course.diagnosis import example_of, relevant_mistakes, run_solution
+from regard.course.arrays import ROUNDING, equal_outputs
+from regard.course.diagnosis import find_example, relevant_mistakes, run_solution
 from regard.course.exercises import EXERCISES, Exercise
-from regard.course.grading import plain_words
-from regard.course.likeness import ROUNDING, agree
+from regard.course.grading import spaced_name
 from regard.course.mistakes import MISTAKES, Solution
 
 SAME = {
@@ -18,54 +18,56 @@ SAME = {
     ("scale by time", "scale by keys"),
     ("tanh of each", "only memory scores"),
 }
-"""What nothing can tell apart: where queries, keys and values have one source, or a softmax loses a constant."""
+"""Pairs that no input can separate: queries, keys and values have one source, or a softmax loses a constant."""
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
-def test_right_workings_answer_as_plain_loops(exercise: Exercise) -> None:
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_the_solution_agrees_with_the_reference(exercise: Exercise) -> None:
     for seed in (0, 7, 23):
-        for case in [*exercise.cases(seed), *exercise.small()]:
-            if case.telling:
-                found, right = run_solution(Solution, exercise, case), exercise.expected(case)
-                assert found is not None and len(found) == len(right) == len(exercise.outputs)
-                assert agree(case, found, right), case.name
+        for case in [*exercise.cases(seed), *exercise.small_cases()]:
+            if case.diagnose:
+                outputs, right = run_solution(Solution, exercise, case), exercise.expected(case)
+                assert outputs is not None and len(outputs) == len(right) == len(exercise.outputs)
+                assert equal_outputs(case, outputs, right), case.name
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
 def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise: Exercise) -> None:
-    cases = [case for case in exercise.cases(0) if case.telling]
+    cases = [case for case in exercise.cases(0) if case.diagnose]
     answers = {
-        each: [run_solution(each, exercise, case) for case in cases] for each in relevant_mistakes(exercise.name)
+        mistake: [run_solution(mistake, exercise, case) for case in cases]
+        for mistake in relevant_mistakes(exercise.name)
     }
-    for mistake, found in answers.items():
-        assert any(each is not None for each in found), mistake
-        rights = [exercise.expected(case) for case in cases]
-        apart = [
-            np.inf if one.shape != other.shape else np.nan_to_num(np.abs(one - other), nan=np.inf).max(initial=0)
-            for given, right in zip(found, rights, strict=True)
-            if given is not None
-            for one, other in zip(given, right, strict=True)
+    expected = [exercise.expected(case) for case in cases]
+    for mistake, results in answers.items():
+        assert any(outputs is not None for outputs in results), mistake
+        errors = [
+            np.inf if a.shape != b.shape else np.nan_to_num(np.abs(a - b), nan=np.inf).max(initial=0)
+            for outputs, right in zip(results, expected, strict=True)
+            if outputs is not None
+            for a, b in zip(outputs, right, strict=True)
         ]
-        assert max(apart) > 50 * ROUNDING or any(each is None for each in found), mistake
+        assert max(errors) > 50 * ROUNDING or None in results, mistake
     same = set()
-    for one, other in combinations(answers, 2):
-        pairs = list(zip(cases, answers[one], answers[other], strict=True))
+    for first, second in combinations(answers, 2):
+        pairs = list(zip(cases, answers[first], answers[second], strict=True))
         if all(
-            (a is None) == (b is None) and (a is None or b is None or agree(case, a, b)) for case, a, b in pairs
+            (a is None) == (b is None) and (a is None or b is None or equal_outputs(case, a, b))
+            for case, a, b in pairs
         ):
-            same.add((plain_words(one.__name__), plain_words(other.__name__)))
+            same.add((spaced_name(first.__name__), spaced_name(second.__name__)))
     assert same <= SAME
 
 
-def test_every_mistake_says_what_was_done_what_to_do_and_where_it_stands() -> None:
+def test_every_mistake_has_description_advice_and_source() -> None:
     for mistake in MISTAKES:
         assert mistake.__doc__ and mistake.__doc__.strip().endswith(".")
         assert mistake.instead.endswith((".", ")", "...")) and mistake.paper, mistake
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
-def test_every_mistake_is_shown_on_numbers(exercise: Exercise) -> None:
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_every_mistake_has_an_example_in_numbers(exercise: Exercise) -> None:
     for mistake in relevant_mistakes(exercise.name):
-        example = example_of(mistake, exercise)
+        example = find_example(mistake, exercise)
         assert example is not None and example.right != example.wrong, mistake
         assert max(map(len, (example.right, example.wrong))) < 300

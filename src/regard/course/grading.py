@@ -1,4 +1,4 @@
-"""From answers to a report: what is right, what is wrong, and which usual mistake it is."""
+"""Grade answers: compare them with the expected outputs, and name the mistakes that explain wrong ones."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,190 +6,215 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, example_of
+from regard.course.arrays import Outputs, decode_outputs, equal_arrays, equal_gradients
+from regard.course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, find_example
 from regard.course.exercises import Case, Exercise
 from regard.course.exercises.exercise import Array
-from regard.course.likeness import Outputs, alike, same_slope
 from regard.course.report import CaseReport, Diagnosis, ExerciseReport, Finding
 
-DETACHED = (
-    "no gradient comes to {names}: is something cut off (.detach(), .data, .item(), .numpy(), torch.tensor(...), "
-    "torch.no_grad())?"
+NO_GRADIENT = (
+    "no gradient reaches {names}: is the result detached (.detach(), .data, .item(), .numpy(), "
+    "torch.tensor(...), torch.no_grad())?"
 )
-LOOK = "what is tried in the first wrong line says where to look."
-UNNAMED = f"No usual mistake answers so; {LOOK}"
-CUT = f"No usual mistake and no two together answer so (not all sets of three were tried); {LOOK}"
-NOTED = "Mend what the note says first; if the answer stays wrong, the first wrong line says where to look."
-MOST = 8
-"""Numbers of a sequence that are written."""
-NOT_A_NUMBER = (
-    "the gradient of {names} is NaN: a NaN that is overwritten later is gone from the answer, but not"
-    " from the gradient. "
-    "Keep it from arising: no row of nothing but -inf before a softmax"
+NAN_GRADIENT = (
+    "the gradient of {names} is NaN: a NaN that you overwrite disappears from the result, but not from the "
+    "gradient. Avoid it: no row of a softmax may consist only of -inf"
 )
+START_HERE = "The first ✗ line says which input fails: start there."
+UNKNOWN_MISTAKE = f"None of the known mistakes gives these numbers. {START_HERE}"
+SEARCH_LIMIT = (
+    "None of the known mistakes, and no two of them together, give these numbers (not all sets of three were "
+    f"tried). {START_HERE}"
+)
+NOTE_FIRST = (
+    "Fix the problem in the note first. If the result is still wrong, start with the input of the first ✗ line."
+)
+MAX_TOKENS = 8
+"""Tokens of a sequence that are shown."""
 Answer = Mapping[str, Any]
 
 
-def judge(
-    exercise: Exercise, called: str, cases: Sequence[Case], readings: Sequence[Sequence[Answer]]
+def grade(
+    exercise: Exercise, name: str, cases: Sequence[Case], attempts: Sequence[Sequence[Answer]]
 ) -> ExerciseReport:
-    """Return the report on what was answered to all cases, in one or more readings of the learner's
-    parameters.
+    """Return the report on the answers to all cases.
+
+    name: the learner's function or class; attempts: answers for each interpretation of its parameters.
     """
-    if any(answer.get("begun") is False for answer in readings[0]):
-        return ExerciseReport(exercise=exercise.name, title=exercise.title, object=called, state="not begun")
-    asked = [place for place, answer in enumerate(readings[0]) if not answer.get("skipped")]
-    cases = [cases[place] for place in asked]
-    readings = [[answers[place] for place in asked] for answers in readings]
-    right = [exercise.expected(case) for case in cases]
-    chosen, explained, whole = _chosen(exercise, cases, readings, right)
-    judged = [_judge(exercise, *each) for each in zip(cases, chosen, right, strict=True)]
-    wrong = any(each.verdict in ("wrong", "failed") for each in judged)
-    notes = _notes(chosen)
+    if any(answer.get("started") is False for answer in attempts[0]):
+        return ExerciseReport(exercise=exercise.name, title=exercise.title, object=name, state="not begun")
+    answered = [index for index, answer in enumerate(attempts[0]) if not answer.get("skipped")]
+    cases = [cases[index] for index in answered]
+    attempts = [[answers[index] for index in answered] for answers in attempts]
+    expected = [exercise.expected(case) for case in cases]
+    answers, explanations, complete = _select_attempt(exercise, cases, attempts, expected)
+    reports = _grade_cases(exercise, cases, answers, expected)
+    wrong = any(report.verdict in ("wrong", "failed") for report in reports)
+    notes = _collect_notes(answers)
     faulty = wrong or any(serious for serious, _ in notes)
-    shown = [words for serious, words in notes if faulty or serious or "in place" in words]
-    differs = any(_differs(exercise, *each) for each in zip(cases, chosen, right, strict=True))
-    ending = "" if explained or not differs else NOTED if shown else UNNAMED if whole else CUT
+    shown_notes = [words for serious, words in notes if faulty or serious or "in place" in words]
+    ending = ""
+    if not explanations and _any_difference(exercise, cases, answers, expected):
+        ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE if complete else SEARCH_LIMIT
     return ExerciseReport(
         exercise=exercise.name,
         title=exercise.title,
-        object=called,
+        object=name,
         state="wrong" if faulty else "right",
-        cases=judged,
-        diagnoses=[explanation(each, exercise) for each in explained] if wrong else [],
-        notes=shown,
-        lines=next((list(each["lines"]) for each in chosen if each.get("lines")), []),
+        cases=reports,
+        diagnoses=[describe_mistakes(mistakes, exercise) for mistakes in explanations] if wrong else [],
+        notes=shown_notes,
+        lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
         ending=ending,
     )
 
 
-def _chosen(
-    exercise: Exercise, cases: Sequence[Case], readings: Sequence[Sequence[Answer]], right: Sequence[Outputs]
+def _select_attempt(
+    exercise: Exercise, cases: Sequence[Case], attempts: Sequence[Sequence[Answer]], expected: Sequence[Outputs]
 ) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
-    """Return the reading that is right, or one that mistakes explain, else the first; the mistakes, and whether
-    all sets of them were tried.
+    """Return an attempt, the sets of mistakes that explain it, and whether the search was complete.
+
+    A right attempt has priority, then one that a single mistake explains, then the first.
     """
-    for answers in readings:
-        judged = [_judge(exercise, *each) for each in zip(cases, answers, right, strict=True)]
-        if all(each.verdict not in ("wrong", "failed") for each in judged):
+    for answers in attempts:
+        reports = _grade_cases(exercise, cases, answers, expected)
+        if all(report.verdict not in ("wrong", "failed") for report in reports):
             return answers, [], True
-    for answers in readings:
-        found = diagnose_one(exercise, cases, [_outputs(each) for each in answers])
-        if found:
-            return answers, found, True
-    answered = [_outputs(each) for each in readings[0]]
-    two = diagnose_two(exercise, cases, answered)
-    if two or not any(_differs(exercise, *each) for each in zip(cases, readings[0], right, strict=True)):
-        return readings[0], two, True
-    three = diagnose_three(exercise, cases, answered)
-    return readings[0], three.found, three.whole
+    for answers in attempts:
+        explanations = diagnose_one(exercise, cases, [decode_outputs(answer) for answer in answers])
+        if explanations:
+            return answers, explanations, True
+    first = attempts[0]
+    outputs = [decode_outputs(answer) for answer in first]
+    pairs = diagnose_two(exercise, cases, outputs)
+    if pairs or not _any_difference(exercise, cases, first, expected):
+        return first, pairs, True
+    search = diagnose_three(exercise, cases, outputs)
+    return first, search.explanations, search.complete
 
 
-def _notes(answers: Sequence[Answer]) -> list[tuple[bool, str]]:
-    every = [(bool(serious), words) for answer in answers for serious, words in answer.get("notes", [])]
-    return list(dict.fromkeys(every))
+def _collect_notes(answers: Sequence[Answer]) -> list[tuple[bool, str]]:
+    notes = [(bool(serious), words) for answer in answers for serious, words in answer.get("notes", [])]
+    return list(dict.fromkeys(notes))
 
 
-def _outputs(answer: Answer) -> Outputs | None:
+def _grade_cases(
+    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
+) -> list[CaseReport]:
+    return [
+        _grade_case(exercise, case, answer, outputs)
+        for case, answer, outputs in zip(cases, answers, expected, strict=True)
+    ]
+
+
+def _grade_case(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> CaseReport:
     if "outputs" not in answer:
-        return None
-    return [np.array(each["data"], float).reshape(each["shape"]) for each in answer["outputs"]]
-
-
-def _judge(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> CaseReport:
-    """Return how one case went."""
-    given = _outputs(answer)
-    if given is None:
         return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
-    words = _differs(exercise, case, answer, right)
-    return (
-        CaseReport(name=case.name, verdict="wrong", words=words)
-        if words
-        else _judge_slopes(exercise, case, answer)
+    words = _first_difference(exercise, case, answer, expected)
+    if words:
+        return CaseReport(name=case.name, verdict="wrong", words=words)
+    return _grade_gradients(exercise, case, answer)
+
+
+def _any_difference(
+    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
+) -> bool:
+    """Return whether any answer has wrong outputs. Errors and wrong gradients do not count."""
+    return any(
+        _first_difference(exercise, case, answer, outputs)
+        for case, answer, outputs in zip(cases, answers, expected, strict=True)
     )
 
 
-def _differs(exercise: Exercise, case: Case, answer: Answer, right: Outputs) -> str:
-    """Return in which output an answer differs from the right one, and how; nothing where there is no answer."""
-    for name, one, other in zip(case.outputs or exercise.outputs, _outputs(answer) or [], right, strict=False):
-        if not alike(one, other, case.counts):
-            words = difference(one, other, case.counts)
+def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
+    """Return the name of the first wrong output and its difference; empty if all are right or there is none."""
+    outputs = decode_outputs(answer) or []
+    for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
+        if not equal_arrays(output, right, case.valid_steps):
+            words = describe_difference(output, right, case.valid_steps)
             return f"{name}: {words}" if len(exercise.outputs) > 1 else words
     return ""
 
 
-def _judge_slopes(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
-    if not case.slopes:
+def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
+    if not case.gradients:
         return CaseReport(name=case.name, verdict="right")
-    slopes = answer.get("slopes") or {}
-    if not slopes:
+    gradients = answer.get("gradients") or {}
+    if not gradients:
         words = "NumPy has no gradients" if case.name == "gradients" else ""
         return CaseReport(name=case.name, verdict="not compared" if words else "right", words=words)
-    known = exercise.slopes(case)
-    cut = [name for name in known if slopes.get(name) is None]
-    broken = [name for name in known if slopes.get(name) is not None and not np.isfinite(slopes[name])]
-    other = [name for name in known if name not in cut + broken and not same_slope(slopes[name], known[name])]
-    if cut:
-        words = DETACHED.format(names=", ".join(cut))
-    elif broken:
-        words = NOT_A_NUMBER.format(names=", ".join(broken))
-    elif other:
-        name, should = other[0], sum(known[other[0]]) / 2
-        words = f"the gradient of {name} is {slopes[name]:.4g}, and should be {should:.4g}: " + (
-            "is a part of the way detached?"
-        )
+    expected = exercise.expected_gradients(case)
+    missing = [name for name in expected if gradients.get(name) is None]
+    not_finite = [name for name in expected if name not in missing and not np.isfinite(gradients[name])]
+    different = [
+        name
+        for name in expected
+        if name not in missing + not_finite and not equal_gradients(gradients[name], expected[name])
+    ]
+    if missing:
+        words = NO_GRADIENT.format(names=", ".join(missing))
+    elif not_finite:
+        words = NAN_GRADIENT.format(names=", ".join(not_finite))
+    elif different:
+        name, right = different[0], sum(expected[different[0]]) / 2
+        words = f"the gradient of {name} is {gradients[name]:.4g}, should be {right:.4g}: is a part detached?"
     else:
         return CaseReport(name=case.name, verdict="right")
     return CaseReport(name=case.name, verdict="wrong", words=words)
 
 
-def difference(given: Array, right: Array, counts: Array | None) -> str:
-    """Return in a few words how an answer differs from the right one."""
-    if given.ndim == right.ndim == 1 and given.shape != right.shape and _whole(given) and _whole(right):
-        return f"{_begun(given)}, should be {_begun(right)}"
-    if given.shape != right.shape:
-        return f"shape {_shape(given)}, should be {_shape(right)}"
-    if np.isnan(given).any() and not np.isnan(right).any():
-        return f"{int(np.isnan(given).sum())} of {given.size} numbers are NaN"
-    apart = np.abs(given - right)
-    if counts is not None:
-        apart = np.where(counts.reshape(counts.shape + (1,) * (apart.ndim - counts.ndim)), apart, 0)
-    place = np.unravel_index(int(np.argmax(apart)), apart.shape)
-    if given.size > 1 and given.ndim == 1 and np.array_equal(right, np.round(right)):
-        return f"{given.astype(int).tolist()}, should be {right.astype(int).tolist()}"
-    where = f" at [{', '.join(str(int(each)) for each in place)}]" if given.ndim else ""
-    return f"{given[place]:.4g}{where}, should be {right[place]:.4g}"
+def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
+    """Return in a few words how an output differs from the right one: by shape, NaN or its most wrong number."""
+    if output.ndim == right.ndim == 1 and output.shape != right.shape and _is_whole(output) and _is_whole(right):
+        return f"{_show_tokens(output)}, should be {_show_tokens(right)}"
+    if output.shape != right.shape:
+        return f"shape {_show_shape(output)}, should be {_show_shape(right)}"
+    if np.isnan(output).any() and not np.isnan(right).any():
+        return f"{int(np.isnan(output).sum())} of {output.size} numbers are NaN"
+    error = np.abs(output - right)
+    if valid_steps is not None:
+        valid = valid_steps.reshape(valid_steps.shape + (1,) * (error.ndim - valid_steps.ndim))
+        error = np.where(valid, error, 0)
+    index = np.unravel_index(int(np.argmax(error)), error.shape)
+    if output.size > 1 and output.ndim == 1 and np.array_equal(right, np.round(right)):
+        return f"{output.astype(int).tolist()}, should be {right.astype(int).tolist()}"
+    where = f" at [{', '.join(str(int(i)) for i in index)}]" if output.ndim else ""
+    return f"{output[index]:.4g}{where}, should be {right[index]:.4g}"
 
 
-def _whole(array: Array) -> bool:
+def _is_whole(array: Array) -> bool:
     return bool(np.isfinite(array).all() and np.array_equal(array, np.round(array)))
 
 
-def _begun(tokens: Array) -> str:
-    """Write the first numbers of a sequence of whole ones, and how many there are of a longer one."""
-    found = ", ".join(str(int(each)) for each in tokens[:MOST])
-    return f"[{found}]" if len(tokens) <= MOST else f"[{found}, ...] ({len(tokens)})"
+def _show_tokens(tokens: Array) -> str:
+    """Return the first tokens of a sequence, with its length if it is longer."""
+    text = ", ".join(str(int(token)) for token in tokens[:MAX_TOKENS])
+    return f"[{text}]" if len(tokens) <= MAX_TOKENS else f"[{text}, ...] ({len(tokens)} tokens)"
 
 
-def _shape(array: Array) -> str:
+def _show_shape(array: Array) -> str:
     return f"({', '.join(map(str, array.shape))})"
 
 
-def explanation(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
-    """Return mistakes in words, with a small input on which they show."""
+def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
+    """Return mistakes in words, each with a small input on which it shows."""
     findings = [
         Finding(
-            name=plain_words(each.__name__),
-            did=" ".join((each.__doc__ or "").split()),
-            instead=each.instead,
-            paper=each.paper,
-            example=example_of(each, exercise),
+            name=spaced_name(mistake.__name__),
+            did=" ".join((mistake.__doc__ or "").split()),
+            instead=mistake.instead,
+            paper=mistake.paper,
+            example=find_example(mistake, exercise),
         )
-        for each in mistakes
+        for mistake in mistakes
     ]
     return Diagnosis(findings=findings)
 
 
-def plain_words(name: str) -> str:
-    """Return the name of a class as words."""
+def spaced_name(name: str) -> str:
+    """Return the name of a class as words.
+
+    >>> spaced_name("MaskAfterSoftmax")
+    'mask after softmax'
+    """
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

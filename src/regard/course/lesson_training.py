@@ -1,6 +1,6 @@
-"""A lesson's run on the learner's machine: trained, tested, and told beside what ten seeds came to.
+"""Train and test the run of a lesson.
 
-Run as a process of its own, so that a page can ask meanwhile how far it has come.
+The server starts this module in a process of its own, so that its page can show the progress meanwhile.
 """
 
 from __future__ import annotations
@@ -20,59 +20,63 @@ if TYPE_CHECKING:
     from regard.runs import AnyRun
 
 
-TOLD = "told.json"
-"""File in a lesson's folder: what its run came to."""
+RESULT = "told.json"
+"""File with the results of a lesson's run, in the lesson's folder."""
 
 
-def folder_of(lesson: Lesson, home: Path) -> Path:
-    """Return the folder of a lesson's run, under that of the course."""
+def run_folder(lesson: Lesson, home: Path) -> Path:
+    """Return the folder of a lesson's run. `home` is the folder of all lessons' runs."""
     return home / lesson.name / lesson.runs[0].task
 
 
-def run_of(lesson: Lesson, home: Path) -> AnyRun:
-    """Return a lesson's run; raises `InputError` where it was not trained yet."""
-    folder = folder_of(lesson, home)
+def load_run(lesson: Lesson, home: Path) -> AnyRun:
+    """Load the trained run of a lesson.
+
+    Raises `InputError` if the run was not trained yet, or if its files were edited.
+    """
+    folder = run_folder(lesson, home)
     try:
-        found: AnyRun = load(folder)
+        run: AnyRun = load(folder)
     except EditedError as error:
-        raise InputError(f"{error.found}; delete {str(folder.parent)!r}, and it is trained again") from error
-    return found
+        raise InputError(f"{error.found}; delete {str(folder.parent)!r} to train it again") from error
+    return run
 
 
-def looked_at(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
-    """Return the inputs of a run to be looked at: what its lesson asks about, where it does, and drawn ones."""
-    asked = lesson.runs[0].input
-    first: list[Any] = [] if asked is None else [asked]
+def view_inputs(lesson: Lesson, run: AnyRun, count: int) -> list[Any]:
+    """Return `count` inputs for the lesson's view: the input of its question, if any, then random ones."""
+    question = lesson.runs[0].input
+    first: list[Any] = [] if question is None else [question]
     return first + [run.draw(seed=seed) for seed in range(count - len(first))]
 
 
-def try_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
-    """Train a lesson's run under the course's folder, anew if it is there, and say what it came to."""
+def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[str]:
+    """Train the run of a lesson, replacing an earlier one, and return its results as sentences."""
     refuse_links(home / lesson.name)
-    own, making = lesson.runs[0], train
-    asked: Any = making
-    run: AnyRun = asked(own.task, **own.flags, savepath=home / lesson.name, overwrite=True, progress=progress)
-    words = lesson.told(vars(run.figures()))
-    write_json(home / lesson.name / TOLD, {"words": words})
+    lesson_run = lesson.runs[0]
+    train_any: Any = train  # its overloads know each task's flags, which come from a table here
+    run: AnyRun = train_any(
+        lesson_run.task, **lesson_run.flags, savepath=home / lesson.name, overwrite=True, progress=progress
+    )
+    words = lesson.describe_figures(vars(run.figures()))
+    write_json(home / lesson.name / RESULT, {"words": words})
     return words
 
 
-def forget(lesson: Lesson, home: Path) -> None:
-    """Forget what a lesson's run came to, before it is trained anew."""
-    (home / lesson.name / TOLD).unlink(missing_ok=True)
+def forget_result(lesson: Lesson, home: Path) -> None:
+    """Delete the stored results of a lesson's run, before it is trained again."""
+    (home / lesson.name / RESULT).unlink(missing_ok=True)
 
 
-def state_of(lesson: Lesson, home: Path) -> dict[str, Any]:
-    """Return how far a lesson's run has come: its step of how many, and what it came to when it has ended."""
-    told = home / lesson.name / TOLD
+def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
+    """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until it has ended)."""
     try:
-        words = json.loads(told.read_text(encoding="utf-8"))["words"]
+        words = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))["words"]
     except (OSError, ValueError, KeyError):
         words = None
-    return {"words": words, **_steps(folder_of(lesson, home))}
+    return {"words": words, **_progress(run_folder(lesson, home))}
 
 
-def _steps(folder: Path) -> dict[str, Any]:
+def _progress(folder: Path) -> dict[str, Any]:
     try:
         last = RunFolder(folder).read_metrics()[-1]
         steps = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"]["steps"]
@@ -82,8 +86,8 @@ def _steps(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Try the lesson that is named on the command line, after the course's folder."""
+    """Train the lesson that the command line names: `HOME LESSON`."""
     home, name = sys.argv[1:3]
     lesson = find_lesson(name)
-    forget(lesson, Path(home))
-    try_lesson(lesson, Path(home), progress=False)
+    forget_result(lesson, Path(home))
+    train_lesson(lesson, Path(home), progress=False)

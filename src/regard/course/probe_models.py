@@ -1,6 +1,4 @@
-"""What a learner's training loop is tried on: a pupil that notes down what is done to it, and one that learns
-Copy.
-"""
+"""Models for the exercise on training loops: one records what a learner's loop does, one learns the task Copy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,98 +7,102 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.course.exercises.exercise import Array
-from regard.course.exercises.spelling import END, PADDING, SIZE, START, words
+from regard.course.exercises.exercise import COPY_VOCABULARY, END, PADDING, START, Array, copy_words
 
-Training = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
+TrainingLoop = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
 WIDTH = 32
-ENOUGH = 0.9
-"""Share of unseen words that are to be copied."""
-BATCHES = 3
-"""Batches that the first pupil is shown."""
+REQUIRED_SHARE = 0.9
+"""Share of unseen words that the trained model must copy."""
+RECORDED_BATCHES = 3
 
 
-class Notebook(nn.Module):
-    """Answers from a table (B, T, V), and notes down what it is asked and what gradient comes back."""
+class RecordingModel(nn.Module):
+    """Returns logits from a table (B, T, V), and records its inputs and the gradients of its logits."""
 
     def __init__(self, table: Array) -> None:
         super().__init__()
         self.table = torch.as_tensor(table, dtype=torch.float32)
         self.bias = nn.Parameter(torch.zeros(table.shape[-1]))
-        self.asked: list[Tensor] = []
+        self.inputs: list[Tensor] = []
         self.gradients: list[Tensor] = []
-        self.fresh: list[bool] = []
+        self.reset: list[bool] = []
+        """Whether the parameters' gradient was zero when each gradient arrived."""
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return logits for each step of the target."""
-        self.asked.append(target.detach().clone())
-        answer: Tensor = self.table[: len(target), : target.shape[1]] + self.bias
-        if answer.requires_grad:
-            answer.register_hook(self._note)
-        return answer
+        self.inputs.append(target.detach().clone())
+        logits: Tensor = self.table[: len(target), : target.shape[1]] + self.bias
+        if logits.requires_grad:
+            logits.register_hook(self._record)
+        return logits
 
-    def _note(self, gradient: Tensor) -> None:
+    def _record(self, gradient: Tensor) -> None:
         self.gradients.append(gradient.detach().clone())
-        self.fresh.append(self.bias.grad is None or not bool(self.bias.grad.any()))
+        self.reset.append(self.bias.grad is None or not bool(self.bias.grad.any()))
 
 
-def watched(training: Training, target: Array, table: Array) -> tuple[Array, ...]:
-    """Return what entered the decoder first, the direction of the first gradient, and 1 or 0 each for: gradients
-    were fresh, parameters moved, all batches were used."""
-    pupil = Notebook(table)
-    known = torch.as_tensor(target)
-    batches = [(known[:, 1:-1].clone(), known.clone()) for _ in range(BATCHES)]
-    training(pupil, batches)
-    if not pupil.asked:
-        raise ValueError("the model was never called: call model(source, target) for every batch")
-    entering = pupil.asked[0].numpy()
-    shape = (*entering.shape, table.shape[-1])
-    gradient = pupil.gradients[0].double().numpy() if pupil.gradients else np.zeros(shape)
+def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
+    """Return the first decoder input, the normalized first gradient, and three flags (1 or 0).
+
+    The flags: gradients were reset before each batch; the parameters changed; all batches were used.
+    Raises `ValueError` if the loop never calls the model.
+    """
+    model = RecordingModel(table)
+    tokens = torch.as_tensor(target)
+    loop(model, [(tokens[:, 1:-1].clone(), tokens.clone()) for _ in range(RECORDED_BATCHES)])
+    if not model.inputs:
+        raise ValueError("the model is never called: call model(source, target) for every batch")
+    decoder_input = model.inputs[0].numpy()
+    shape = (*decoder_input.shape, table.shape[-1])
+    gradient = model.gradients[0].double().numpy() if model.gradients else np.zeros(shape)
     length = float(np.sqrt((gradient**2).sum()))
-    marks = (
-        not pupil.gradients or all(pupil.fresh),
-        bool(pupil.bias.detach().any()),
-        len(pupil.asked) >= BATCHES,
+    flags = (
+        not model.gradients or all(model.reset),
+        bool(model.bias.detach().any()),
+        len(model.inputs) >= RECORDED_BATCHES,
     )
-    return entering, gradient / length if length else gradient, *(np.array(float(each)) for each in marks)
+    normalized = gradient / length if length else gradient
+    return decoder_input, normalized, *(np.array(float(flag)) for flag in flags)
 
 
-class Copyist(nn.Module):
-    """One attention from target to source, with learned positions: just enough for Copy."""
+class CopyModel(nn.Module):
+    """One attention from target to source with learned positions, the smallest model that learns Copy."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.letters = nn.Embedding(SIZE, WIDTH)
-        self.places = nn.Embedding(8, WIDTH)
+        self.letters = nn.Embedding(COPY_VOCABULARY, WIDTH)
+        self.positions = nn.Embedding(8, WIDTH)
         self.key = nn.Linear(WIDTH, WIDTH)
-        self.answer = nn.Sequential(nn.Linear(2 * WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, SIZE))
+        self.output = nn.Sequential(
+            nn.Linear(2 * WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, COPY_VOCABULARY)
+        )
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return logits (B, T, V)."""
-        query = self.letters(target) + self.places.weight[: target.shape[1]]
-        memory = self.letters(source) + self.places.weight[: source.shape[1]]
+        query = self.letters(target) + self.positions.weight[: target.shape[1]]
+        memory = self.letters(source) + self.positions.weight[: source.shape[1]]
         weights = (query @ self.key(memory).transpose(1, 2) * WIDTH**-0.5).softmax(-1)
-        found: Tensor = self.answer(torch.cat([weights @ memory, query], -1))
-        return found
+        logits: Tensor = self.output(torch.cat([weights @ memory, query], -1))
+        return logits
 
 
-def taught(training: Training, lessons: int) -> float:
-    """Return the share of unseen words that a model copies after it was taught, or 1 where that is enough."""
+def score_training(loop: TrainingLoop, batches: int) -> float:
+    """Train a model with the loop. Return the share of unseen words that it copies, or 1 if that is enough."""
     torch.manual_seed(0)
-    pupil = Copyist()
-    batches = [tuple(map(torch.as_tensor, words(seed, 32))) for seed in range(lessons)]
-    training(pupil, batches)  # type: ignore[arg-type]
-    share = copied(pupil, *map(torch.as_tensor, words(lessons, 200)))
-    return 1.0 if share >= ENOUGH else share
+    model = CopyModel()
+    words = [tuple(map(torch.as_tensor, copy_words(seed, 32))) for seed in range(batches)]
+    loop(model, words)  # type: ignore[arg-type]
+    share = copied_share(model, *map(torch.as_tensor, copy_words(batches, 200)))
+    return 1.0 if share >= REQUIRED_SHARE else share
 
 
 @torch.no_grad()
-def copied(pupil: nn.Module, source: Tensor, target: Tensor) -> float:
-    """Return the share of words that the model writes as they are, greedily."""
-    pupil.eval()
-    written = torch.full((len(source), 1), START)
+def copied_share(model: nn.Module, source: Tensor, target: Tensor) -> float:
+    """Return the share of words that the model copies without an error by greedy search."""
+    model.eval()
+    tokens = torch.full((len(source), 1), START)
     for _ in range(target.shape[1] - 1):
-        following = pupil(source, written)[:, -1].argmax(-1)
-        ended = (written == END).any(1)
-        written = torch.cat([written, following.masked_fill(ended, PADDING)[:, None]], 1)
-    return float((written == target).all(1).double().mean())
+        following = model(source, tokens)[:, -1].argmax(-1)
+        ended = (tokens == END).any(1)
+        tokens = torch.cat([tokens, following.masked_fill(ended, PADDING)[:, None]], 1)
+    return float((tokens == target).all(1).double().mean())

@@ -1,4 +1,4 @@
-"""Exercises: multi-head attention and the feed-forward network, the parts of a Transformer's layers."""
+"""Exercises: multi-head attention and the feed-forward network, the sublayers of a Transformer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,56 +6,62 @@ from typing import Any
 import numpy as np
 
 from regard.course.exercises.attention import masks
-from regard.course.exercises.exercise import Array, Case, Exercise, varied
-from regard.course.reference import transformer as layers
+from regard.course.exercises.exercise import Array, Case, Exercise, vary_sizes
+from regard.course.reference import transformer as reference
 
 HEADS, WIDTH, INNER = 3, 15, 11
 WIDER = 21
-"""Width of inputs with as many keys as queries: a head's is not that number too."""
+"""Width of inputs with as many keys as queries, so that the width of a head is another number."""
 ATTENTION = ("w_q", "w_k", "w_v", "w_o")
 FEED_FORWARD = ("w_1", "b_1", "w_2", "b_2")
 
 
-def drawn(generator: np.random.Generator, names: Sequence[str], width: int, inner: int) -> dict[str, Array]:
-    """Return parameters of these names, none of them 0 or 1."""
+def draw_parameters(
+    generator: np.random.Generator, names: Sequence[str], width: int, inner: int
+) -> dict[str, Array]:
+    """Return random parameters. Gains and shifts are random too, so that a mistake in them shows."""
     shapes = {"w_1": (width, inner), "b_1": (inner,), "w_2": (inner, width), "b_2": (width,)}
-    found: dict[str, Array] = {}
+    parameters: dict[str, Array] = {}
     for name in names:
         if name.startswith(("gain", "shift")):
-            found[name] = generator.normal(1 if name.startswith("gain") else 0, 0.5, width)
+            parameters[name] = generator.normal(1 if name.startswith("gain") else 0, 0.5, width)
         else:
             shape = shapes.get(name, (width, width))
-            found[name] = generator.normal(size=shape) * (0.5 if len(shape) == 1 else 1.5 * shape[0] ** -0.5)
-    return found
+            parameters[name] = generator.normal(size=shape) * (0.5 if len(shape) == 1 else 1.5 * shape[0] ** -0.5)
+    return parameters
 
 
-def sizes_of(width: int, heads: int, inner: int = INNER) -> dict[str, int]:
-    """Return what a module of a learner's is built with."""
+def constructor_arguments(width: int, heads: int, inner: int = INNER) -> dict[str, int]:
+    """Return the constructor arguments of a learner's module."""
     return {"width": width, "heads": heads, "inner": inner}
 
 
 def _multi_head(seed: int) -> list[Case]:
     def case(
-        name: str, b: int, tq: int, tk: int, heads: int, width: int, masked: bool = True, **more: Any
+        name: str, b: int, tq: int, tk: int, heads: int, width: int, masked: bool = True, **options: Any
     ) -> Case:
-        b, tq, tk, heads, size = varied(seed, b, tq, tk, heads, width // heads)
+        b, tq, tk, heads, size = vary_sizes(seed, b, tq, tk, heads, width // heads)
         width = heads * size
         generator = np.random.default_rng(seed + b + tk)
         arguments: dict[str, Any] = {
             "query": generator.normal(size=(b, tq, width)),
             "key": generator.normal(size=(b, tk, width)),
             "value": generator.normal(size=(b, tk, width)),
-            **drawn(generator, ATTENTION, width, INNER),
+            **draw_parameters(generator, ATTENTION, width, INNER),
             "heads": heads,
             "mask": masks(seed, b, tq, tk) if masked else None,
         }
-        return Case(name=name, arguments=arguments, sizes=sizes_of(width, heads), **more)
+        return Case(name=name, arguments=arguments, sizes=constructor_arguments(width, heads), **options)
 
-    every = ("query", "key", "value")
-    blind = case("all masked", 2, 5, 7, HEADS, WIDTH, slopes=every)
-    blind.arguments["mask"][0, 1] = False
-    alone = case("self-attention", 2, 5, 5, HEADS, WIDER)
-    same = {**alone.arguments, "key": alone.arguments["query"], "value": alone.arguments["query"]}
+    inputs = ("query", "key", "value")
+    fully_masked = case("a fully masked row", 2, 5, 7, HEADS, WIDTH, gradients=inputs)
+    fully_masked.arguments["mask"][0, 1] = False
+    self_attention = case("self-attention", 2, 5, 5, HEADS, WIDER)
+    same = {
+        **self_attention.arguments,
+        "key": self_attention.arguments["query"],
+        "value": self_attention.arguments["query"],
+    }
     small = {
         "query": np.array([[[1.0, 0.0], [0.0, 2.0]]]),
         "key": np.array([[[2.0, 1.0], [0.0, 3.0]]]),
@@ -68,26 +74,26 @@ def _multi_head(seed: int) -> list[Case]:
         "mask": None,
     }
     return [
-        case("Tq other than Tk", 2, 5, 7, HEADS, WIDTH, masked=False),
+        case("Tq different from Tk", 2, 5, 7, HEADS, WIDTH, masked=False),
         case("as many keys as queries", 3, 5, 5, HEADS, WIDER, masked=False),
-        Case(name="self-attention", arguments=same, sizes=alone.sizes),
+        Case(name="self-attention", arguments=same, sizes=self_attention.sizes),
         case("a mask", 2, 5, 7, HEADS, WIDTH),
         case("other sizes", 2, 3, 5, 2, 14),
         case("one step", 2, 1, 5, HEADS, WIDTH),
-        case("one of the batch alone", 1, 5, 7, HEADS, WIDTH),
-        case("gradients", 2, 3, 5, HEADS, WIDTH, slopes=(*every, *ATTENTION)),
-        blind,
-        Case(name="by hand", arguments=small, sizes=sizes_of(2, 2), plain=True),
+        case("a batch of one", 1, 5, 7, HEADS, WIDTH),
+        case("gradients", 2, 3, 5, HEADS, WIDTH, gradients=(*inputs, *ATTENTION)),
+        fully_masked,
+        Case(name="by hand", arguments=small, sizes=constructor_arguments(2, 2), functions_only=True),
     ]
 
 
 def _feed_forward(seed: int) -> list[Case]:
-    def case(name: str, b: int, t: int, width: int, inner: int, **more: Any) -> Case:
-        b, t, width, inner = varied(seed, b, t, width, inner)
+    def case(name: str, b: int, t: int, width: int, inner: int, **options: Any) -> Case:
+        b, t, width, inner = vary_sizes(seed, b, t, width, inner)
         generator = np.random.default_rng(seed + b + t)
         states = generator.normal(size=(b, t, width))
-        arguments = {"states": states, **drawn(generator, FEED_FORWARD, width, inner)}
-        return Case(name=name, arguments=arguments, sizes=sizes_of(width, HEADS, inner), **more)
+        arguments = {"states": states, **draw_parameters(generator, FEED_FORWARD, width, inner)}
+        return Case(name=name, arguments=arguments, sizes=constructor_arguments(width, HEADS, inner), **options)
 
     small = {
         "states": np.array([[[1.0, -1.0]]]),
@@ -98,70 +104,34 @@ def _feed_forward(seed: int) -> list[Case]:
     }
     return [
         case("prime sizes", 2, 5, 7, 11),
-        case("narrower inside", 3, 5, 11, 7),
+        case("a narrow hidden layer", 3, 5, 11, 7),
         case("one step", 2, 1, 7, 11),
-        case("one of the batch alone", 1, 5, 7, 11),
-        case("gradients", 2, 3, 7, 11, slopes=("states", *FEED_FORWARD)),
-        Case(name="by hand", arguments=small, sizes=sizes_of(2, 1, 3)),
+        case("a batch of one", 1, 5, 7, 11),
+        case("gradients", 2, 3, 7, 11, gradients=("states", *FEED_FORWARD)),
+        Case(name="by hand", arguments=small, sizes=constructor_arguments(2, 1, 3)),
     ]
 
-
-HEAD = '''"""Exercise: {title} (Vaswani et al. 2017, {where}).
-
-Write it with NumPy or with PyTorch, then: regard check THIS_FILE.py
-"""
-
-'''
-MULTI_HEAD = (
-    HEAD.format(title="multi-head attention", where="section 3.2.2")
-    + '''
-def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, heads, mask=None):
-    """Return Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
-
-    query (B, Tq, D), key and value (B, Tk, D); w_q, w_k, w_v, w_o (D, D), applied as x @ w;
-    mask (B, Tq, Tk), True = may be attended. Head i has the columns i D/h to (i + 1) D/h. Returns (B, Tq, D).
-    A row that may attend to nothing has zero weights.
-
-    Or as a module, with weights of its own, which the checker sets:
-    class MultiHeadAttention(nn.Module): __init__(self, width, heads), forward(self, query, key, value, mask=None)
-    """
-    raise NotImplementedError
-'''
-)
-FEEDING = (
-    HEAD.format(title="the position-wise feed-forward network", where="equation 2")
-    + '''
-def feed_forward(states, w_1, b_1, w_2, b_2):
-    """Return max(0, x W_1 + b_1) W_2 + b_2.
-
-    states (B, T, D); w_1 (D, F), b_1 (F,), w_2 (F, D), b_2 (D,). Returns (B, T, D).
-
-    Or as a module: class FeedForward(nn.Module): __init__(self, width, inner), forward(self, states)
-    """
-    raise NotImplementedError
-'''
-)
 
 EXERCISES = (
     Exercise(
         name="multi_head_attention",
         title="multi-head attention",
-        stub=MULTI_HEAD,
-        reference=layers.multi_head_attention,
+        source="Vaswani et al. 2017, section 3.2.2",
+        reference=reference.multi_head_attention,
         cases=_multi_head,
         outputs=("context",),
-        names=("multi_head", "multihead_attention", "multi_headed_attention", "MHA"),
-        held=(*ATTENTION, "heads"),
-        builds=("width", "heads"),
+        aliases=("multi_head", "multihead_attention", "multi_headed_attention", "MHA"),
+        module_arguments=(*ATTENTION, "heads"),
+        constructor_sizes=("width", "heads"),
     ),
     Exercise(
         name="feed_forward",
-        title="the feed-forward network",
-        stub=FEEDING,
-        reference=layers.feed_forward,
+        title="the position-wise feed-forward network",
+        source="Vaswani et al. 2017, equation 2",
+        reference=reference.feed_forward,
         cases=_feed_forward,
         outputs=("states",),
-        names=(
+        aliases=(
             "ffn",
             "mlp",
             "position_wise_feed_forward",
@@ -169,7 +139,7 @@ EXERCISES = (
             "feed_forward_network",
             "pointwise_feed_forward",
         ),
-        held=FEED_FORWARD,
-        builds=("width", "inner"),
+        module_arguments=FEED_FORWARD,
+        constructor_sizes=("width", "inner"),
     ),
 )

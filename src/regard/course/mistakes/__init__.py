@@ -1,7 +1,8 @@
-"""The catalogue: usual mistakes, each as working code, and what each of them would answer.
+"""Known mistakes: solutions to the exercises with one wrong step.
 
-A mistake is a class derived from `Solution` that does one step as learners do it when they go wrong. Its
-docstring says what was done, `instead` what to do, `paper` the line that it departs from.
+A mistake is a class derived from `Solution` that replaces one step. So it exists in every exercise that takes
+this step, and two mistakes together are a class derived from both. The docstring says what the code does wrong,
+`instead` what to do, and `paper` which line of a paper (or of the stub) it departs from. Learners read all three.
 """
 
 from regard.course.mistakes import (
@@ -18,23 +19,24 @@ from regard.course.mistakes import (
 )
 from regard.course.mistakes.solution import Solution
 
-MISTAKES: tuple[type[Solution], ...] = tuple(
-    each
-    for module in (
-        attention,
-        masks,
-        positions,
-        multi_head,
-        sublayers,
-        decoder,
-        transformer,
-        search,
-        recurrent,
-        training,
-    )
-    for each in vars(module).values()
-    if isinstance(each, type) and each.__module__ == module.__name__
+MODULES = (
+    attention,
+    masks,
+    positions,
+    multi_head,
+    sublayers,
+    decoder,
+    transformer,
+    search,
+    recurrent,
+    training,
 )
-"""All of them, in the order of the exercises."""
+MISTAKES: tuple[type[Solution], ...] = tuple(
+    value
+    for module in MODULES
+    for value in vars(module).values()
+    if isinstance(value, type) and value.__module__ == module.__name__
+)
+"""All mistakes, in the order of the exercises."""
 
 __all__ = ["MISTAKES", "Solution"]

@@ -1,58 +1,51 @@
-"""Usual mistakes in searches."""
-
-from collections.abc import Callable
+"""Mistakes in greedy search and beam search."""
 
 import numpy as np
 
-from regard.course.mistakes.solution import Hypothesis, Solution
+from regard.course.mistakes.solution import Hypothesis, Solution, Step
 from regard.course.mistakes.transformer_solution import Array
 
-GREEDY = "Greedy search: after the tokens so far, the likeliest next one, until the end token"
-BEAM = "Sutskever et al. 2014, section 3.2: all continuations, of which the beam keeps the likeliest hypotheses"
-LENGTH = (
-    "Wu et al. 2016, section 7: hypotheses of several lengths are compared after division by a power of "
-    "the length"
-)
+GREEDY = "Greedy search: the most likely next token after the tokens so far, until the end token"
+BEAM = "Sutskever et al. 2014, section 3.2: the beam keeps the most likely hypotheses among all continuations"
+LENGTH = "Wu et al. 2016, section 7: hypotheses are divided by a power of their length before they are compared"
+TOKENS = "This exercise's stub: without the start token, with the end token"
+LONGEST = "This exercise's stub: stop after `longest` tokens"
 
 
-class Unlikeliest(Solution):
-    """The least likely token is taken: argmin, or argmax of negative log-probabilities."""
+class Unlikeliest(Solution, paper=GREEDY):
+    """The least likely token is chosen: argmin, or argmax of negative log-probabilities."""
 
-    instead = "Take the largest log-probability: the one next to 0."
-    paper = GREEDY
+    instead = "Choose the largest log-probability, the one closest to 0."
 
-    def choose_token(self, chances: Array) -> int:
-        return int(np.argmin(chances))
+    def choose_token(self, log_probabilities: Array) -> int:
+        return int(np.argmin(log_probabilities))
 
-    def token_gains(self, chances: Array) -> Array:
-        return -chances
+    def token_gains(self, log_probabilities: Array) -> Array:
+        return -log_probabilities
 
 
-class OnlyLastToken(Solution):
-    """The model is asked about the last token alone: it forgets what it wrote before."""
+class OnlyLastToken(Solution, paper=GREEDY):
+    """The model receives only the last token and not the tokens before it."""
 
-    instead = "Give `step` all tokens so far, from the start token on."
-    paper = GREEDY
+    instead = "Call `step` with all tokens so far, beginning with the start token."
 
     def step_input(self, tokens: list[int]) -> list[int]:
         return tokens[-1:]
 
 
-class WithoutStart(Solution):
-    """The model is asked without the start token."""
+class WithoutStart(Solution, paper=GREEDY):
+    """The model is called without the start token."""
 
-    instead = "Give `step` all tokens so far, the start token first."
-    paper = GREEDY
+    instead = "Call `step` with all tokens so far, beginning with the start token."
 
     def step_input(self, tokens: list[int]) -> list[int]:
         return tokens[1:] or tokens
 
 
-class NeverEnds(Solution):
-    """The search goes on after the end token."""
+class NeverEnds(Solution, paper=GREEDY):
+    """The search continues after the end token."""
 
-    instead = "Stop at the end token; in a beam, a hypothesis that ends in it is not continued."
-    paper = GREEDY
+    instead = "Stop at the end token. In a beam, do not continue a hypothesis that ends in it."
 
     def is_end(self, token: int, end: int) -> bool:
         return False
@@ -61,170 +54,157 @@ class NeverEnds(Solution):
         return False
 
 
-class StartIncluded(Solution):
+class StartIncluded(Solution, paper=TOKENS):
     """The answer begins with the start token."""
 
-    instead = "Return what comes after the start token."
-    paper = "This exercise's stub: without the start token, with the end token"
+    instead = "Return the tokens after the start token."
 
     def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
         return tokens
 
 
-class EndDropped(Solution):
+class EndDropped(Solution, paper=TOKENS):
     """The end token is missing from the answer."""
 
-    instead = "Return the end token too, where it was reached."
-    paper = "This exercise's stub: without the start token, with the end token"
+    instead = "Return the end token too if it was reached."
 
     def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
         return [token for token in tokens[1:] if token != end]
 
 
-class OneTooFew(Solution):
-    """The search stops one token before `longest`, as where the start token is counted."""
+class OneTooFew(Solution, paper=LONGEST):
+    """The search stops one token before `longest`, for example because it counts the start token."""
 
-    instead = "Find `longest` tokens at most, the start token not counted."
-    paper = "This exercise's stub: longest counts the tokens of the answer"
+    instead = "Return up to `longest` tokens, not counting the start token."
 
     def token_limit(self, longest: int) -> int:
         return longest - 1
 
 
-class OneTooMany(Solution):
-    """The search goes one token past `longest`."""
+class OneTooMany(Solution, paper=LONGEST):
+    """The search returns one token more than `longest`."""
 
-    instead = "Find `longest` tokens at most."
-    paper = "This exercise's stub: longest counts the tokens of the answer"
+    instead = "Return at most `longest` tokens."
 
     def token_limit(self, longest: int) -> int:
         return longest + 1
 
 
-class BeamOfOne(Solution):
-    """The beam keeps one hypothesis: it is greedy search."""
+class BeamOfOne(Solution, paper=BEAM):
+    """The beam keeps one hypothesis, so it is greedy search."""
 
     instead = "Keep the `width` best hypotheses after every step."
-    paper = BEAM
 
-    def select_top(self, found: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
-        return super().select_top(found, 1, parents)
+    def select_top(self, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
+        return super().select_top(candidates, 1, parents)
 
 
-class EachKeepsItsBest(Solution):
-    """Each hypothesis keeps its own best continuation: hypotheses never compete with each other."""
+class EachKeepsItsBest(Solution, paper=BEAM):
+    """Each hypothesis keeps its own best continuation: hypotheses do not compete with each other."""
 
-    instead = "Sort the continuations of all hypotheses together, and keep the `width` best of them all."
-    paper = BEAM
+    instead = "Sort the continuations of all hypotheses together, and keep the `width` best."
 
-    def select_top(self, found: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
+    def select_top(self, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
         if len(set(parents)) == 1:
-            return super().select_top(found, width, parents)
+            return super().select_top(candidates, width, parents)
         best = []
-        for each in sorted(set(parents)):
-            best.append(
-                max((f for f, parent in zip(found, parents, strict=True) if parent == each), key=lambda f: f[0])
-            )
+        for parent in sorted(set(parents)):
+            children = [c for c, owner in zip(candidates, parents, strict=True) if owner == parent]
+            best.append(max(children, key=lambda candidate: candidate[0]))
         return super().select_top(best, width, parents)
 
 
-class PrunedByFigure(Solution):
-    """The beam is pruned by what is divided by the length: a short hypothesis loses its place to longer ones."""
+class PrunedByFigure(Solution, paper=f"{BEAM}; this exercise's stub: the length counts for the answer"):
+    """The beam is pruned by sums divided by the length: short hypotheses lose their places to longer ones."""
 
-    instead = "Keep the largest sums of log-probabilities; divide by length ** alpha for the last choice alone."
-    paper = f"{BEAM}; this exercise's stub: the length counts for the answer"
+    instead = "Keep the largest sums of log-probabilities; divide by length ** alpha only to choose the answer."
 
-    def prune(self, found: list[Hypothesis], width: int, parents: list[int], alpha: float) -> list[Hypothesis]:
-        figures = [self.normalise_length(total, len(tokens) - 1, alpha) for total, tokens in found]
-        order = sorted(range(len(found)), key=lambda each: -figures[each])
-        return [found[each] for each in order[:width]]
-
-
-class ProbabilitiesAdded(Solution):
-    """Probabilities are added up where log-probabilities should be: two likely tokens beat one certain one."""
-
-    instead = "Add the log-probabilities as `step` gives them: a product of probabilities is a sum of logs."
-    paper = BEAM
-
-    def token_gains(self, chances: Array) -> Array:
-        return np.exp(chances)
+    def prune(
+        self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
+    ) -> list[Hypothesis]:
+        figures = [self.normalize_length(total, len(tokens) - 1, alpha) for total, tokens in candidates]
+        order = sorted(range(len(candidates)), key=lambda index: -figures[index])
+        return [candidates[index] for index in order[:width]]
 
 
-class LengthNotDivided(Solution):
-    """The hypotheses are compared without regard to length, so short ones win."""
+class ProbabilitiesAdded(Solution, paper=BEAM):
+    """Probabilities are added instead of log-probabilities: two likely tokens beat one certain token."""
 
-    instead = "Divide the log-probability by length ** alpha before the best is chosen."
-    paper = LENGTH
+    instead = "Add the log-probabilities that `step` returns: the log of a product is a sum of logs."
 
-    def normalise_length(self, total: float, length: int, alpha: float) -> float:
+    def token_gains(self, log_probabilities: Array) -> Array:
+        return np.exp(log_probabilities)
+
+
+class LengthNotDivided(Solution, paper=LENGTH):
+    """The hypotheses are compared without dividing by their length, so short ones win."""
+
+    instead = "Divide the log-probability by length ** alpha before you choose the best."
+
+    def normalize_length(self, total: float, length: int, alpha: float) -> float:
         return total
 
 
-class LengthMultiplied(Solution):
-    """The log-probability is multiplied by length ** alpha: long hypotheses get worse still."""
+class LengthMultiplied(Solution, paper=LENGTH):
+    """The log-probability is multiplied by length ** alpha, which makes long hypotheses worse."""
 
     instead = "Divide by length ** alpha: log-probabilities are negative."
-    paper = LENGTH
 
-    def normalise_length(self, total: float, length: int, alpha: float) -> float:
+    def normalize_length(self, total: float, length: int, alpha: float) -> float:
         return total * length**alpha
 
 
-class StartCounted(Solution):
-    """The start token is counted in the length."""
+class StartCounted(Solution, paper=LENGTH):
+    """The length includes the start token."""
 
-    instead = "Count the tokens of the answer only."
-    paper = LENGTH
+    instead = "Count only the tokens of the answer."
 
-    def normalise_length(self, total: float, length: int, alpha: float) -> float:
-        return super().normalise_length(total, length + 1, alpha)
+    def normalize_length(self, total: float, length: int, alpha: float) -> float:
+        return super().normalize_length(total, length + 1, alpha)
 
 
-class AlphaIgnored(Solution):
+class AlphaIgnored(Solution, paper=LENGTH):
     """The log-probability is divided by the length itself, whatever alpha is."""
 
     instead = "Divide by length ** alpha."
-    paper = LENGTH
 
-    def normalise_length(self, total: float, length: int, alpha: float) -> float:
+    def normalize_length(self, total: float, length: int, alpha: float) -> float:
         return total / length
 
 
-class FirstToEnd(Solution):
-    """The search stops when the first hypothesis ends, though a better one is under way."""
+class FirstToEnd(Solution, paper=BEAM):
+    """The search stops when the first hypothesis ends, even if an unfinished one is better."""
 
-    instead = "Go on until all hypotheses of the beam have ended, or `longest` is reached."
-    paper = BEAM
+    instead = "Continue until all hypotheses of the beam have ended, or `longest` is reached."
 
     def is_done(self, beam: list[Hypothesis], end: int) -> bool:
         return any(self.is_finished(tokens, end) for _, tokens in beam)
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
-        ended = [each for each in beam if self.is_finished(each[1], end)]
+        ended = [hypothesis for hypothesis in beam if self.is_finished(hypothesis[1], end)]
         return super().select_answer(ended or beam, alpha, end)
 
 
-class EndedDropped(Solution):
-    """A hypothesis that has ended is skipped in the next step, and lost with its answer."""
+class EndedDropped(Solution, paper=f"{BEAM}; this exercise's stub: it keeps competing for its place"):
+    """A hypothesis that has ended is skipped in the next step, and its answer is lost."""
 
-    instead = "Put it back among the continuations as it is: it competes for its place in the beam."
-    paper = f"{BEAM}; this exercise's stub: one that has ended stays as it is"
+    instead = "Put it back among the candidates unchanged, so that it competes for its place in the beam."
 
     def keep_finished(self, hypothesis: Hypothesis) -> list[Hypothesis]:
         return []
 
 
-class EndedAside(Solution):
-    """Hypotheses that have ended are put aside, and the beam goes on with as many others as it is wide: what was
-    out of it comes back into the search."""
+class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: it keeps competing for its place"):
+    """Finished hypotheses are put aside, and the beam is filled up with others that did not belong in it."""
 
-    instead = "Leave it in the beam, where it takes one of the `width` places."
-    paper = f"{BEAM}; this exercise's stub: one that has ended takes its place in the beam"
+    instead = "Leave it in the beam, where it occupies one of the `width` places."
 
-    def prune(self, found: list[Hypothesis], width: int, parents: list[int], alpha: float) -> list[Hypothesis]:
-        beam = super().prune(found, width, parents, alpha)
-        self.aside += [each for each in beam if self.is_finished(each[1], self.end)]
-        return [each for each in beam if not self.is_finished(each[1], self.end)]
+    def prune(
+        self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
+    ) -> list[Hypothesis]:
+        beam = super().prune(candidates, width, parents, alpha)
+        self.aside += [hypothesis for hypothesis in beam if self.is_finished(hypothesis[1], self.end)]
+        return [hypothesis for hypothesis in beam if not self.is_finished(hypothesis[1], self.end)]
 
     def is_done(self, beam: list[Hypothesis], end: int) -> bool:
         return not beam
@@ -233,7 +213,7 @@ class EndedAside(Solution):
         return super().select_answer(self.aside + beam, alpha, end)
 
     def beam_search(
-        self, step: Callable[[list[int]], Array], start: int, end: int, width: int, longest: int, alpha: float
+        self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
     ) -> tuple[Array, ...]:
         self.aside: list[Hypothesis] = []
         self.end = end
@@ -241,32 +221,31 @@ class EndedAside(Solution):
 
 
 class OnlyEndedCount(EndedAside):
-    """Hypotheses that have ended are put aside, and where there are any the answer is one of them, whatever is
-    still under way."""
+    """Finished hypotheses are put aside, and the answer is one of them if there are any, even if a better one is
+    unfinished.
+    """
 
-    instead = "Leave them in the beam, and choose among all of it."
+    instead = "Leave them in the beam, and choose among all hypotheses of the beam."
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
         return super().select_answer([] if self.aside else beam, alpha, end)
 
 
-class ChosenBySum(Solution):
-    """The answer is the hypothesis with the largest sum, though its figure is divided by the length."""
+class ChosenBySum(Solution, paper=LENGTH):
+    """The answer is the hypothesis with the largest sum, although its figure is divided by the length."""
 
-    instead = "Divide all sums first, and choose the largest of what comes out."
-    paper = LENGTH
+    instead = "Divide all sums first, then choose the largest figure."
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
-        total, tokens = max(beam, key=lambda each: each[0])
-        return self.normalise_length(total, len(tokens) - 1, alpha), tokens
+        total, tokens = max(beam, key=lambda hypothesis: hypothesis[0])
+        return self.normalize_length(total, len(tokens) - 1, alpha), tokens
 
 
-class LastOfBeam(Solution):
-    """The worst hypothesis of the beam comes back."""
+class LastOfBeam(Solution, paper=BEAM):
+    """The worst hypothesis of the beam is returned."""
 
     instead = "Return the hypothesis with the largest figure."
-    paper = BEAM
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
-        ranked = [(self.normalise_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
-        return min(ranked, key=lambda each: each[0])
+        ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
+        return min(ranked, key=lambda hypothesis: hypothesis[0])

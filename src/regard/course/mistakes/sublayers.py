@@ -1,4 +1,4 @@
-"""Usual mistakes in feed-forward parts, residuals and norms."""
+"""Mistakes in the feed-forward network, residual connections and layer normalization."""
 
 from typing import Any
 
@@ -12,265 +12,241 @@ SUBLAYER = "Vaswani et al. 2017, section 3.1: LayerNorm(x + Sublayer(x))"
 LAYER_NORM = "Ba et al. 2016, equation 4: mean and variance over the width of one step"
 
 
-class NoActivation(Solution):
-    """There is no ReLU between the two layers, which makes them one linear layer."""
+class NoActivation(Solution, paper=EQUATION_2):
+    """There is no ReLU between the two layers, so they are one linear layer."""
 
     instead = "Take max(0, ·) of the first layer's output."
-    paper = EQUATION_2
 
     def activation(self, hidden: Array) -> Array:
         return hidden
 
 
-class Tanh(Solution):
+class Tanh(Solution, paper=EQUATION_2):
     """The activation is tanh."""
 
     instead = "The activation is ReLU, max(0, ·)."
-    paper = EQUATION_2
 
     def activation(self, hidden: Array) -> Array:
         return np.tanh(hidden)
 
 
-class Sigmoid(Solution):
+class Sigmoid(Solution, paper=EQUATION_2):
     """The activation is the sigmoid."""
 
     instead = "The activation is ReLU, max(0, ·)."
-    paper = EQUATION_2
 
     def activation(self, hidden: Array) -> Array:
         return 1 / (1 + np.exp(-hidden))
 
 
-class Gelu(Solution):
+class Gelu(Solution, paper=EQUATION_2):
     """The activation is GELU, as in later models."""
 
     instead = "The activation is ReLU, max(0, ·)."
-    paper = EQUATION_2
 
     def activation(self, hidden: Array) -> Array:
         from scipy.special import ndtr
 
-        found: Array = hidden * ndtr(hidden)
-        return found
+        output: Array = hidden * ndtr(hidden)
+        return output
 
 
-class ReluTwice(Solution):
-    """There is a ReLU after the second layer too: what is negative is lost."""
+class ReluTwice(Solution, paper=EQUATION_2):
+    """There is a ReLU after the second layer too: negative outputs are lost."""
 
-    instead = "The second layer's output stays as it is."
-    paper = EQUATION_2
+    instead = "Use no activation after the second layer."
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
         return self.activation(super().feed_forward(states, w_1, b_1, w_2, b_2))
 
 
-class NoBiases(Solution):
-    """The biases b_1 and b_2 are left out."""
+class NoBiases(Solution, paper=EQUATION_2):
+    """The biases b_1 and b_2 are missing."""
 
     instead = "Add b_1 before the ReLU and b_2 at the end (nn.Linear with bias=True)."
-    paper = EQUATION_2
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
         return super().feed_forward(states, w_1, 0 * b_1, w_2, 0 * b_2)
 
 
-class NoSecondBias(Solution):
-    """The bias b_2 is left out."""
+class NoSecondBias(Solution, paper=EQUATION_2):
+    """The bias b_2 is missing."""
 
     instead = "Add b_2 at the end."
-    paper = EQUATION_2
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
         return super().feed_forward(states, w_1, b_1, w_2, 0 * b_2)
 
 
-class ResidualInside(Solution):
-    """The feed-forward part adds its input to its output: that is the encoder layer's doing."""
+class ResidualInside(Solution, paper=EQUATION_2):
+    """The feed-forward network adds its input to its output, which is the task of the layer around it."""
 
-    instead = "Return max(0, x W_1 + b_1) W_2 + b_2 alone; the residual connection comes around it."
-    paper = EQUATION_2
+    instead = "Return only max(0, x W_1 + b_1) W_2 + b_2; the layer adds the residual connection."
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
         return states + super().feed_forward(states, w_1, b_1, w_2, b_2)
 
 
-class BiasAfterActivation(Solution):
+class BiasAfterActivation(Solution, paper=EQUATION_2):
     """The bias b_1 is added after the ReLU."""
 
     instead = "Add b_1 before the ReLU: it moves the threshold."
-    paper = EQUATION_2
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
         return (self.activation(states @ w_1) + b_1) @ w_2 + b_2
 
 
-class NormBefore(Solution):
-    """The norm comes before the sub-layer instead of after the residual: x + Sublayer(LayerNorm(x))."""
+class NormBefore(Solution, paper=SUBLAYER):
+    """The norm comes before the sublayer instead of after the residual: x + Sublayer(LayerNorm(x))."""
 
-    instead = "Add first, then normalise: LayerNorm(x + Sublayer(x)). Norm first is a later variant, pre-norm."
-    paper = SUBLAYER
+    instead = "Add first, then normalize: LayerNorm(x + Sublayer(x)). Norm first is a later variant, pre-norm."
 
-    def sublayer(self, states: Array, kind: str, work: Any, p: Parameters, which: int) -> Array:
-        found: Array = states + work(self.normalise(states, p[f"gain_{which}"], p[f"shift_{which}"]))
-        return found
-
-
-class NormBeforeAdding(Solution):
-    """The sub-layer's output is normalised before it is added: x + LayerNorm(Sublayer(x))."""
-
-    instead = "Add first, then normalise: LayerNorm(x + Sublayer(x))."
-    paper = SUBLAYER
-
-    def sublayer(self, states: Array, kind: str, work: Any, p: Parameters, which: int) -> Array:
-        return states + self.normalise(work(states), p[f"gain_{which}"], p[f"shift_{which}"])
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+        update = function(self.normalize(states, p[f"gain_{norm}"], p[f"shift_{norm}"]))
+        return np.asarray(states + update)
 
 
-class NoResiduals(Solution):
+class NormBeforeAdding(Solution, paper=SUBLAYER):
+    """The sublayer's output is normalized before it is added: x + LayerNorm(Sublayer(x))."""
+
+    instead = "Add first, then normalize: LayerNorm(x + Sublayer(x))."
+
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+        return states + self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+
+
+class NoResiduals(Solution, paper=SUBLAYER):
     """There are no residual connections: LayerNorm(Sublayer(x))."""
 
-    instead = "Add each sub-layer's input to its output before the norm."
-    paper = SUBLAYER
+    instead = "Add each sublayer's input to its output before the norm."
 
-    def sublayer(self, states: Array, kind: str, work: Any, p: Parameters, which: int) -> Array:
-        return self.normalise(work(states), p[f"gain_{which}"], p[f"shift_{which}"])
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+        return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
-class NoResidualAroundAttention(Solution):
+class NoResidualAroundAttention(Solution, paper=SUBLAYER):
     """The residual connection around self-attention is missing."""
 
-    instead = "Add the layer's input to what self-attention gives, before the norm."
-    paper = SUBLAYER
+    instead = "Add the layer's input to the output of self-attention, before the norm."
 
-    def sublayer(self, states: Array, kind: str, work: Any, p: Parameters, which: int) -> Array:
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
         if kind != "self_attention":
-            return super().sublayer(states, kind, work, p, which)
-        return self.normalise(work(states), p[f"gain_{which}"], p[f"shift_{which}"])
+            return super().sublayer(states, kind, function, p, norm)
+        return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
-class NoResidualAroundFeedForward(Solution):
-    """The residual connection around the feed-forward part is missing."""
+class NoResidualAroundFeedForward(Solution, paper=SUBLAYER):
+    """The residual connection around the feed-forward network is missing."""
 
-    instead = "Add the feed-forward part's input to its output, before the norm."
-    paper = SUBLAYER
+    instead = "Add the input of the feed-forward network to its output, before the norm."
 
-    def sublayer(self, states: Array, kind: str, work: Any, p: Parameters, which: int) -> Array:
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
         if kind != "feed_forward":
-            return super().sublayer(states, kind, work, p, which)
-        return self.normalise(work(states), p[f"gain_{which}"], p[f"shift_{which}"])
+            return super().sublayer(states, kind, function, p, norm)
+        return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
-class NoNorm(Solution):
-    """There is no layer normalisation."""
+class NoNorm(Solution, paper=SUBLAYER):
+    """There is no layer normalization."""
 
-    instead = "Normalise after every residual: LayerNorm(x + Sublayer(x))."
-    paper = SUBLAYER
+    instead = "Normalize after every residual connection: LayerNorm(x + Sublayer(x))."
 
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
         return states
 
 
-class UnitLength(Solution):
-    """The states are divided by their length: an L2 norm, which takes no mean away and sets no variance."""
+class UnitLength(Solution, paper=LAYER_NORM):
+    """The states are divided by their length (L2 norm): the mean is not subtracted, the variance not set."""
 
-    instead = "Take the mean from each step and divide by its standard deviation."
-    paper = LAYER_NORM
+    instead = "Subtract the mean of each step and divide by its standard deviation."
 
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
         return states / np.linalg.norm(states, axis=-1, keepdims=True) * gain + shift
 
 
-class SampleDeviation(Solution):
-    """The norm divides by the deviation over D - 1 (torch.std's default), not over D."""
+class SampleDeviation(Solution, paper=LAYER_NORM):
+    """The standard deviation divides by D - 1 (the default of torch.std), not by D."""
 
     instead = "Divide by the root of the mean square: std(unbiased=False), or ddof=0."
-    paper = LAYER_NORM
 
     def standard_deviation(self, states: Array) -> Array:
         return np.sqrt(states.var(-1, ddof=1, keepdims=True) + self.epsilon)
 
 
-class VarianceForDeviation(Solution):
+class VarianceForDeviation(Solution, paper=LAYER_NORM):
     """The norm divides by the variance, not by its root."""
 
     instead = "Divide by the standard deviation, √(variance + ε)."
-    paper = LAYER_NORM
 
     def standard_deviation(self, states: Array) -> Array:
         return states.var(-1, keepdims=True) + self.epsilon
 
 
-class MeanStays(Solution):
-    """The norm divides by the root mean square without taking the mean away, as RMSNorm does."""
+class MeanNotSubtracted(Solution, paper=LAYER_NORM):
+    """The norm divides by the root mean square without subtracting the mean, as RMSNorm does."""
 
-    instead = "Take each step's mean from it first."
-    paper = LAYER_NORM
+    instead = "Subtract each step's mean first."
 
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
         return states / np.sqrt((states**2).mean(-1, keepdims=True) + self.epsilon) * gain + shift
 
 
-class NormOverTime(Solution):
-    """The norm runs over time (axis 1): steps change each other, the future included."""
+class NormOverTime(Solution, paper=LAYER_NORM):
+    """The norm is over time (axis 1): steps affect each other, and the past depends on the future."""
 
-    instead = "Normalise each step over its width, the last dimension."
-    paper = LAYER_NORM
+    instead = "Normalize each step over its width, the last dimension."
 
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
-        spread = np.sqrt(states.var(1, keepdims=True) + self.epsilon)
-        return (states - states.mean(1, keepdims=True)) / spread * gain + shift
-
-
-class NormOverBatch(Solution):
-    """The norm runs over batch and time, as batch normalisation does."""
-
-    instead = "Normalise each step over its width, the last dimension."
-    paper = LAYER_NORM
-
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
-        spread = np.sqrt(states.var((0, 1), keepdims=True) + self.epsilon)
-        return (states - states.mean((0, 1), keepdims=True)) / spread * gain + shift
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
+        deviation = np.sqrt(states.var(1, keepdims=True) + self.epsilon)
+        return (states - states.mean(1, keepdims=True)) / deviation * gain + shift
 
 
-class NormOverAll(Solution):
-    """The norm runs over time and width of a sequence together."""
+class NormOverBatch(Solution, paper=LAYER_NORM):
+    """The norm is over batch and time, like batch normalization."""
 
-    instead = "Normalise each step by itself, over the last dimension."
-    paper = LAYER_NORM
+    instead = "Normalize each step over its width, the last dimension."
 
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
-        spread = np.sqrt(states.var((1, 2), keepdims=True) + self.epsilon)
-        return (states - states.mean((1, 2), keepdims=True)) / spread * gain + shift
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
+        deviation = np.sqrt(states.var((0, 1), keepdims=True) + self.epsilon)
+        return (states - states.mean((0, 1), keepdims=True)) / deviation * gain + shift
 
 
-class NoGain(Solution):
+class NormOverAll(Solution, paper=LAYER_NORM):
+    """The norm is over time and width of a sequence together."""
+
+    instead = "Normalize each step separately, over the last dimension."
+
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
+        deviation = np.sqrt(states.var((1, 2), keepdims=True) + self.epsilon)
+        return (states - states.mean((1, 2), keepdims=True)) / deviation * gain + shift
+
+
+class NoGain(Solution, paper=LAYER_NORM):
     """The norm has no gain and no shift."""
 
-    instead = "Multiply by the gain and add the shift, a number for each dimension."
-    paper = LAYER_NORM
+    instead = "Multiply by the gain and add the shift, one number for each dimension."
 
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
-        return super().normalise(states, np.ones_like(gain), np.zeros_like(shift))
-
-
-class OneNorm(Solution):
-    """All sub-layers share the first norm."""
-
-    instead = "Each sub-layer has a norm of its own, with gain and shift of its own."
-    paper = SUBLAYER
-
-    def sublayer(self, states: Array, kind: str, work: Any, p: Parameters, which: int) -> Array:
-        return super().sublayer(states, kind, work, p, 1)
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
+        return super().normalize(states, np.ones_like(gain), np.zeros_like(shift))
 
 
-class NoFeedForward(Solution):
-    """The feed-forward part is missing: its norm gets its input alone."""
+class OneNorm(Solution, paper=SUBLAYER):
+    """All sublayers share the first norm."""
 
-    instead = "Add the feed-forward part's output before the last norm."
-    paper = (
-        "Vaswani et al. 2017, section 3.1: 'the second is a simple, position-wise fully connected feed-"
-        "forward network'"
-    )
+    instead = "Give each sublayer its own norm, with its own gain and shift."
+
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+        return super().sublayer(states, kind, function, p, 1)
+
+
+class NoFeedForward(
+    Solution,
+    paper="Vaswani et al. 2017, section 3.1: 'the second is a simple, position-wise fully connected feed-forward "
+    "network'",
+):
+    """The feed-forward network is missing: its norm receives only its input."""
+
+    instead = "Add the output of the feed-forward network before the last norm."
 
     def apply_feed_forward(self, states: Array, p: Parameters) -> Array:
         return np.zeros_like(states)

@@ -1,4 +1,4 @@
-"""Usual mistakes in losses and training loops."""
+"""Mistakes in the label-smoothed loss and in training loops."""
 
 import numpy as np
 
@@ -6,111 +6,101 @@ from regard.course.mistakes.solution import Solution
 from regard.course.mistakes.transformer_solution import Array
 
 SMOOTHING = "Szegedy et al. 2016, section 7: q'(k) = (1 - ε) δ(k, y) + ε / K"
-PADDED = "Padding is no word: it has no part in the loss"
+MEAN = "This exercise's stub: the mean over all steps whose target is not padding"
+CROSS_ENTROPY = "Cross-entropy: -Σ q(k) log p(k), with p the softmax of the logits"
 FORCING = "Williams and Zipser 1989 (teacher forcing); Vaswani et al. 2017, figure 1: 'outputs (shifted right)'"
+DESCENT = "Gradient descent: θ ← θ - η ∇L(θ)"
 
 
-class SpreadOverOthers(Solution):
-    """The smoothing is spread over the other V - 1 tokens."""
+class SpreadOverOthers(Solution, paper=SMOOTHING):
+    """The smoothing is distributed over the other V - 1 tokens."""
 
-    instead = "Spread ε over all V tokens, the right one included: it keeps 1 - ε + ε / V."
-    paper = SMOOTHING
-
-    def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
-        right = np.eye(size)[target]
-        found: Array = (1 - smoothing) * right + smoothing / (size - 1) * (1 - right)
-        return found
-
-
-class SpreadWithoutPadding(Solution):
-    """The smoothing is spread over the V - 2 tokens that are neither right nor padding."""
-
-    instead = "Spread ε over all V tokens."
-    paper = SMOOTHING
+    instead = "Distribute ε over all V tokens including the right one, which keeps 1 - ε + ε / V."
 
     def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
         right = np.eye(size)[target]
-        found: Array = (1 - smoothing) * right + smoothing / (size - 2) * (1 - right)
-        found[:, 0] = 0
-        return found
+        return np.asarray((1 - smoothing) * right + smoothing / (size - 1) * (1 - right))
 
 
-class NoSmoothing(Solution):
+class SpreadWithoutPadding(Solution, paper=SMOOTHING):
+    """The smoothing is distributed over the V - 2 tokens that are neither right nor padding."""
+
+    instead = "Distribute ε over all V tokens."
+
+    def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
+        right = np.eye(size)[target]
+        distribution: Array = (1 - smoothing) * right + smoothing / (size - 2) * (1 - right)
+        distribution[:, 0] = 0
+        return distribution
+
+
+class NoSmoothing(Solution, paper=SMOOTHING):
     """The loss is not smoothed."""
 
-    instead = "Aim at 1 - ε for the right token and ε / V for every token."
-    paper = SMOOTHING
+    instead = "The target is 1 - ε for the right token plus ε / V for every token."
 
     def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
         return super().target_distribution(target, size, 0.0)
 
 
-class SmoothingInverted(Solution):
-    """The right token gets ε and the others share 1 - ε."""
+class SmoothingInverted(Solution, paper=SMOOTHING):
+    """The right token has ε and the others share 1 - ε."""
 
-    instead = "The right token gets 1 - ε, and ε is spread."
-    paper = SMOOTHING
+    instead = "Give 1 - ε to the right token, and distribute ε."
 
     def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
         return super().target_distribution(target, size, 1 - smoothing)
 
 
-class SmoothingNotTaken(Solution):
-    """ε / V is added for every token, but the right one keeps all of its 1: the target sums to more than 1."""
+class SmoothingNotTaken(Solution, paper=SMOOTHING):
+    """ε / V is added for every token, but the right one keeps its full 1: the target sums to more than 1."""
 
-    instead = "The right token gets 1 - ε + ε / V."
-    paper = SMOOTHING
+    instead = "Give the right token 1 - ε + ε / V."
 
     def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
-        found: Array = np.eye(size)[target] + smoothing / size
-        return found
+        return np.asarray(np.eye(size)[target] + smoothing / size)
 
 
-class PaddingCounted(Solution):
-    """Padding is counted: the model is taught to write it."""
+class PaddingCounted(Solution, paper=MEAN):
+    """Padding is included in the loss: the model learns to write it."""
 
     instead = "Leave out the steps whose target is padding (ignore_index, or a mask)."
-    paper = PADDED
 
     def counted_steps(self, target: Array, padding: int) -> Array:
         return np.ones_like(target, bool)
 
 
-class MeanWithPadding(Solution):
+class MeanWithPadding(Solution, paper=MEAN):
     """The sum leaves out padding, but is divided by the number of all steps."""
 
-    instead = "Divide by the number of steps that are no padding."
-    paper = PADDED
+    instead = "Divide by the number of steps that are not padding."
 
     def mean_loss(self, losses: Array, counted: Array) -> float:
         return float(losses[counted].sum() / len(losses))
 
 
-class SumForMean(Solution):
+class SumForMean(Solution, paper=MEAN):
     """The loss is the sum over the steps, not their mean."""
 
-    instead = "Divide by the number of steps that are no padding."
-    paper = "This exercise's stub: the mean over what is no padding"
+    instead = "Divide by the number of steps that are not padding."
 
     def mean_loss(self, losses: Array, counted: Array) -> float:
         return float(losses[counted].sum())
 
 
-class MeanOverVocabulary(Solution):
-    """The loss is divided by the size of the vocabulary too: the mean runs over all logits."""
+class MeanOverVocabulary(Solution, paper=MEAN):
+    """The loss is also divided by the size of the vocabulary: the mean is over all logits."""
 
     instead = "Sum over the vocabulary, and take the mean over the steps."
-    paper = "This exercise's stub: the mean over what is no padding"
 
     def label_smoothed_loss(self, logits: Array, target: Array, smoothing: float, padding: int = 0) -> Array:
         return super().label_smoothed_loss(logits, target, smoothing, padding) / logits.shape[-1]
 
 
-class WrongSign(Solution):
-    """The loss has the wrong sign: training would make it worse."""
+class WrongSign(Solution, paper=CROSS_ENTROPY):
+    """The loss has the wrong sign: training makes the model worse."""
 
-    instead = "Take minus the log-probability."
-    paper = "Cross-entropy: -Σ q(k) log p(k)"
+    instead = "Take the negative log-probability."
 
     def mean_loss(self, losses: Array, counted: Array) -> float:
         return -super().mean_loss(losses, counted)
@@ -119,27 +109,24 @@ class WrongSign(Solution):
         return -super().logit_gradient(logits, gold)
 
 
-class SoftmaxTwice(Solution):
-    """The softmax is taken twice: of probabilities, as where cross_entropy gets a softmax's output."""
+class SoftmaxTwice(Solution, paper=CROSS_ENTROPY):
+    """The softmax is applied twice, for example if cross_entropy receives the output of a softmax."""
 
-    instead = "Give the loss logits: it takes the softmax itself."
-    paper = "Cross-entropy: log p(k) is the log-softmax of the logits"
+    instead = "Give logits to the loss: it applies the softmax itself."
 
     def log_softmax(self, logits: Array) -> Array:
         return super().log_softmax(np.exp(super().log_softmax(logits)))
 
     def logit_gradient(self, logits: Array, gold: Array) -> Array:
-        chances = np.exp(Solution.log_softmax(self, logits))
-        again = np.exp(Solution.log_softmax(self, chances)) - np.eye(logits.shape[-1])[gold]
-        found: Array = chances * (again - (again * chances).sum(-1, keepdims=True))
-        return found
+        once = np.exp(Solution.log_softmax(self, logits))
+        gradient = np.exp(Solution.log_softmax(self, once)) - np.eye(logits.shape[-1])[gold]
+        return np.asarray(once * (gradient - (gradient * once).sum(-1, keepdims=True)))
 
 
-class NoLogSoftmax(Solution):
-    """The logits themselves are taken for log-probabilities."""
+class NoLogSoftmax(Solution, paper=CROSS_ENTROPY):
+    """The logits are used as log-probabilities."""
 
     instead = "Take the log-softmax of the logits first."
-    paper = "Cross-entropy: log p(k) is the log-softmax of the logits"
 
     def log_softmax(self, logits: Array) -> Array:
         return logits
@@ -148,86 +135,78 @@ class NoLogSoftmax(Solution):
         return -np.eye(logits.shape[-1])[gold]
 
 
-class NotShifted(Solution):
-    """Teacher forcing is not shifted: the decoder is given the very token that it is to say, and learns to
+class NotShifted(Solution, paper=FORCING):
+    """The target is not shifted: the decoder's input contains the token that it must predict, so it learns to
     repeat it.
     """
 
-    instead = "Give the decoder target[:, :-1], and ask it for target[:, 1:]."
-    paper = FORCING
+    instead = "Use target[:, :-1] as the decoder's input and target[:, 1:] as its target."
 
     def shift(self, target: Array) -> tuple[Array, Array]:
         return target, target
 
 
-class AnswersGiven(Solution):
-    """The decoder is given target[:, 1:], the answers, and is asked for the same."""
+class AnswersGiven(Solution, paper=FORCING):
+    """The decoder's input is target[:, 1:], which is also its target."""
 
-    instead = "Give the decoder target[:, :-1], and ask it for target[:, 1:]."
-    paper = FORCING
+    instead = "Use target[:, :-1] as the decoder's input and target[:, 1:] as its target."
 
     def shift(self, target: Array) -> tuple[Array, Array]:
         return target[:, 1:], target[:, 1:]
 
 
-class RepeatsInput(Solution):
-    """The decoder is given target[:, :-1] and asked for target[:, :-1]: it learns to repeat what it is given."""
+class RepeatsInput(Solution, paper=FORCING):
+    """Input and target of the decoder are both target[:, :-1]: it learns to repeat its input."""
 
-    instead = "Ask for target[:, 1:], each step's next token."
-    paper = FORCING
+    instead = "Use target[:, 1:] as the target, the next token of each step."
 
     def shift(self, target: Array) -> tuple[Array, Array]:
         return target[:, :-1], target[:, :-1]
 
 
-class Backwards(Solution):
-    """The decoder is given target[:, 1:] and asked for target[:, :-1]: it learns to say what came before."""
+class PredictsPreviousToken(Solution, paper=FORCING):
+    """The decoder's input is target[:, 1:], its target target[:, :-1]: it learns to predict earlier tokens."""
 
-    instead = "Give the decoder target[:, :-1], and ask it for target[:, 1:]."
-    paper = FORCING
+    instead = "Use target[:, :-1] as the decoder's input and target[:, 1:] as its target."
 
     def shift(self, target: Array) -> tuple[Array, Array]:
         return target[:, 1:], target[:, :-1]
 
 
-class GradientsPileUp(Solution):
-    """Gradients are not set to zero between batches: every step follows all batches so far."""
+class GradientsNotReset(Solution, paper="PyTorch adds gradients to earlier ones until they are reset"):
+    """Gradients are not reset between batches: every step follows the sum of all gradients so far."""
 
     instead = "Call optimizer.zero_grad() for each batch, before loss.backward()."
-    paper = "PyTorch adds gradients up until they are set to zero"
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
-        entering, slope, _, moved, used = super().train_copy(target, table)
-        return entering, slope, np.array(0.0), moved, used
+        decoder_input, gradient, _, changed, used = super().train_copy(target, table)
+        return decoder_input, gradient, np.array(0.0), changed, used
 
 
-class NeverSteps(Solution):
+class NeverSteps(Solution, paper=DESCENT):
     """The parameters never change: optimizer.step() is not called, or the optimizer has other parameters."""
 
-    instead = "Make the optimizer of model.parameters(), and call optimizer.step() after loss.backward()."
-    paper = "Gradient descent: θ ← θ - η ∇L(θ)"
+    instead = "Create the optimizer with model.parameters(), and call optimizer.step() after loss.backward()."
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
-        entering, slope, fresh, _, used = super().train_copy(target, table)
-        return entering, slope, fresh, np.array(0.0), used
+        decoder_input, gradient, reset, _, used = super().train_copy(target, table)
+        return decoder_input, gradient, reset, np.array(0.0), used
 
 
-class NoBackward(Solution):
-    """No gradient comes back to the model: loss.backward() is not called, or the loss was detached."""
+class NoBackward(Solution, paper=DESCENT):
+    """No gradient reaches the model: loss.backward() is not called, or the loss is detached."""
 
     instead = "Call loss.backward() on the loss itself, not on loss.item() or loss.detach()."
-    paper = "Gradient descent: θ ← θ - η ∇L(θ)"
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
-        entering, slope, fresh, _, used = super().train_copy(target, table)
-        return entering, 0 * slope, fresh, np.array(0.0), used
+        decoder_input, gradient, reset, _, used = super().train_copy(target, table)
+        return decoder_input, 0 * gradient, reset, np.array(0.0), used
 
 
-class FirstBatchOnly(Solution):
+class FirstBatchOnly(Solution, paper="This exercise's stub: one optimizer step for every batch"):
     """Only the first batch is used."""
 
-    instead = "Take a step for every batch: return after the loop, not in it."
-    paper = "This exercise's stub: a step for every batch"
+    instead = "Take a step for every batch: return after the loop, not inside it."
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
         return (*super().train_copy(target, table)[:-1], np.array(0.0))

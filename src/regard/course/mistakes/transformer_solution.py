@@ -1,9 +1,7 @@
-"""Every exercise worked out, right, in steps that a mistake can take the place of.
+"""The right solution to the exercises on attention, positions and the Transformer, in replaceable steps.
 
-A usual mistake is a class derived from `Solution` that does one step as learners do it when they go wrong. So it
-is there in every exercise that takes the step, and two mistakes are a class derived from both.
-
-Letters: B batch, T time (Tq of queries, Tk of keys), D width, H heads, V vocabulary. Arrays of NumPy, float64.
+The steps are methods, so that a mistake can replace one of them. Compare `reference/`, which has no steps.
+Shapes: B batch, T time (Tq of queries, Tk of keys), D width, H heads, V vocabulary. Arrays are NumPy's, float64.
 """
 
 from typing import Any
@@ -13,18 +11,20 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 Parameters = dict[str, Array]
 Mask = Array | None
+Three = tuple[Array, Array, Array]
+"""Arrays for query, key and value."""
 PADDING = 0
 
 
-class Weighing:
-    """Scores, weights and contexts, one head or many side by side."""
+class AttentionSolution:
+    """Scores, weights and contexts, for one head or several."""
 
     def dot_products(self, query: Array, key: Array) -> Array:
         """Return `Q Kᵀ` over the last two dimensions."""
         return np.einsum("...id,...jd->...ij", query, key)
 
     def scale(self, query: Array, key: Array, heads: int) -> float:
-        """Return what scores are divided by."""
+        """Return the divisor of the scores."""
         return float(np.sqrt(query.shape[-1]))
 
     def score(self, query: Array, key: Array, heads: int = 1) -> Array:
@@ -32,27 +32,27 @@ class Weighing:
         return self.dot_products(query, key) / self.scale(query, key, heads)
 
     def apply_mask(self, scores: Array, mask: Array) -> Array:
-        """Return scores with those away that the mask does not allow."""
+        """Return the scores with -inf where the mask is False."""
         return np.where(mask, scores, -np.inf)
 
     def softmax(self, scores: Array) -> Array:
-        """Return the softmax over keys."""
-        raised = np.exp(scores - scores.max(-1, keepdims=True))
-        return np.asarray(raised / raised.sum(-1, keepdims=True))
+        """Return the softmax over the keys."""
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return np.asarray(powers / powers.sum(-1, keepdims=True))
 
-    def zero_masked_rows(self, weights: Array, hidden: Array) -> Array:
-        """Return weights with zeros where all that a softmax ran over was hidden, which made it 0 / 0."""
-        return np.where(np.isneginf(hidden) & np.isnan(weights), 0.0, weights)
+    def zero_masked_rows(self, weights: Array, masked: Array) -> Array:
+        """Replace NaN by 0 in fully masked rows, where the softmax is 0 / 0."""
+        return np.where(np.isneginf(masked) & np.isnan(weights), 0.0, weights)
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
-        """Return weights of scores."""
+        """Return the weights of scores."""
         if mask is None:
             return self.softmax(scores)
-        hidden = self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
-        return self.zero_masked_rows(self.softmax(hidden), hidden)
+        masked = self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
+        return self.zero_masked_rows(self.softmax(masked), masked)
 
     def context(self, weights: Array, value: Array) -> Array:
-        """Return weights times values."""
+        """Return the weighted sum of the values."""
         return weights @ value
 
     def attend(self, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1) -> tuple[Array, Array]:
@@ -61,50 +61,50 @@ class Weighing:
         return self.context(weights, value), weights
 
     def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
-        """Return what the exercise asks for: contexts and weights."""
+        """Return contexts and weights, in the order of the exercise."""
         return self.attend(query, key, value, mask)
 
 
-class Waves:
-    """Positions."""
+class PositionSolution:
+    """Sinusoidal positions."""
 
     base = 10_000.0
-    first = 0
-    """The number of the first dimension, or of the first pair."""
+    first_index = 0
+    """Number of the first dimension or pair."""
 
     def positions(self, length: int) -> Array:
-        """Return the positions, counted."""
+        """Return the numbers of the positions."""
         return np.arange(length)
 
     def frequencies(self, width: int) -> Array:
-        """Return by how much each pair of dimensions turns in one step."""
+        """Return the angle per step of each pair of dimensions."""
         return self.base ** -(2 * self.indices((width + 1) // 2) / width)
 
     def indices(self, count: int) -> Array:
-        """Return the numbers of dimensions, or of pairs of them."""
-        return np.arange(self.first, self.first + count)
+        """Return the numbers of dimensions or of pairs."""
+        return np.arange(self.first_index, self.first_index + count)
 
     def interleave(self, sines: Array, cosines: Array) -> Array:
-        """Return waves (T, D) of sines and cosines (T, D / 2)."""
+        """Return positions (T, D) of sines and cosines (T, D / 2)."""
         return np.stack([sines, cosines], -1).reshape(len(sines), -1)
 
     def sinusoidal_positions(self, length: int, width: int) -> Array:
-        """Return waves (T, D)."""
+        """Return positions (T, D)."""
         angles = self.positions(length)[:, None] * self.frequencies(width)
         return self.interleave(np.sin(angles), np.cos(angles))[:, :width]
 
     def position_vectors(self, states: Array, width: int) -> Array:
-        """Return the waves for states (B, T, D), alike for the whole batch."""
+        """Return the positions of states (B, T, D), the same for each batch element."""
         waves = self.sinusoidal_positions(states.shape[1], width)
         return np.broadcast_to(waves, (len(states), *waves.shape))
 
     def concatenate_positions(self, states: Array, width: int) -> Array:
-        """Return states with waves behind each."""
+        """Return the states, each followed by its position."""
         return np.concatenate([states, self.position_vectors(states, width)], -1)
 
 
-class Layers(Weighing, Waves):
-    """Heads, layers and the whole Transformer."""
+class LayerSolution(AttentionSolution, PositionSolution):
+    """Multi-head attention, feed-forward network, encoder and decoder layers."""
 
     epsilon = 1e-5
 
@@ -112,9 +112,7 @@ class Layers(Weighing, Waves):
         """Return `x W`."""
         return states @ weight
 
-    def project_inputs(
-        self, inputs: tuple[Array, Array, Array], weights: tuple[Array, Array, Array]
-    ) -> list[Array]:
+    def project_inputs(self, inputs: Three, weights: Three) -> list[Array]:
         """Return queries, keys and values."""
         return [self.project(states, weight) for states, weight in zip(inputs, weights, strict=True)]
 
@@ -127,11 +125,11 @@ class Layers(Weighing, Waves):
         return states.transpose(0, 2, 1, 3).reshape(len(states), states.shape[2], -1)
 
     def head_mask(self, mask: Mask, heads: int) -> Mask:
-        """Return the mask for all heads."""
+        """Return the mask for all heads, (B, 1, Tq, Tk)."""
         return None if mask is None else mask[:, None]
 
     def project_output(self, joined: Array, w_o: Array) -> Array:
-        """Return what leaves the heads."""
+        """Return the output of the joined heads."""
         return self.project(joined, w_o)
 
     def multi_head_attention(
@@ -147,74 +145,72 @@ class Layers(Weighing, Waves):
         mask: Mask = None,
     ) -> Array:
         """Return (B, Tq, D)."""
-        q, k, v = (self.split(each, heads) for each in self.project_inputs((query, key, value), (w_q, w_k, w_v)))
+        projected = self.project_inputs((query, key, value), (w_q, w_k, w_v))
+        q, k, v = (self.split(states, heads) for states in projected)
         context, _ = self.attend(q, k, v, self.head_mask(mask, heads), heads)
         return self.project_output(self.join(context), w_o)
 
     def activation(self, hidden: Array) -> Array:
-        """Return what is positive."""
+        """Return the ReLU."""
         return np.maximum(hidden, 0)
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
-        """Return the two layers of section 3.3."""
+        """Return the network of section 3.3."""
         return self.activation(states @ w_1 + b_1) @ w_2 + b_2
 
     def standard_deviation(self, states: Array) -> Array:
-        """Return what a norm divides by."""
+        """Return the divisor of a layer norm."""
         return np.sqrt(states.var(-1, keepdims=True) + self.epsilon)
 
-    def normalise(self, states: Array, gain: Array, shift: Array) -> Array:
-        """Return each step normalised over its width."""
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
+        """Return each step normalized over its width."""
         return (states - states.mean(-1, keepdims=True)) / self.standard_deviation(states) * gain + shift
 
-    def sublayer(self, states: Array, kind: str, work: Any, p: Parameters, which: int) -> Array:
-        """Return `LayerNorm(x + Sublayer(x))`; `kind` is own, cross or inner."""
-        return self.normalise(states + work(states), p[f"gain_{which}"], p[f"shift_{which}"])
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+        """Return `LayerNorm(x + Sublayer(x))`; `kind` is self_attention, cross_attention or feed_forward."""
+        return self.normalize(states + function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
     def apply_feed_forward(self, states: Array, p: Parameters) -> Array:
-        """Return the feed-forward part."""
+        """Return the feed-forward network of a layer."""
         return self.feed_forward(states, p["w_1"], p["b_1"], p["w_2"], p["b_2"])
 
     def self_attention(self, states: Array, p: Parameters, heads: int, mask: Mask) -> Array:
-        """Return self-attention."""
-        return self.multi_head_attention(
-            states, states, states, p["w_q"], p["w_k"], p["w_v"], p["w_o"], heads, mask
-        )
+        """Return the self-attention of a layer."""
+        weights = p["w_q"], p["w_k"], p["w_v"], p["w_o"]
+        return self.multi_head_attention(states, states, states, *weights, heads, mask)
 
     def cross_attention(self, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
-        """Return attention to the encoder's memory."""
+        """Return the attention to the encoder's memory."""
         weights = p["cross_q"], p["cross_k"], p["cross_v"], p["cross_o"]
         return self.multi_head_attention(states, memory, memory, *weights, heads, mask)
 
     def encoder_layer(self, states: Array, parameters: Parameters, heads: int, mask: Mask = None) -> Array:
-        """Return what an encoder layer makes of its states."""
+        """Return the output of an encoder layer."""
         p = parameters
         middle = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, mask), p, 1)
         return self.sublayer(middle, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 2)
 
     def causal_mask(self, length: int) -> Array:
-        """Return what each step may see of its own sequence: (T, T)."""
+        """Return the mask (T, T) that hides later steps."""
         return np.tril(np.ones((length, length), bool))
 
     def cross_mask(self, mask: Mask, length: int) -> Mask:
-        """Return what the decoder's steps may see of the memory."""
+        """Return the mask of the attention to the memory."""
         return mask
 
     def decoder_layer(
         self, states: Array, memory: Array, parameters: Parameters, heads: int, memory_mask: Mask = None
     ) -> Array:
-        """Return what a decoder layer makes of its states."""
+        """Return the output of a decoder layer."""
         p, length = parameters, states.shape[1]
         causal = np.broadcast_to(self.causal_mask(length), (len(states), length, length))
-        seen = self.cross_mask(memory_mask, length)
-        first = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, causal), p, 1)
-        second = self.sublayer(
-            first, "cross_attention", lambda x: self.cross_attention(x, memory, p, heads, seen), p, 2
-        )
-        return self.sublayer(second, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 3)
+        mask = self.cross_mask(memory_mask, length)
+        x = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, causal), p, 1)
+        x = self.sublayer(x, "cross_attention", lambda x: self.cross_attention(x, memory, p, heads, mask), p, 2)
+        return self.sublayer(x, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 3)
 
 
-class WholeModel(Layers):
+class TransformerSolution(LayerSolution):
     """The whole model of figure 1."""
 
     def scale_embeddings(self, vectors: Array, side: str) -> Array:
@@ -227,43 +223,43 @@ class WholeModel(Layers):
         return vectors + self.position_vectors(vectors, vectors.shape[-1])
 
     def encoder_mask(self, source: Array) -> Mask:
-        """Return what the encoder may attend to: (B, Ts, Ts)."""
+        """Return the mask of the encoder, (B, Ts, Ts)."""
         return np.broadcast_to((source != PADDING)[:, None], (len(source), source.shape[1], source.shape[1]))
 
     def source_mask(self, source: Array, target: Array) -> Mask:
-        """Return what the decoder may attend to of the source: (B, Tt, Ts)."""
+        """Return the mask of the decoder's attention to the source, (B, Tt, Ts)."""
         return np.broadcast_to((source != PADDING)[:, None], (len(source), target.shape[1], source.shape[1]))
 
-    def layer_parameters(self, parameters: Parameters, side: str, which: int) -> Parameters:
+    def layer_parameters(self, parameters: Parameters, side: str, layer: int) -> Parameters:
         """Return the parameters of one layer."""
-        prefix = f"{side}.{which}."
+        prefix = f"{side}.{layer}."
         return {name[len(prefix) :]: value for name, value in parameters.items() if name.startswith(prefix)}
 
     def encode(self, source: Array, parameters: Parameters, heads: int, layers: int) -> list[Array]:
-        """Return what each encoder layer gave, the embedding first."""
+        """Return the embeddings and the output of each encoder layer."""
         states = [self.embed(source, parameters["source"], "source")]
-        for each in range(layers):
-            p = self.layer_parameters(parameters, "encoder", each)
+        for layer in range(layers):
+            p = self.layer_parameters(parameters, "encoder", layer)
             states.append(self.encoder_layer(states[-1], p, heads, self.encoder_mask(source)))
         return states
 
-    def memory_for_layer(self, states: list[Array], which: int) -> Array:
-        """Return what decoder layer `which` attends to, of all that the encoder's layers gave."""
+    def memory_for_layer(self, states: list[Array], layer: int) -> Array:
+        """Return the memory of a decoder layer; `states` is the result of `encode`."""
         return states[-1]
 
     def decoder_input(self, target: Array) -> Array:
-        """Return the tokens that enter the decoder."""
+        """Return the input tokens of the decoder."""
         return target
 
     def logits(self, states: Array, parameters: Parameters) -> Array:
-        """Return logits of the decoder's states."""
+        """Return the logits of the decoder's states."""
         return states @ parameters["w_out"] + parameters["b_out"]
 
     def transformer(self, source: Array, target: Array, parameters: Parameters, heads: int, layers: int) -> Array:
         """Return logits (B, Tt, V)."""
         encoded = self.encode(source, parameters, heads, layers)
         states = self.embed(self.decoder_input(target), parameters["target"], "target")
-        for each in range(layers):
-            p, seen = self.layer_parameters(parameters, "decoder", each), self.source_mask(source, target)
-            states = self.decoder_layer(states, self.memory_for_layer(encoded, each), p, heads, seen)
+        for layer in range(layers):
+            p, mask = self.layer_parameters(parameters, "decoder", layer), self.source_mask(source, target)
+            states = self.decoder_layer(states, self.memory_for_layer(encoded, layer), p, heads, mask)
         return self.logits(states, parameters)

@@ -1,4 +1,5 @@
-"""What each exercise's answer is, in plain loops over Python numbers: slow, in 64 bits, and easy to read twice.
+"""Right answers to the exercises, as plain loops over Python numbers in 64 bits: slow and easy to verify.
 
-Nothing here is shared with the rest of Regard, so that one mistake cannot stand on both sides of a comparison.
+The stub of an exercise is made from the signature and docstring of its function here.
+These modules share no code with the rest of Regard, so one error cannot affect both sides of a comparison.
 """

@@ -1,7 +1,7 @@
-"""Scores, weights and contexts, one number after the other (Vaswani et al. 2017, equation 1).
+"""Scores, attention weights, contexts and positions as plain loops (Vaswani et al. 2017, equation 1).
 
-Rows and matrices are lists; functions that end in `s` of a batch take and give arrays.
-Letters: B batch, Tq and Tk times of queries and keys, D width.
+Functions on rows and matrices take lists. The functions of the exercises take arrays with a batch.
+Shapes: B batch, Tq and Tk numbers of queries and keys, D width.
 """
 
 import math
@@ -15,69 +15,81 @@ Matrix = list[list[float]]
 
 
 def dot(left: Row, right: Row) -> float:
-    """Return the sum of the products, number by number."""
+    """Return the dot product of two rows."""
     total = 0.0
-    for one, other in zip(left, right, strict=True):
-        total += one * other
+    for a, b in zip(left, right, strict=True):
+        total += a * b
     return total
 
 
-def times(left: Matrix, right: Matrix) -> Matrix:
+def matmul(left: Matrix, right: Matrix) -> Matrix:
     """Return the matrix product."""
-    columns = [[row[place] for row in right] for place in range(len(right[0]))]
+    columns = [[row[column] for row in right] for column in range(len(right[0]))]
     return [[dot(row, column) for column in columns] for row in left]
 
 
-def shares(scores: Row, allowed: list[bool] | None = None) -> Row:
-    """Return the softmax of one row over what is allowed; zeros where nothing is."""
-    seen = [place for place in range(len(scores)) if allowed is None or allowed[place]]
+def softmax_row(scores: Row, allowed: list[bool] | None = None) -> Row:
+    """Return the softmax of one row over its allowed keys. If no key is allowed, all weights are 0."""
+    keys = [key for key in range(len(scores)) if allowed is None or allowed[key]]
     weights = [0.0] * len(scores)
-    if not seen:
+    if not keys:
         return weights
-    top = max(scores[place] for place in seen)
-    total = sum(math.exp(scores[place] - top) for place in seen)
-    for place in seen:
-        weights[place] = math.exp(scores[place] - top) / total
+    top = max(scores[key] for key in keys)
+    total = sum(math.exp(scores[key] - top) for key in keys)
+    for key in keys:
+        weights[key] = math.exp(scores[key] - top) / total
     return weights
 
 
-def scores_of(queries: Matrix, keys: Matrix) -> Matrix:
-    """Return `q · k / √D` of every query and key."""
+def score_matrix(queries: Matrix, keys: Matrix) -> Matrix:
+    """Return `q · k / √D` for every query and key."""
     return [[dot(query, key) / math.sqrt(len(query)) for key in keys] for query in queries]
 
 
-def weights_of(scores: Matrix, mask: list[list[bool]] | None) -> Matrix:
-    """Return each row's softmax over what its mask allows."""
-    return [shares(row, None if mask is None else mask[place]) for place, row in enumerate(scores)]
+def softmax_matrix(scores: Matrix, mask: list[list[bool]] | None) -> Matrix:
+    """Return the masked softmax of each row."""
+    return [softmax_row(row, None if mask is None else mask[query]) for query, row in enumerate(scores)]
 
 
-def mixed(weights: Row, values: Matrix) -> Row:
-    """Return the sum of the values, each times its weight."""
+def weighted_sum(weights: Row, values: Matrix) -> Row:
+    """Return the sum of the values, each multiplied by its weight."""
     context = [0.0] * len(values[0])
     for weight, value in zip(weights, values, strict=True):
-        for place, number in enumerate(value):
-            context[place] += weight * number
+        for dimension, number in enumerate(value):
+            context[dimension] += weight * number
     return context
 
 
 def attend(queries: Matrix, keys: Matrix, values: Matrix, mask: Any = None) -> tuple[Matrix, Matrix]:
     """Return contexts and weights of one element of a batch."""
-    weights = weights_of(scores_of(queries, keys), mask)
-    return [mixed(row, values) for row in weights], weights
+    weights = softmax_matrix(score_matrix(queries, keys), mask)
+    return [weighted_sum(row, values) for row in weights], weights
 
 
 def score(query: Array, key: Array) -> Array:
-    """Return the scores (B, Tq, Tk) of queries (B, Tq, D) and keys (B, Tk, D)."""
-    return np.array([scores_of(query[row].tolist(), key[row].tolist()) for row in range(len(query))])
+    """Return Q Kᵀ / √D.
+
+    query (B, Tq, D), key (B, Tk, D); returns (B, Tq, Tk).
+    B is the batch size, Tq and Tk are the numbers of queries and keys, D is the width.
+    """
+    return np.array([score_matrix(query[row].tolist(), key[row].tolist()) for row in range(len(query))])
 
 
 def masked_softmax(scores: Array, mask: Array) -> Array:
-    """Return the weights (B, Tq, Tk) of scores and mask of that shape."""
-    return np.array([weights_of(scores[row].tolist(), mask[row].tolist()) for row in range(len(scores))])
+    """Return the softmax of each row over the keys that its mask allows.
+
+    scores (B, Tq, Tk); mask (B, Tq, Tk), True = may attend; returns weights (B, Tq, Tk).
+    A row in which no key is allowed has zero weights. Scores may be as large as 5000.
+    """
+    return np.array([softmax_matrix(scores[row].tolist(), mask[row].tolist()) for row in range(len(scores))])
 
 
 def attention(query: Array, key: Array, value: Array, mask: Array | None = None) -> tuple[Array, Array]:
-    """Return contexts (B, Tq, Dv) and weights (B, Tq, Tk)."""
+    """Return context = softmax(Q Kᵀ / √D) V, and the weights.
+
+    query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend.
+    Returns context (B, Tq, Dv), weights (B, Tq, Tk). A row in which no key is allowed has zero weights.
+    """
     contexts, weights = [], []
     for row in range(len(query)):
         allowed = None if mask is None else mask[row].tolist()
@@ -88,7 +100,10 @@ def attention(query: Array, key: Array, value: Array, mask: Array | None = None)
 
 
 def sinusoidal_positions(length: int, width: int) -> Array:
-    """Return the waves (T, D) of section 3.5: sine at even dimensions 2i, cosine at the odd ones after them."""
+    """Return PE(pos, 2i) = sin(pos / 10000^(2i/width)), PE(pos, 2i+1) = cos(pos / 10000^(2i/width)).
+
+    length: number of positions, counted from 0; width: an even number. Returns (length, width).
+    """
     waves = np.zeros((length, width))
     for position in range(length):
         for dimension in range(width):
@@ -99,6 +114,10 @@ def sinusoidal_positions(length: int, width: int) -> Array:
 
 
 def concatenate_positions(states: Array, width: int) -> Array:
-    """Return states (B, T, D) with waves of `width` behind each: (B, T, D + width)."""
+    """Return the states, each followed by the sinusoidal position vector of the given width.
+
+    states (B, T, D); returns (B, T, D + width). The position vectors are those of the exercise
+    sinusoidal_positions.
+    """
     waves = sinusoidal_positions(states.shape[1], width).tolist()
-    return np.array([[row + wave for row, wave in zip(each, waves, strict=True)] for each in states.tolist()])
+    return np.array([[row + wave for row, wave in zip(rows, waves, strict=True)] for rows in states.tolist()])
