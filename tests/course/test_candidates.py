@@ -151,13 +151,14 @@ def test_a_file_that_only_imports_is_not_right(
     ("body", "name"),
     [
         ("return F.scaled_dot_product_attention(q, k, v, mask), mask", "scaled_dot_product_attention"),
-        ("return loops(q, k, v, mask)", "regard.course.reference.attention.attention"),
+        ("return loops(q, k, v, mask)", "regard.course.reference.attention_loops.attention"),
     ],
 )
 def test_library_work_is_noted(tmp_path: Path, body: str, name: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "import torch.nn.functional as F\nfrom regard.course.reference.attention import attention as loops\n"
+        "import torch.nn.functional as F\n"
+        "from regard.course.reference.attention_loops import attention as loops\n"
         f"def attention(q, k, v, mask=None):\n    {body}\n",
         encoding="utf-8",
     )

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard.course.module_parameters import find_hidden_modules
-from regard.course.weight_layouts import Layout
+from regard.course.weight_layouts import WeightLayout
 from regard.course.weight_matching import copy_weights, name_features, split_name, weight_features
 
 
@@ -29,7 +29,7 @@ def test_names_are_split_into_features() -> None:
 def test_names_decide_before_the_order() -> None:
     module = nn.ModuleDict({name: nn.Linear(6, 6) for name in ("out", "value", "key", "query")})
     weights = random_weights("w_q", "w_k", "w_v", "w_o")
-    copied = copy_weights(weights, module, 6, 2, Layout())
+    copied = copy_weights(weights, module, 6, 2, WeightLayout())
     for name, weight in zip(("query", "key", "value", "out"), weights.values(), strict=True):
         layer = module[name]
         assert isinstance(layer, nn.Linear)
@@ -41,7 +41,7 @@ def test_names_decide_before_the_order() -> None:
 def test_packed_parameters_receive_several_weights() -> None:
     module = nn.MultiheadAttention(6, 2)
     weights = random_weights("w_q", "w_k", "w_v", "w_o")
-    copy_weights(weights, module, 6, 2, Layout())
+    copy_weights(weights, module, 6, 2, WeightLayout())
     packed = np.concatenate([weights[name].T for name in ("w_q", "w_k", "w_v")])
     torch.testing.assert_close(module.in_proj_weight.detach().double().numpy(), packed, rtol=1e-6, atol=1e-6)
 
@@ -49,7 +49,7 @@ def test_packed_parameters_receive_several_weights() -> None:
 def test_weights_and_parameters_without_a_counterpart_are_reported() -> None:
     module = nn.ModuleDict({name: nn.Linear(6, 6) for name in ("query", "key", "value")})
     module["gate"] = nn.Linear(6, 1)
-    copied = copy_weights(random_weights("w_q", "w_k", "w_v", "w_o"), module, 6, 2, Layout())
+    copied = copy_weights(random_weights("w_q", "w_k", "w_v", "w_o"), module, 6, 2, WeightLayout())
     assert copied.missing == ["w_o"] and copied.unused == ["gate.weight (1, 6)"]
 
 

@@ -26,7 +26,7 @@ from regard.course.arrays import (
 from regard.course.exercises import Case, Exercise
 from regard.course.exercises.exercise import Array
 from regard.course.module_parameters import find_hidden_modules, find_parameters
-from regard.course.weight_layouts import Layout
+from regard.course.weight_layouts import WeightLayout
 from regard.course.weight_matching import CopiedWeights, copy_weights, module_weights, possible_layouts
 
 TRACEBACK_LINES = 3
@@ -81,7 +81,7 @@ def collect_answers(
         for library in guess_libraries(solution)
         for layout in _layouts(exercise, solution, cases[0])
     ]
-    tried: list[tuple[Answer, tuple[Library, Layout]]] = []
+    tried: list[tuple[Answer, tuple[Library, WeightLayout]]] = []
     for library, layout in combinations:
         with monitor or contextlib.nullcontext():
             answer = answer_case(exercise, solution, cases[0], library, layout)
@@ -98,18 +98,18 @@ def collect_answers(
             send({**answer, "attempt": number, "case": index})
 
 
-def _layouts(exercise: Exercise, solution: Any, case: Case) -> list[Layout]:
+def _layouts(exercise: Exercise, solution: Any, case: Case) -> list[WeightLayout]:
     if not isinstance(solution, type) or not module_weights(exercise, case):
-        return [Layout()]
+        return [WeightLayout()]
     try:
         parameters = find_parameters(initialize(exercise, solution, case))
     except Exception:
-        return [Layout()]
+        return [WeightLayout()]
     projections = any(name.split(".")[-1] == "w_q" for name in module_weights(exercise, case))
     return possible_layouts(parameters, case.sizes["width"], case.sizes.get("heads", 1), projections)
 
 
-def answer_case(exercise: Exercise, solution: Any, case: Case, library: Library, layout: Layout) -> Answer:
+def answer_case(exercise: Exercise, solution: Any, case: Case, library: Library, layout: WeightLayout) -> Answer:
     """Return the answer to one case: outputs, gradients and notes, or an error with the learner's lines."""
     torch = loaded_torch()
     if torch is not None:
@@ -130,7 +130,9 @@ def answer_case(exercise: Exercise, solution: Any, case: Case, library: Library,
         return {"error": one_line(error), "lines": learner_lines(error, _folder(solution))}
 
 
-def _call_solution(exercise: Exercise, solution: Any, case: Case, library: Library, layout: Layout) -> Answer:
+def _call_solution(
+    exercise: Exercise, solution: Any, case: Case, library: Library, layout: WeightLayout
+) -> Answer:
     differentiate = bool(case.gradients) and library == "torch"
     function, copied, values = solution, CopiedWeights(), dict(case.arguments)
     notes: list[Note] = []

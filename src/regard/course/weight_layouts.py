@@ -1,7 +1,7 @@
 """How a learner's module may store a weight: transposed, packed with others, or separately for each head.
 
-The exercises apply a weight as `x @ w`, with adjacent columns for each head. A `Layout` describes one way in
-which a module deviates from this. `find_writer` returns the function that stores a weight in a parameter.
+The exercises apply a weight as `x @ w`, with adjacent columns for each head. A `WeightLayout` describes one way
+in which a module deviates from this. `find_writer` returns the function that stores a weight in a parameter.
 """
 
 import math
@@ -17,7 +17,7 @@ Writer = Callable[[Array, Array], None]
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightLayout:
     """One interpretation of a module's parameters. Shapes alone cannot decide between the layouts."""
 
     transposed: bool = False
@@ -46,7 +46,7 @@ class Slot:
     """What its name shows, see `name_features`."""
 
 
-def find_writer(role: str, shape: tuple[int, ...], slot: Slot, heads: int, layout: Layout) -> Writer | None:
+def find_writer(role: str, shape: tuple[int, ...], slot: Slot, heads: int, layout: WeightLayout) -> Writer | None:
     """Return the function that stores a weight of this shape in a slot; None if it does not fit.
 
     role: the weight's name without its layer, for example "w_q".
@@ -91,7 +91,7 @@ def _per_head_writer(shape: tuple[int, ...], slot: tuple[int, ...], heads: int) 
     return None if convert is None else (lambda weight, buffer: np.copyto(buffer, convert(weight)))
 
 
-def _part_writer(packed: tuple[int, int], heads: int, layout: Layout) -> Writer:
+def _part_writer(packed: tuple[int, int], heads: int, layout: WeightLayout) -> Writer:
     """Return the writer for one part of a packed projection."""
     part, parts = packed
 
@@ -125,7 +125,7 @@ def split_heads(weights: Mapping[str, Array], slots: list[Slot], width: int, hea
 
 
 def stride_heads(weights: Mapping[str, Array], heads: int, strided: int) -> dict[str, Array]:
-    """Reorder projections for a module whose heads take every h-th column, see `Layout.strided`."""
+    """Reorder projections for a module whose heads take every h-th column, see `WeightLayout.strided`."""
     if not strided:
         return dict(weights)
     reordered = {}

@@ -16,9 +16,9 @@ in its own structure and under its own names. Before the module is called, the c
 7. `copy_weights` writes the weights. Parameters without a weight become 0 if they are biases; others keep their
    initial values and are reported, like weights without a slot.
 
-Steps 3 and 5 depend on a `Layout`: for example a square `nn.Parameter` may be meant as `x @ w` or as `w @ x`.
-`possible_layouts` lists the layouts to try. The caller uses the first that gives the right answer to an input. A
-wrong layout cannot make a wrong solution right, because the weights are random.
+Steps 3 and 5 depend on a `WeightLayout`. For example, a square `nn.Parameter` may be meant as `x @ w` or as
+`w @ x`. `possible_layouts` lists the layouts to try. The caller uses the first that gives the right answer to an
+input. A wrong layout cannot make a wrong solution right, because the weights are random.
 """
 
 import itertools
@@ -32,7 +32,7 @@ import numpy as np
 from regard.course.arrays import loaded_torch
 from regard.course.exercises.exercise import Array, Case, Exercise
 from regard.course.module_parameters import find_parameters
-from regard.course.weight_layouts import Layout, Slot, Writer, find_writer, split_heads, stride_heads
+from regard.course.weight_layouts import Slot, WeightLayout, Writer, find_writer, split_heads, stride_heads
 
 WORDS = {
     feature: {value: pieces.split() for value, pieces in values.items()}
@@ -138,7 +138,7 @@ def find_slots(parameters: Mapping[str, tuple[Any, str]], width: int) -> list[Sl
 
 def possible_layouts(
     parameters: Mapping[str, tuple[Any, str]], width: int, heads: int, projections: bool
-) -> list[Layout]:
+) -> list[WeightLayout]:
     """Return the layouts that these parameters may have, the usual one first.
 
     projections: whether the exercise has projections of queries, keys and values.
@@ -147,7 +147,7 @@ def possible_layouts(
     square = any(owner == "other" and shape == (width, width) for shape, owner in shapes)
     packed = any(width * 3 in shape or width * 2 in shape for shape, _ in shapes)
     layouts = [
-        Layout(transposed, by_head, strided)
+        WeightLayout(transposed, by_head, strided)
         for strided in ((0, 1, 2) if projections and heads > 1 else (0,))
         for by_head in ((False, True) if packed else (False,))
         for transposed in ((False, True) if square else (False,))
@@ -160,11 +160,11 @@ def possible_layouts(
     if not projections or named:
         return layouts
     orders = ["".join(letters) for letters in itertools.permutations("qkvo")][1:]
-    return layouts + [Layout(transposed, order=order) for transposed in (False, square) for order in orders]
+    return layouts + [WeightLayout(transposed, order=order) for transposed in (False, square) for order in orders]
 
 
 def match_weights(
-    weights: Mapping[str, Array], slots: list[Slot], heads: int, layout: Layout
+    weights: Mapping[str, Array], slots: list[Slot], heads: int, layout: WeightLayout
 ) -> dict[str, tuple[Slot, Writer]]:
     """Return the slot and writer of each weight. Weights without a slot are left out."""
     names = list(weights)
@@ -278,7 +278,7 @@ def module_weights(exercise: Exercise, case: Case) -> dict[str, Array]:
 
 
 def copy_weights(
-    weights: Mapping[str, Array], module: Any, width: int, heads: int, layout: Layout
+    weights: Mapping[str, Array], module: Any, width: int, heads: int, layout: WeightLayout
 ) -> CopiedWeights:
     """Write the weights into the parameters of a module, and return where they are."""
     parameters = find_parameters(module)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from regard.course.exercises.exercise import Array, Case, Exercise, vary_sizes
-from regard.course.reference import attention as reference
+from regard.course.reference import attention_loops as reference
 
 
 def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:

@@ -1,7 +1,7 @@
 """Exercises: greedy search and beam search."""
 
 from regard.course.exercises.exercise import END, START, Case, Exercise, RandomLanguageModel
-from regard.course.reference import decoding as reference
+from regard.course.reference import decoding_loops as reference
 
 
 def _greedy(seed: int) -> list[Case]:

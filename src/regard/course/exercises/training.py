@@ -14,7 +14,7 @@ from regard.course.exercises.exercise import (
     copy_words,
     vary_sizes,
 )
-from regard.course.reference import decoding as reference
+from regard.course.reference import decoding_loops as reference
 
 
 def train_copy(model: Any, batches: Any) -> None:

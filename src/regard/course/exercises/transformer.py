@@ -15,7 +15,7 @@ from regard.course.exercises.sublayers import (
     constructor_arguments,
     draw_parameters,
 )
-from regard.course.reference import transformer as reference
+from regard.course.reference import transformer_loops as reference
 
 STACK = 2
 SOURCE_SIZE, TARGET_SIZE = 17, 13

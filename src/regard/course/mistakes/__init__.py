@@ -6,30 +6,30 @@ this step, and two mistakes together are a class derived from both. The docstrin
 """
 
 from regard.course.mistakes import (
-    attention,
-    decoder,
-    masks,
-    multi_head,
-    positions,
-    recurrent,
-    search,
-    sublayers,
-    training,
-    transformer,
+    attention_mistakes,
+    decoder_mistakes,
+    mask_mistakes,
+    multi_head_mistakes,
+    position_mistakes,
+    recurrent_mistakes,
+    search_mistakes,
+    sublayer_mistakes,
+    training_mistakes,
+    transformer_mistakes,
 )
 from regard.course.mistakes.solution import Solution
 
 MODULES = (
-    attention,
-    masks,
-    positions,
-    multi_head,
-    sublayers,
-    decoder,
-    transformer,
-    search,
-    recurrent,
-    training,
+    attention_mistakes,
+    mask_mistakes,
+    position_mistakes,
+    multi_head_mistakes,
+    sublayer_mistakes,
+    decoder_mistakes,
+    transformer_mistakes,
+    search_mistakes,
+    recurrent_mistakes,
+    training_mistakes,
 )
 MISTAKES: tuple[type[Solution], ...] = tuple(
     value

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from regard.course.mistakes.decoder import CROSS, PADDING
+from regard.course.mistakes.decoder_mistakes import CROSS, PADDING
 from regard.course.mistakes.solution import Solution
 from regard.course.mistakes.transformer_solution import Array, Mask, Parameters
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from regard.course.reference.attention import Array, dot, matmul, softmax_row, weighted_sum
+from regard.course.reference.attention_loops import Array, dot, matmul, softmax_row, weighted_sum
 
 Cell = Callable[[Array, Array], Array]
 Step = Callable[[list[int]], Sequence[float]]
