@@ -142,7 +142,7 @@ def fits(candidate: Any, exercise: Exercise) -> bool:
 def is_written_in(value: Any, names: Mapping[str, Any]) -> bool:
     """Return whether a function, or a method of a class, is written in the module that has these names.
 
-    A class that only renames an imported class has no code of its own.
+    A class that only renames an imported class contains no code.
     """
     return next(_find_codes(value, names), None) is not None
 

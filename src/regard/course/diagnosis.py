@@ -22,8 +22,8 @@ Answers = Sequence[Outputs | None]
 """Outputs of each case; None for a case that failed."""
 MAX_SHOWN = 12
 """Largest number of values that an example shows in full."""
-# The decoder layer has 80 relevant mistakes and the Transformer 115, so over 82,000 sets of three. These limits keep
-# the search within seconds for the other exercises, and end it early for those two.
+# The decoder layer has 80 relevant mistakes and the Transformer 115, so more than 82,000 sets of three. These
+# limits keep the search within seconds for the other exercises, and end it early for those two.
 FEW_MISTAKES = 36
 """Number of mistakes up to which every set of three is tried on each input."""
 MAX_SETS = 40_000

@@ -127,7 +127,7 @@ def _any_difference(
 
 
 def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
-    """Return the name of the first wrong output and its difference; empty if all are right or there is none."""
+    """Return the first wrong output and its difference; empty if all are right, or if the answer is an error."""
     outputs = decode_outputs(answer) or []
     for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
         if not equal_arrays(output, right, case.valid_steps):

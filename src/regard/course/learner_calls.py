@@ -47,7 +47,7 @@ CONSTRUCTOR_NAMES = {
 """Names that learners use for a constructor's arguments."""
 Answer = dict[str, Any]
 Note = tuple[bool, str]
-"""Whether the note is an error of its own, and its text."""
+"""Whether the note alone makes the answer wrong, and its text."""
 NOT_REPEATABLE = (
     "two calls with the same input give different results: is dropout always active? "
     "Pass training=self.training, or use nn.Dropout, which eval() disables"

@@ -1,6 +1,6 @@
 """Train and test the run of a lesson.
 
-The server starts this module in a process of its own, so that its page can show the progress meanwhile.
+The server starts this module in a separate process, so that its page can show the progress meanwhile.
 """
 
 from __future__ import annotations

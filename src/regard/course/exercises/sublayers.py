@@ -26,6 +26,7 @@ def draw_parameters(
         if name.startswith(("gain", "shift")):
             parameters[name] = generator.normal(1 if name.startswith("gain") else 0, 0.5, width)
         else:
+            # Weights of this size keep the states near 1, so that neither softmax nor tanh saturates.
             shape = shapes.get(name, (width, width))
             parameters[name] = generator.normal(size=shape) * (0.5 if len(shape) == 1 else 1.5 * shape[0] ** -0.5)
     return parameters
