@@ -110,16 +110,23 @@ def _steps(mistake: Mistake) -> list[str]:
 
 def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
     """Return a solution with several mistakes; None if two of them replace the same step."""
-    hashable: Any = tuple(mistakes)
-    return _combine_cached(hashable)
-
-
-@functools.lru_cache(maxsize=CACHE_SIZE // 4)
-def _combine_cached(mistakes: tuple[Any, ...]) -> Mistake | None:
     steps = [step for mistake in mistakes for step in _steps(mistake)]
     if len(set(steps)) < len(steps):
         return None
-    return type("And".join(mistake.__name__ for mistake in mistakes), mistakes, {}) if mistakes else Solution
+    return (
+        type("And".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {}) if mistakes else Solution
+    )
+
+
+def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
+    hashable: Any = pair
+    return _combine_pair_cached(hashable)
+
+
+@functools.cache
+def _combine_pair_cached(pair: Any) -> Mistake | None:
+    # The outputs of a pair are cached by its class, so each pair needs one class. Triples are too many to keep.
+    return combine(pair)
 
 
 def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
@@ -144,7 +151,7 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
     ordered = _order_cases(cases, answers)
     explanations: list[list[Mistake]] = []
     for pair in combinations([*relevant, *companions], 2):
-        combined = combine(pair)
+        combined = _combine_pair(pair)
         if combined is None or not explains(combined, exercise, *ordered):
             continue
         named = [mistake for mistake in pair if mistake in relevant]

@@ -46,7 +46,10 @@ def attend_heads(
 
 def feed_forward_rows(states: Matrix, p: Parameters) -> Matrix:
     """Return `max(0, x W_1 + b_1) W_2 + b_2` for every step of one batch element."""
-    hidden = [[max(0.0, number) for number in row] for row in add_bias(matmul(states, p["w_1"]), p["b_1"])]
+    hidden = [
+        [max(0.0, number + b) for number, b in zip(row, p["b_1"], strict=True)]
+        for row in matmul(states, p["w_1"])
+    ]
     return add_bias(matmul(hidden, p["w_2"]), p["b_2"])
 
 
