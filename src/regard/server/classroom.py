@@ -25,9 +25,9 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from regard.course.lesson_training import forget_result, load_run, training_state
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.pages import index_page, lesson_page, style
-from regard.course.lesson_training import forget_result, load_run, training_state
 from regard.errors import RegardError
 from regard.io import open_own, refuse_links
 from regard.server.app import LOCAL, make_app
