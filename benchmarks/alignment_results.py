@@ -24,9 +24,9 @@ from measured import Flags, Results, key_of, measure_missing
 from multi30k import best_validation, files, train
 from tables import DOCS, markdown, write_tables
 
-from regard.data.links import KnownLinks, moses, read_links
 from regard.data.parallel import ParallelText
 from regard.data.silver import silver_links
+from regard.data.word_alignment import KnownLinks, moses, read_links
 from regard.interpret.agreement import agreement
 from regard.runs import TranslationRun
 

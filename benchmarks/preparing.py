@@ -91,11 +91,11 @@ def stages(files: tuple[str, str], root: Path) -> dict[str, Any]:
     machine does counts for little, the median of all shards."""
     import numpy as np
 
-    from regard.data.making import Maker, key_of
+    from regard.data.chunks import find_spans, stretches_of
+    from regard.data.corpus_builder import Maker, key_of
     from regard.data.parallel import ParallelText
     from regard.data.prepare import Cutting, learn_vocabularies
-    from regard.data.stretches import find_spans, stretches_of
-    from regard.data.wordwise import cutter_of
+    from regard.data.word_cache import cutter_of
 
     text, cutting = ParallelText(files), Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
     both = learn_vocabularies(text, cutting, root, progress=False)

@@ -71,7 +71,7 @@ def write_fairseq(
     asked = settings(**options)
     text = [text for pair in pairs for text in pair]
     if kind in ("codes", "fastbpe"):
-        from regard.data.codes import CodedWords
+        from regard.data.bpe_codes import CodedWords
 
         codes = codes_of(text)
         counts, first = (" 7", "") if kind == "fastbpe" else ("", "#version: 0.2\n")

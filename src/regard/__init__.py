@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
-    from regard.data.links import KnownLinks, read_links
+    from regard.data.word_alignment import KnownLinks, read_links
     from regard.decoding import Candidate, SearchTree
     from regard.evaluation import Quality, Scored
     from regard.external import (

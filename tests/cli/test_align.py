@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.data.links import parse_moses
+from regard.data.word_alignment import parse_moses
 from regard.training.kept import write_kept
 from tests.german import LINKS, sentences
 

@@ -13,7 +13,7 @@ from regard.data import EOS, PAD, PairBatch
 from regard.data import corpus as corpora
 from regard.data.buckets import Buckets, Place, cut
 from regard.data.corpus import Corpus, open_corpus
-from regard.data.making import write_corpus
+from regard.data.corpus_builder import write_corpus
 from regard.data.parallel import GivenPairs, ParallelText
 from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus, read_vocabularies
 from regard.data.shards import Pairs, Shard

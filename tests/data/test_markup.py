@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.markup import UNIT, Element, carry, escape, read_marked
-from regard.data.places import places_of
+from regard.data.tokenization import places_of
 from regard.errors import InputError
 
 

@@ -19,7 +19,7 @@ from regard.data import PAD
 from regard.data import corpus as corpora
 from regard.data.buckets import Buckets, Place
 from regard.data.corpus import Corpus
-from regard.data.making import write_corpus
+from regard.data.corpus_builder import write_corpus
 from regard.data.mixture import Mixture
 from regard.data.parallel import GivenPairs
 from regard.data.subwords import train_subwords

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data import making, sample, stretches, workers
+from regard.data import chunks, corpus_builder, sample, worker_pool
+from regard.data.chunks import find_spans
 from regard.data.corpus import Corpus
-from regard.data.making import CorpusPart, write_corpus
+from regard.data.corpus_builder import CorpusPart, write_corpus
 from regard.data.parallel import ParallelText, Together
 from regard.data.prepare import Cutting, Preparation, learn_vocabularies, prepare_corpus
 from regard.data.sample import Sample
-from regard.data.stretches import find_spans
 from regard.errors import InputError
 from regard.io import holding
 from regard.io.reading import sealed
@@ -30,7 +30,7 @@ LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "LINES", 10)
+    monkeypatch.setattr(chunks, "LINES", 10)
     monkeypatch.setattr(sample, "LINES", 10)
 
 
@@ -217,8 +217,8 @@ def test_who_comes_while_another_learns_the_vocabulary_waits_for_it(
 
 KILLED = """
 import sys
-from regard.data import making, stretches, workers
-stretches.LINES = 2000
+from regard.data import chunks, corpus_builder, worker_pool
+chunks.LINES = 2000
 made = 0
 def count(each):
     global made
@@ -231,8 +231,8 @@ from regard.data.parallel import ParallelText
 from regard.data.subwords import Subwords
 text = ParallelText([sys.argv[1]])
 words = Subwords.from_json(Path(sys.argv[2]).read_text())
-maker = making.Maker(Path(sys.argv[3]), (words, words), 9, False, making.key_of(text, (words, words), 9))
-making.make_shards(maker, text, on_made=count, processes=2)
+maker = corpus_builder.Maker(Path(sys.argv[3]), (words, words), 9, False, corpus_builder.key_of(text, (words, words), 9))
+corpus_builder.make_shards(maker, text, on_made=count, processes=2)
 """
 
 
@@ -240,7 +240,7 @@ def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With processes beside it, each of which ends, too; a shard is there as a whole or not at all."""
-    monkeypatch.setattr(stretches, "LINES", 2000)
+    monkeypatch.setattr(chunks, "LINES", 2000)
     file.write_text("".join(f"{line}\n" for line in LINES * 300))
     text, ready = ParallelText([file]), preparation(file)
     vocabulary = tmp_path / "words.json"
@@ -265,9 +265,9 @@ def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
 def test_processes_make_the_same_shards_as_one(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "cores", lambda: 2)
+    monkeypatch.setattr(corpus_builder, "cores", lambda: 2)
     beside = write_corpus(tmp_path / "two", ParallelText([file]), preparation(file).vocabularies, max_len=9)
-    monkeypatch.setattr(making, "cores", lambda: 1)
+    monkeypatch.setattr(corpus_builder, "cores", lambda: 1)
     alone = write_corpus(tmp_path / "one", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     assert contents(beside) == contents(alone) and beside.counts == alone.counts
 
@@ -303,4 +303,4 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 25 with an empty side"):
         prepare_corpus(text, ready.vocabularies, ready.root, max_len=9, progress=False)
     assert not list(ready.root.glob("corpus-*"))
-    assert workers.cores() >= 1
+    assert worker_pool.cores() >= 1

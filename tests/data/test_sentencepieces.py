@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.merges import DroppedMerges
+from regard.data.bpe_dropout import DroppedMerges
 from regard.data.prepare import read_vocabularies
 from regard.data.sentencepieces import SentencePieces
 from regard.data.vocabulary import BLANK

@@ -1,4 +1,4 @@
-"""Work for processes of `regard.data.workers`, which import it by its name."""
+"""Work for processes of `regard.data.worker_pool`, which import it by its name."""
 
 import os
 import time

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.data.links import KnownLinks
+from regard.data.word_alignment import KnownLinks
 from regard.interpret.agreement import agreement, error_rate_of, tally
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import KnownLinks, Link
 from regard.errors import InputError
 from regard.interpret import AligningHeads, Head, choose_heads, links_of
 from regard.interpret.choosing import combined

@@ -15,10 +15,10 @@ from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
-from regard.data.links import KnownLinks, Link, Symmetrising, read_links
 from regard.data.parallel import check_files
-from regard.data.places import Unit
 from regard.data.silver import check_eflomal
+from regard.data.tokenization import Unit
+from regard.data.word_alignment import KnownLinks, Link, Symmetrising, read_links
 from regard.errors import InputError, check_range
 from regard.interpret import By
 from regard.memory import keep_memory

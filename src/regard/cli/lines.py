@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.cli.words import say
-from regard.data.encoding import encoding_of
 from regard.data.parallel import check_files
+from regard.data.text_encoding import encoding_of
 from regard.errors import InputError
 from regard.io.reading import cannot_read
 

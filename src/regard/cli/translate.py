@@ -15,7 +15,7 @@ from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
 from regard.convert import EngineName, Precision
 from regard.data.markup import Marked
-from regard.data.unknown import MANY, UnknownCount
+from regard.data.unknown_tokens import MANY, UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.memory import keep_memory

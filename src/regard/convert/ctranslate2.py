@@ -25,7 +25,7 @@ from regard.attention.blocks import FeedForward, Residual
 from regard.convert.certificate import Forced
 from regard.convert.exportable import Cut, Exportable, transformer_of
 from regard.data import BOS, EOS, PAD, PairBatch, Vocabulary
-from regard.data.codes import CodedWords, write_codes
+from regard.data.bpe_codes import CodedWords, write_codes
 from regard.data.sentencepieces import SentencePieces
 from regard.data.subwords import RESERVED, Subwords
 from regard.errors import InputError

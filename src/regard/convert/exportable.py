@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.attention import layers_of
-from regard.data.codes import CodedWords
+from regard.data.bpe_codes import CodedWords
 from regard.data.sentencepieces import SentencePieces
 from regard.data.subwords import Subwords
 from regard.errors import InputError

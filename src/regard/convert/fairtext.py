@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from regard.convert.exportable import Cut
 from regard.convert.parameters import Rows
-from regard.data.codes import GOES_ON, CodedWords, lines_of, parse_codes
+from regard.data.bpe_codes import GOES_ON, CodedWords, lines_of, parse_codes
 from regard.data.sentencepieces import SentencePieces
 from regard.data.subwords import given_symbols
 from regard.errors import InputError, begun

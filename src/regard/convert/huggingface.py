@@ -25,7 +25,7 @@ from regard.convert.generating import InTransformers
 from regard.convert.marian import modules
 from regard.convert.parameters import Numbering, Rows, halves, to_theirs
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.codes import CodedWords
+from regard.data.bpe_codes import CodedWords
 from regard.data.sentencepieces import SentencePieces
 from regard.data.subwords import RESERVED
 from regard.errors import InputError

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.convert.fairtext import BEGIN, END, PADDING, UNSEEN, Side
 from regard.convert.generating import InTransformers
 from regard.convert.parameters import Numbering
-from regard.data.codes import GOES_ON, LAST, CodedWords
+from regard.data.bpe_codes import GOES_ON, LAST, CodedWords
 from regard.data.sentencepieces import SentencePieces
 
 

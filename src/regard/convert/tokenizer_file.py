@@ -3,7 +3,7 @@
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.data import UNKNOWN, Characters, Vocabulary, Words
-from regard.data.codes import CodedWords
+from regard.data.bpe_codes import CodedWords
 from regard.data.sentencepieces import SentencePieces
 from regard.data.subwords import RESERVED, Subwords
 from regard.errors import InputError

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.data.batch import PairBatch
 from regard.data.corpus import Corpus, Span
-from regard.data.guide import Guide, aims
+from regard.data.guided_alignment import Guide, aims
 from regard.data.mixture import Mixture
 from regard.data.vocabulary import PAD, UNKNOWN
 from regard.errors import InputError

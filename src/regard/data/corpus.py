@@ -20,7 +20,7 @@ import numpy as np
 
 from regard.data.parallel import Counts
 from regard.data.shards import CHECKED, Pairs, Shard, read_head
-from regard.data.unknown import UnknownCount, UnknownShares
+from regard.data.unknown_tokens import UnknownCount, UnknownShares
 from regard.errors import InputError
 from regard.io import keep_in_use, remove_quietly, write_json
 from regard.io.reading import DamageError, parse_json, read_bytes, shaped

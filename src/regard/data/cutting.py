@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from regard.data.places import Place, Unit, places_of, words_at
+from regard.data.tokenization import Place, Unit, places_of, words_at
 from regard.data.vocabulary import Vocabulary
 
 

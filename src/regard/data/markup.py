@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from regard.data.links import Link
-from regard.data.places import Place, Unit, places_of
+from regard.data.tokenization import Place, Unit, places_of
+from regard.data.word_alignment import Link
 from regard.errors import InputError, begun
 
 UNIT: Unit = "parts"

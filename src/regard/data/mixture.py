@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from regard.data import corpus as one
+from regard.data import corpus as sizes
 from regard.data.corpus import Corpus, Span
 
 LEAST = 5
@@ -55,7 +55,7 @@ class Mixture:
     def pool_size(self) -> int:
         """Pairs in a pool: so few that no corpus comes round twice in one, if that is not below the least."""
         rounds = [int(len(each) / share) for each, share in zip(self.corpora, self.shares, strict=True)]
-        return max(LEAST * one.CHUNK, min(one.POOL * one.CHUNK, *rounds))
+        return max(LEAST * sizes.CHUNK, min(sizes.POOL * sizes.CHUNK, *rounds))
 
     def spans(self, seed: int, epoch: int, pool: int) -> list[Span]:
         """Return the pairs of a pool, counted from 0, corpus by corpus; `epoch` is 0 always."""
@@ -72,9 +72,9 @@ class Mixture:
         while begin < end:
             epoch, place = divmod(begin, len(corpus))
             stop = min(place + end - begin, len(corpus))
-            order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // one.CHUNK))
-            firsts = order * one.CHUNK
-            ends = np.minimum(one.CHUNK, len(corpus) - firsts).cumsum()  # in the epoch, of each chunk
+            order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // sizes.CHUNK))
+            firsts = order * sizes.CHUNK
+            ends = np.minimum(sizes.CHUNK, len(corpus) - firsts).cumsum()  # in the epoch, of each chunk
             begins = np.array([0, *ends[:-1]])
             for chunk in np.flatnonzero((ends > place) & (begins < stop)):
                 shift = int(firsts[chunk] - begins[chunk])

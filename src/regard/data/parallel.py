@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from regard.data.encoding import look_through
+from regard.data.text_encoding import look_through
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.io.reading import check_file, digest_of, is_file, is_folder

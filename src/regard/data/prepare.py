@@ -12,10 +12,10 @@ from typing import Annotated
 
 import msgspec
 
-from regard.data import codes, sentencepieces
-from regard.data.codes import CodedWords
+from regard.data import bpe_codes, sentencepieces
+from regard.data.bpe_codes import CodedWords
 from regard.data.corpus import INDEX, Corpus, open_corpus, write_index
-from regard.data.making import WHOLE, CorpusPart, Maker, Vocabularies, key_of, make_shards
+from regard.data.corpus_builder import WHOLE, CorpusPart, Maker, Vocabularies, key_of, make_shards
 from regard.data.parallel import Text
 from regard.data.prepared import digest, extent_of, texts_in
 from regard.data.sample import PAIRS, Sample
@@ -109,7 +109,7 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 def _from_json(text: str) -> Learned:
     if text.startswith(sentencepieces.MARK):
         return SentencePieces.from_json(text)
-    return CodedWords.from_json(text) if text.startswith(codes.MARK) else Subwords.from_json(text)
+    return CodedWords.from_json(text) if text.startswith(bpe_codes.MARK) else Subwords.from_json(text)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from regard.data.chunks import Spans, find_spans, is_plain
 from regard.data.corpus import INDEX
 from regard.data.parallel import Text, Together
-from regard.data.stretches import Spans, find_spans, is_plain
 from regard.errors import InputError
 from regard.io import holding, is_in_use, make_folder, remove_quietly, write_json
 from regard.io.reading import damaged, is_file, is_sealed, read_json, sealed

@@ -7,8 +7,8 @@ more than it takes (of plain files), and is the same on every machine.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from regard.data.chunks import LINES, Sentences, Spans, stretches_of
 from regard.data.parallel import Text
-from regard.data.stretches import LINES, Sentences, Spans, stretches_of
 
 PAIRS = 1_000_000
 """Lines of a sample, at most."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from regard.data.places import Place
+from regard.data.tokenization import Place
 from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, whole
 from regard.errors import InputError, RegardError
 from regard.io.reading import DamageError, parse_json, shaped

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from regard.data.links import Link, parse_moses, symmetrise
-from regard.data.places import places_of, words_at
+from regard.data.tokenization import places_of, words_at
+from regard.data.word_alignment import Link, parse_moses, symmetrise
 from regard.errors import InputError
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.places import Place
+from regard.data.tokenization import Place
 from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
 from regard.errors import InputError, RegardError
 from regard.io.reading import DamageError, parse_json, shaped

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from regard.data.places import Place, places_of
+from regard.data.tokenization import Place, places_of
 
 PAD, BOS, EOS, UNKNOWN = range(4)
 """Past the end; begin of sequence; end of sequence; a symbol that is not in the vocabulary."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import KnownLinks, Link
 from regard.interpret.estimates import LEVEL, Estimate, drawn_counts
 from regard.result import Result
 

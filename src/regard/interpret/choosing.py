@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from regard.attention import short_name
-from regard.data.links import KnownLinks, Link
+from regard.data.word_alignment import KnownLinks, Link
 from regard.errors import InputError
 from regard.interpret.agreement import Agreement, agreement, error_rate_of
 from regard.interpret.estimates import Estimate

@@ -15,8 +15,8 @@ import torch
 from regard.attention.recording import record_own
 from regard.data import PairBatch, Vocabulary, collate
 from regard.data.cutting import Cut, cut_into
-from regard.data.links import Link
-from regard.data.places import Unit
+from regard.data.tokenization import Unit
+from regard.data.word_alignment import Link
 from regard.errors import InputError
 from regard.models import Seq2Seq
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import msgspec
 
 from regard.data.cutting import cut_into
-from regard.data.links import Symmetrising, links_of_product, moses, symmetrise
+from regard.data.word_alignment import Symmetrising, links_of_product, moses, symmetrise
 from regard.errors import InputError
 from regard.interpret import (
     AligningHeads,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from regard.data.cutting import Cut
-    from regard.data.links import KnownLinks, Link
-    from regard.data.places import Unit
+    from regard.data.tokenization import Unit
+    from regard.data.word_alignment import KnownLinks, Link
     from regard.interpret import AlignmentChoice, Head
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask

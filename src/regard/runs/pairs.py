@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from regard import interpret
 from regard.attention import short_name
-from regard.data.links import KnownLinks
+from regard.data.word_alignment import KnownLinks
 from regard.errors import InputError, check_range
 from regard.result import Result
 from regard.runs.run import Figures

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
-from regard.data.making import CorpusPart
+from regard.data.corpus_builder import CorpusPart
 from regard.errors import InputError
 from regard.runs.asking import asked, begun_from
 from regard.runs.loading import SAVEPATH, load

@@ -22,8 +22,8 @@ from regard.training import ModelPart, TaskPart, TrainingPart
 from regard.viz.intervened import named, with_original
 
 if TYPE_CHECKING:
-    from regard.data.links import KnownLinks, Link, Symmetrising
-    from regard.data.places import Unit
+    from regard.data.tokenization import Unit
+    from regard.data.word_alignment import KnownLinks, Link, Symmetrising
     from regard.models import Seq2Seq
     from regard.runs.aligning import Aligner, LinkedPair
     from regard.tasks import SequenceTask

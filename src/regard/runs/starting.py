@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard import evaluation
-from regard.data.unknown import write_unknown
+from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
 from regard.progress import progress_bar, tell
 from regard.runs.asking import asked, begun_from, going_on

@@ -14,7 +14,7 @@ from regard import evaluation
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.data.parallel import ParallelText
 from regard.data.prepare import check_pairs, read_pairs
-from regard.data.unknown import UnknownShares, read_unknown, unknown_in_pairs
+from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
 from regard.errors import InputError
 from regard.result import Result
 from regard.runs.run import Figures

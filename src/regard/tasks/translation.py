@@ -15,10 +15,10 @@ from regard.tasks.source import BatchSettings, Beginning
 if TYPE_CHECKING:
     from regard.data.buckets import Buckets
     from regard.data.corpus import Corpus
-    from regard.data.guide import Guide
+    from regard.data.guided_alignment import Guide
     from regard.data.parallel import Text, TextDigest
     from regard.data.prepare import Preparation
-    from regard.data.unknown import UnknownShares
+    from regard.data.unknown_tokens import UnknownShares
     from regard.data.vocabulary import Learned
 
 Part = Literal["train", "valid", "test"]
@@ -173,7 +173,7 @@ class TranslationConfig:
 
                 ParallelText(part).check()
         if self.guide is not None and self.train:
-            from regard.data.guide import check_guide
+            from regard.data.guided_alignment import check_guide
 
             check_guide(Path(self.guide), Path(self.train[0]))
 
@@ -262,8 +262,8 @@ class Translation(SequenceTask):
     def batches(self, settings: BatchSettings, beginning: Beginning) -> "Buckets":
         """Return batches of like length from the corpus, or from several by their weights; they are prepared
         first."""
+        from regard.data.bpe_dropout import DroppedMerges
         from regard.data.buckets import Buckets, Place
-        from regard.data.merges import DroppedMerges
         from regard.data.mixture import Mixture
 
         self.config.check_files()
@@ -292,7 +292,7 @@ class Translation(SequenceTask):
 
     def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
         """Return the unknown tokens of each text to train on, and of the text to validate on."""
-        from regard.data.unknown import unknown_in_pairs
+        from regard.data.unknown_tokens import unknown_in_pairs
 
         names = ["training"]
         if len(corpora) > 1:
@@ -309,7 +309,7 @@ class Translation(SequenceTask):
         """Return the links of the corpus; None where no head is guided."""
         if self.config.guide is None:
             return None
-        from regard.data.guide import prepare_guide
+        from regard.data.guided_alignment import prepare_guide
         from regard.data.parallel import ParallelText
 
         return prepare_guide(

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.data.chunks import AnyStretch, Spans, stretches_of
 from regard.data.corpus import Corpus, shard_path, write_index
 from regard.data.parallel import Text
 from regard.data.shards import Head, read_head, write_shard
-from regard.data.stretches import AnyStretch, Spans, stretches_of
 from regard.data.vocabulary import Learned
-from regard.data.wordwise import Cutter, cutter_of
-from regard.data.workers import cores, worked
+from regard.data.word_cache import Cutter, cutter_of
+from regard.data.worker_pool import cores, worked
 from regard.errors import InputError, begun
 from regard.io import make_folder
 from regard.io.reading import DamageError, is_file

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
-from regard.data import encoding
-from regard.data.encoding import encoding_of, look_through
+from regard.data import text_encoding
 from regard.data.parallel import ParallelText, check_files
+from regard.data.text_encoding import encoding_of, look_through
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import LINKS, sentences
@@ -86,7 +86,7 @@ def test_lines_are_counted_alike_however_much_is_read_at_a_time(parts: list[byte
     content = b"".join(parts)
     whole = look_through(BytesIO(content))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoding, "READ", 16)
+        patch.setattr(text_encoding, "READ", 16)
         assert look_through(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
     assert whole.lines == len(list(BytesIO(content)))
 

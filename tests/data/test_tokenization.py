@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.cutting import cut_into
-from regard.data.places import places_of, words_at
 from regard.data.subwords import train_subwords
+from regard.data.tokenization import places_of, words_at
 from regard.data.vocabulary import TokenizerKind
 
 TEXTS = ["Zwei große Hunde laufen, schnell!", "ein Hund läuft", "zwei Katzen und ein Hund", "  ein  Hund  "]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.links import KnownLinks, links_of_product, moses, parse_moses, read_links, symmetrise
+from regard.data.word_alignment import KnownLinks, links_of_product, moses, parse_moses, read_links, symmetrise
 from regard.errors import InputError
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)

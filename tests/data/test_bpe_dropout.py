@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regard.data import EOS, UNKNOWN
-from regard.data.merges import DroppedMerges
+from regard.data.bpe_dropout import DroppedMerges
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
 from tests.german import sentences

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from regard.data.places import Place, places_of
+from regard.data.tokenization import Place, places_of
 from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, whole
 from regard.errors import InputError
 from regard.io.reading import DamageError, parse_json, shaped

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import stretches
+from regard.data import chunks
+from regard.data.chunks import Stretch, find_spans, is_plain, stretches_of
 from regard.data.parallel import Counts, GivenPairs, ParallelText, Text
-from regard.data.stretches import Stretch, find_spans, is_plain, stretches_of
 from regard.errors import InputError
 
 LINE = st.sampled_from(
@@ -22,8 +22,8 @@ FILE = st.tuples(st.lists(LINE, max_size=12), st.booleans()).map(
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "LINES", 3)
-    monkeypatch.setattr(stretches, "READ", 5)
+    monkeypatch.setattr(chunks, "LINES", 3)
+    monkeypatch.setattr(chunks, "READ", 5)
 
 
 def read(text: Text, **options: object) -> tuple[list[tuple[str, str]], Counts]:

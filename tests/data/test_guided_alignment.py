@@ -10,8 +10,8 @@ import torch
 import regard
 from regard.data.buckets import Buckets
 from regard.data.corpus import Corpus
-from regard.data.guide import Guide, aims, check_guide, prepare_guide
-from regard.data.making import write_corpus
+from regard.data.corpus_builder import write_corpus
+from regard.data.guided_alignment import Guide, aims, check_guide, prepare_guide
 from regard.data.parallel import ParallelText
 from regard.data.subwords import Subwords, train_subwords
 from regard.errors import InputError

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from regard.data import EOS, UNKNOWN
-from regard.data.codes import CodedWords, parse_codes, write_codes
+from regard.data.bpe_codes import CodedWords, parse_codes, write_codes
 from regard.data.prepare import read_vocabularies
 from regard.errors import InputError
 from regard.io.reading import DamageError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.data.workers import worked
+from regard.data.worker_pool import worked
 from regard.errors import InputError, MachineError
 from tests.data.working import Squares
 

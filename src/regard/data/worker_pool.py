@@ -1,6 +1,6 @@
 """Processes that work beside this one, on jobs that come one after the other.
 
-    python -m regard.data.workers     reads jobs from its standard input, and writes what came of them
+    python -m regard.data.worker_pool     reads jobs from its standard input, and writes what came of them
 
 They are no processes of `multiprocessing`, which would run the script again that asked for a training. They end
 with the one that started them, whatever it died of: their input ends then.
@@ -79,7 +79,7 @@ class _Worker:
             "OMP_NUM_THREADS": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "regard.data.workers"],
+            [sys.executable, "-P", "-m", "regard.data.worker_pool"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

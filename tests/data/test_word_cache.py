@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from regard.data import EOS, wordwise
 from regard.data.subwords import Subwords, given_symbols, train_subwords
 from regard.data.vocabulary import BLANK, TokenizerKind
-from regard.data.wordwise import OneByOne, WordByWord, cutter_of
+from regard.data.word_cache import OneByOne, WordByWord, cutter_of
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "İ Σας é e\u0301 “so”"] * 3
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from regard.data.corpus import Corpus
+from regard.data.corpus_builder import Vocabularies
 from regard.data.cutting import cut_into
-from regard.data.links import parse_moses
-from regard.data.making import Vocabularies
 from regard.data.parallel import ParallelText, check_files, file_digest
+from regard.data.word_alignment import parse_moses
 from regard.errors import InputError
 from regard.io import new_folder, write_json
 from regard.io.reading import check_file, damaged, is_file, is_folder, is_sealed, read_json, sealed
