@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 
 from regard.errors import InputError, MachineError
-from regard.libraries import QUIET, calling, check_hub_name, import_library, is_panic, offline
+from regard.libraries import QUIET, check_hub_name, import_library, is_panic, library_errors, offline
 
 SLOW_PATTERN = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
 PANICS = "a" * 45 + "b!"
@@ -18,7 +18,7 @@ PANICS = "a" * 45 + "b!"
 
 @pytest.mark.parametrize("error", [KeyError("x\ny"), RecursionError("deep"), SystemExit(3), OSError(2, "gone")])
 def test_an_error_becomes_one_line(error: BaseException) -> None:
-    with pytest.raises(InputError) as caught, calling("peer", "'folder' cannot be loaded", "copy it anew"):
+    with pytest.raises(InputError) as caught, library_errors("peer", "'folder' cannot be loaded", "copy it anew"):
         raise error
     assert str(caught.value).startswith(f"'folder' cannot be loaded: peer says {type(error).__name__}: ")
     assert str(caught.value).endswith("; copy it anew") and "\n" not in str(caught.value)
@@ -34,13 +34,13 @@ def test_an_error_becomes_one_line(error: BaseException) -> None:
     ],
 )
 def test_an_error_of_the_machine_stays_one(error: Exception) -> None:
-    with pytest.raises(MachineError, match="peer says"), calling("peer", "it fails", "advice"):
+    with pytest.raises(MachineError, match="peer says"), library_errors("peer", "it fails", "advice"):
         raise error
 
 
 def test_ours_and_interrupts_pass() -> None:
     for error in (InputError("ours"), KeyboardInterrupt(), GeneratorExit()):
-        with pytest.raises(type(error)) as caught, calling("peer", "it fails", "advice"):
+        with pytest.raises(type(error)) as caught, library_errors("peer", "it fails", "advice"):
             raise error
         assert caught.value is error
 
@@ -54,13 +54,13 @@ def test_a_panic_is_one_line_and_prints_nothing(
     assert is_panic(panic.value) and not isinstance(panic.value, Exception)
     assert "panicked" in capfd.readouterr().err
     with pytest.raises(InputError, match="tokenizers says PanicException: Onig"):
-        with calling("tokenizers", "it fails", "advice"):
+        with library_errors("tokenizers", "it fails", "advice"):
             SLOW_PATTERN.pre_tokenize_str(PANICS)
     assert capfd.readouterr().err == ""
 
 
 def test_what_a_library_prints_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
-    with calling("peer", "it fails", "advice"):
+    with library_errors("peer", "it fails", "advice"):
         os.write(2, b"note\n")
     assert capfd.readouterr().err == "note\n"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
-    from regard.data.word_alignment import KnownLinks, read_links
+    from regard.data.word_alignment import WordAlignment, read_links
     from regard.decoding import Candidate, SearchTree
     from regard.evaluation import Quality, Scored
     from regard.external import (
@@ -116,7 +116,6 @@ __all__ = [
     "InputError",
     "Interval",
     "KeptHeads",
-    "KnownLinks",
     "Layer",
     "LayerMap",
     "LinkedPair",
@@ -147,6 +146,7 @@ __all__ = [
     "TranslationRun",
     "Trial",
     "Variant",
+    "WordAlignment",
     "__version__",
     "check",
     "compare",

@@ -64,10 +64,10 @@ def check_choices(config: object) -> None:
         ]
         value = getattr(config, name, None)
         if choices and value not in choices and not (value is None and type(None) in get_args(hint)):
-            raise unknown(name, str(value), map(str, choices))
+            raise unknown_choice(name, str(value), map(str, choices))
 
 
-def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
+def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:
     """Return the error that says that no `what` is called `name`, which there are, and the nearest of them.
 
     `other`: what may be given besides, such as a class of one's own.
@@ -83,7 +83,7 @@ def unknown(what: str, name: str, choices: Iterable[str], other: str = "") -> In
     return InputError(f"{what} {name!r} is unknown: {offered}{f'; {meant}' if meant else ''}")
 
 
-def begun(text: str, most: int = 40) -> str:
+def shorten(text: str, most: int = 40) -> str:
     """Return a text as an error shows it: quoted, and no more than its beginning."""
     return repr(text if len(text) <= most else f"{text[:most]}…")
 
@@ -97,9 +97,9 @@ def one_line(error: BaseException, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def escaped(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return a text with its control characters, line separators and changes of direction written out.
 
-    Tabs and newlines stay. `escaped("a\x1b[2J")` is `"a\\x1b[2J"`.
+    Tabs and newlines stay. `escape_controls("a\x1b[2J")` is `"a\\x1b[2J"`.
     """
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

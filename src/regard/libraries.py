@@ -59,7 +59,7 @@ def message_of(error: BaseException) -> str:
 
 
 @contextmanager
-def calling(library: str, what: str, advice: str, *, prints: bool = False) -> Iterator[None]:
+def library_errors(library: str, what: str, advice: str, *, prints: bool = False) -> Iterator[None]:
     """Turn any error of a library into one line: `what: library says ...; advice`.
 
     `what` names the file and what failed, such as `'folder' cannot be loaded`. `prints`: whether the library
@@ -91,7 +91,7 @@ def import_library(module: str, purpose: str, extra: str) -> Any:
     root = module.partition(".")[0]
     install = f"pip install 'regard[{extra}]'"
     advice = f"install it anew, pip install --force-reinstall {root}"
-    with calling(root, f"{purpose} cannot be used, importing {root} fails", advice):
+    with library_errors(root, f"{purpose} cannot be used, importing {root} fails", advice):
         try:
             return import_module(module)
         except ModuleNotFoundError as error:

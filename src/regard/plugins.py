@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from regard.errors import InputError, one_line, unknown
+from regard.errors import InputError, one_line, unknown_choice
 
 Base = TypeVar("Base")
 Built = TypeVar("Built")
@@ -24,13 +24,13 @@ Built = TypeVar("Built")
 _FORM = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):[^\W\d]\w*")
 
 
-def module_of(name: str) -> str | None:
+def plugin_module(name: str) -> str | None:
     """Return the module that `module:Class` names; None for a name of another form, which is never imported."""
     found = _FORM.fullmatch(name)
     return None if found is None else found["module"]
 
 
-class OwnCodeError(InputError):
+class PluginError(InputError):
     """Code of a user's own that is not found, or fails; a run that names it need not be damaged."""
 
 
@@ -38,7 +38,7 @@ _sent: list[Path] = []
 """Folders of code that another machine has sent to this process."""
 
 
-def use_sent(folders: Iterable[Path]) -> None:
+def add_plugin_folders(folders: Iterable[Path]) -> None:
     """Also find `module:Class` in `folders` in this process."""
     _sent.extend(folders)
 
@@ -82,7 +82,7 @@ def _look(name: str, folders: list[str]) -> ModuleSpec | None:
 
 
 @contextmanager
-def own_imports(folder: Path, *names: str) -> Iterator[None]:
+def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
     """In the block, let imports of the top-level modules `names`, and of those that they import from there, also
     look in `folder`, after all other places."""
     finder = _Finder([folder, *_sent], names)
@@ -93,8 +93,8 @@ def own_imports(folder: Path, *names: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def find_own(name: str) -> ModuleSpec | None:
-    """Return where `import_own` finds the top-level module `name`, which is not run; None where nowhere."""
+def find_plugin(name: str) -> ModuleSpec | None:
+    """Return where `import_plugin` finds the top-level module `name`, which is not run; None where nowhere."""
     try:
         found = find_spec(name)
     except ValueError:  # a module that does not say where it is from
@@ -102,33 +102,33 @@ def find_own(name: str) -> ModuleSpec | None:
     return found or _look(name, [str(folder) for folder in (Path.cwd(), *_sent)])
 
 
-def import_own(what: str, name: str) -> object:
+def import_plugin(what: str, name: str) -> object:
     """Return what `module:Class` names, a `what` such as a score.
 
-    Raises `OwnCodeError` where the name has another form, or its module is not found, fails, or has no such
+    Raises `PluginError` where the name has another form, or its module is not found, fails, or has no such
     class.
     """
-    module = module_of(name)
+    module = plugin_module(name)
     if module is None:
-        raise OwnCodeError(
+        raise PluginError(
             f"{what} {name!r} is not of the form module:Class, as in lookback:LookBack: name a class of a module"
         )
     found: ModuleType | None = None
     try:
-        with own_imports(Path.cwd()):
+        with plugin_imports(Path.cwd()):
             found = importlib.import_module(module)
         return getattr(found, name.rpartition(":")[2])
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise _failed(what, name, error) from error
-        raise OwnCodeError(
+        raise PluginError(
             f"{what} {name!r} is not found: there is no module {module!r} in {str(Path.cwd())!r} nor on Python's "
             f"path; go to the folder it lies in, or put that into PYTHONPATH"
         ) from None
     except (Exception, SystemExit) as error:  # a user's module can fail in any way
         hidden = _hidden(module) if found is not None else None
         if hidden is not None:
-            raise OwnCodeError(
+            raise PluginError(
                 f"{what} {name!r} is not found: an installed module of that name hides {hidden!r}; give your "
                 f"file another name"
             ) from error
@@ -143,40 +143,40 @@ def _hidden(module: str) -> str | None:
     return here.origin if here is not None and here.origin != loaded else None
 
 
-def own_class(what: str, name: str, base: type[Base], choices: Iterable[str] = ()) -> type[Base]:
+def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] = ()) -> type[Base]:
     """Return the class derived from `base` that `module:Class` names, a `what` such as a score.
 
-    Raises `InputError` for a name without a colon, which is none of the `choices` there are, and `OwnCodeError`
+    Raises `InputError` for a name without a colon, which is none of the `choices` there are, and `PluginError`
     for a class that cannot be imported or is another one.
     """
     if ":" not in name:
-        raise unknown(what, name, choices, other="module:Class")
-    found = import_own(what, name)
+        raise unknown_choice(what, name, choices, other="module:Class")
+    found = import_plugin(what, name)
     if not (isinstance(found, type) and issubclass(found, base)):
         where = ".".join(base.__module__.split(".")[:2])  # where it is exported
-        raise OwnCodeError(
+        raise PluginError(
             f"{what} {name!r} is not a class derived from {where}.{base.__name__}: derive it from that"
         )
     return found
 
 
-def build_own(what: str, name: str, build: Callable[[], Built], sizes: str, takes: str) -> Built:
-    """Return what `build` makes of a user's class; raises `OwnCodeError`, with the sizes that it was given and
+def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, takes: str) -> Built:
+    """Return what `build` makes of a user's class; raises `PluginError`, with the sizes that it was given and
     what it is to take, where that fails in whatever way."""
     try:
         return build()
     except InputError:
         raise
     except Exception as error:
-        raise OwnCodeError(
-            f"{what} {name!r} cannot be built for {sizes}: {told(error)}; it takes {takes}"
+        raise PluginError(
+            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; it takes {takes}"
         ) from error
 
 
-def _failed(what: str, name: str, error: BaseException) -> OwnCodeError:
-    return OwnCodeError(f"{what} {name!r} cannot be imported: {told(error)}; mend its module")
+def _failed(what: str, name: str, error: BaseException) -> PluginError:
+    return PluginError(f"{what} {name!r} cannot be imported: {describe_error(error)}; mend its module")
 
 
-def told(error: BaseException, most: int = 300) -> str:
+def describe_error(error: BaseException, most: int = 300) -> str:
     """Say in one line what a user's code has raised."""
     return one_line(error, most)

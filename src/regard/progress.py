@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
-from regard.errors import escaped
+from regard.errors import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,7 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=console) as progress:
-            task = progress.add_task(f"train {escaped(name)}", total=steps, completed=step, figures="")
+            task = progress.add_task(f"train {escape_controls(name)}", total=steps, completed=step, figures="")
 
             def show_metrics(metrics: dict[str, float]) -> None:
                 progress.update(task, completed=metrics["step"], figures=_figures(metrics))
@@ -51,7 +51,7 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
     known before, then with all there are."""
     console = _screen() if show else None
     if console is None:
-        tell(name, show=show)
+        print_status(name, show=show)
         yield lambda done, size=size: None
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -77,14 +77,16 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
         return fresh / max(time.monotonic() - begun, 1e-3)
 
     if console is None:
-        tell(name, show=show)
+        print_status(name, show=show)
 
         def say(count: int, done: int, before: bool) -> None:
             nonlocal told
             pace = counted(count, done, before)
             if time.monotonic() - told > LINE_AFTER:
                 told = time.monotonic()
-                tell(f"{name}: {pairs:,} pairs, {read / max(size, 1):.0%}, {pace:,.0f} pairs/s", show=show)
+                print_status(
+                    f"{name}: {pairs:,} pairs, {read / max(size, 1):.0%}, {pace:,.0f} pairs/s", show=show
+                )
 
         yield say
         return
@@ -113,7 +115,7 @@ def counting_bar(name: str, done: int, total: int, *, show: bool) -> Iterator[Ca
     console = _screen() if show else None
     if console is None:
         numbers = count(done + 1)
-        yield lambda: tell(f"{name}: {next(numbers)} of {total} done", show=show)
+        yield lambda: print_status(f"{name}: {next(numbers)} of {total} done", show=show)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -131,15 +133,17 @@ def _screen() -> "Console | None":
     return console if console.is_terminal or console.is_jupyter else None
 
 
-def tell(message: str, *, show: bool) -> None:
+def print_status(message: str, *, show: bool) -> None:
     """Say something about the work, on standard error."""
     if show:
-        sys.stderr.write(f"{escaped(message)}\n")
+        sys.stderr.write(f"{escape_controls(message)}\n")
 
 
 def _line(name: str, steps: int, metrics: dict[str, float]) -> None:
     if metrics["step"] % LINE_EVERY == 0 or metrics["step"] == steps or "bleu" in metrics:
-        sys.stderr.write(f"train {escaped(name)}: step {metrics['step']:.0f} of {steps}, {_figures(metrics)}\n")
+        sys.stderr.write(
+            f"train {escape_controls(name)}: step {metrics['step']:.0f} of {steps}, {_figures(metrics)}\n"
+        )
 
 
 def _figures(metrics: dict[str, float]) -> str:

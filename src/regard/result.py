@@ -36,7 +36,7 @@ class Result:
 
     def json(self) -> dict[str, Any]:
         """Return all as plain values: of a dataclass, its fields."""
-        return {each.name: plain(getattr(self, each.name)) for each in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {each.name: to_plain(getattr(self, each.name)) for each in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def summary(self) -> str:
         """Say in a few words what this is, for `repr`."""
@@ -54,18 +54,18 @@ class Result:
         return f"<{type(self).__name__}: {self.summary()}>"
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value as JSON has it: what is no number there is None, arrays are lists, results their `json`."""
     if isinstance(value, Result):
         return value.json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {each.name: to_plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): to_plain(each) for name, each in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return to_plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [to_plain(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value

@@ -214,7 +214,7 @@ def test_by_what_was_not_chosen(
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
     assert status != 0 and "has no heads chosen to align by" in err
     with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
-        german.choose_alignment(PAIRS[:1], [regard.KnownLinks.of([])] * 2)
+        german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 
 def test_heads_of_a_model_that_went_on_are_forgotten(

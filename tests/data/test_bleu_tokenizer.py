@@ -3,7 +3,7 @@
 import pytest
 
 from regard.data import bleu_tokenizer
-from regard.data.bleu_tokenizer import OFFLINE, bleu_tokenizer_for, check_bleu_tokenizer
+from regard.data.bleu_tokenizer import OFFLINE, check_bleu_tokenizer, choose_bleu_tokenizer
 from regard.errors import InputError
 
 CHINESE, JAPANESE, KOREAN = "一只狗在草地上跑。", "犬が草の上を走っています。", "개가 풀밭 위를 달린다."
@@ -36,13 +36,13 @@ CHINESE, JAPANESE, KOREAN = "一只狗在草地上跑。", "犬が草の上を�
 )
 def test_by_script(references: list[str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bleu_tokenizer, "_installed", lambda name: not name.endswith("mecab"))
-    assert bleu_tokenizer_for(references) == expected
+    assert choose_bleu_tokenizer(references) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [(JAPANESE, "ja-mecab"), (KOREAN, "ko-mecab"), (CHINESE, "zh")])
 def test_words_where_their_packages_are_there(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bleu_tokenizer, "_installed", lambda name: True)
-    assert bleu_tokenizer_for([text]) == expected
+    assert choose_bleu_tokenizer([text]) == expected
 
 
 def test_the_names_are_those_of_sacrebleu() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from regard.data.cleaning import clean
-from regard.data.rules import Rules, Sieve, scripts_of
+from regard.data.cleaning import clean_corpus
+from regard.data.rules import CleaningRules, PairFilter, common_scripts
 from regard.errors import InputError
 
 GOOD = [("Ein kleiner Hund rennt.", "A small dog runs."), ("Zwei Frauen lachen laut.", "Two women laugh loudly.")]
@@ -38,7 +38,7 @@ def dropped(folder: Path) -> list[list[str]]:
 )
 def test_what_is_dropped_and_why(tmp_path: Path, pair: tuple[str, str], reason: str) -> None:
     file = write(tmp_path / "pairs.tsv", [GOOD[0], pair, GOOD[1], GOOD[0]], b"no partner\n\xff\tx\n")
-    found = clean([file], tmp_path / "clean", Rules(), lenient=True, progress=False)
+    found = clean_corpus([file], tmp_path / "clean", CleaningRules(), lenient=True, progress=False)
     assert (tmp_path / "clean" / "pairs.tsv").read_text() == "".join(f"{one}\t{other}\n" for one, other in GOOD)
     reasons = [(int(line), why) for line, why, *_ in dropped(tmp_path / "clean")]
     assert reasons == [(2, reason), (4, "there before"), (5, "without a partner"), (6, "not UTF-8")]
@@ -48,8 +48,8 @@ def test_what_is_dropped_and_why(tmp_path: Path, pair: tuple[str, str], reason: 
 
 def test_rules_that_are_left_out(tmp_path: Path) -> None:
     pairs = [("Berlin", "Berlin"), ("Berlin", "Berlin"), ("Привет, мир, как дела", "Hello world, how are you")]
-    rules = Rules(keep_copies=True, keep_duplicates=True, scripts=("any", "any"))
-    assert clean([write(tmp_path / "a.tsv", pairs)], tmp_path / "clean", rules, progress=False).kept == 3
+    rules = CleaningRules(keep_copies=True, keep_duplicates=True, scripts=("any", "any"))
+    assert clean_corpus([write(tmp_path / "a.tsv", pairs)], tmp_path / "clean", rules, progress=False).kept == 3
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
@@ -58,7 +58,7 @@ def test_two_files_keep_their_lines_as_they_were(tmp_path: Path, ending: str) ->
     files = [tmp_path / f"a.{side}{ending}" for side in ("de", "en")]
     for file, content in zip(files, sides, strict=True):
         file.write_bytes(gzip.compress(content) if ending else content)
-    clean(files, tmp_path / "clean", Rules(), lenient=True, progress=False)
+    clean_corpus(files, tmp_path / "clean", CleaningRules(), lenient=True, progress=False)
     assert (tmp_path / "clean" / "a.de").read_bytes() == b"  Ein Hund.\n"
     assert (tmp_path / "clean" / "a.en").read_bytes() == b"A dog.\n"
 
@@ -66,10 +66,10 @@ def test_two_files_keep_their_lines_as_they_were(tmp_path: Path, ending: str) ->
 def test_scores_drop_what_is_low_or_no_number(tmp_path: Path) -> None:
     pairs = [(f"Satz {word} hier", f"Sentence {word} here") for word in ("eins", "zwei", "drei", "vier")]
     scores = {"Satz eins hier": 0.9, "Satz zwei hier": 0.1, "Satz drei hier": math.nan, "Satz vier hier": None}
-    found = clean(
+    found = clean_corpus(
         [write(tmp_path / "a.tsv", pairs)],
         tmp_path / "clean",
-        Rules(),
+        CleaningRules(),
         scoring=lambda asked: [scores[source] for source, _ in asked],
         min_score=0.5,
         progress=False,
@@ -82,13 +82,13 @@ def test_nothing_is_overwritten_and_nothing_left_behind(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", GOOD)
     (tmp_path / "there").mkdir()
     with pytest.raises(InputError, match="is there already: choose another --savepath"):
-        clean([file], tmp_path / "there", Rules(), progress=False)
+        clean_corpus([file], tmp_path / "there", CleaningRules(), progress=False)
 
     def broken(asked: object) -> list[float]:
         raise InputError("broken")
 
     with pytest.raises(InputError, match="broken"):
-        clean([file], tmp_path / "clean", Rules(), scoring=broken, progress=False)
+        clean_corpus([file], tmp_path / "clean", CleaningRules(), scoring=broken, progress=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tsv", "there"]
 
 
@@ -103,17 +103,17 @@ def test_nothing_is_overwritten_and_nothing_left_behind(tmp_path: Path) -> None:
 )
 def test_rules_that_cannot_be(flags: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        Rules(**flags)  # type: ignore[arg-type]
+        CleaningRules(**flags)  # type: ignore[arg-type]
 
 
 def test_scripts_are_told_by_what_is_commonest() -> None:
-    assert scripts_of([("Ein Hund", "Собака"), ("Zwei", "Две Cat")]) == ("latin", "cyrillic")
-    assert scripts_of([("1 2 3", "犬が走る")]) == ("any", "cjk")
+    assert common_scripts([("Ein Hund", "Собака"), ("Zwei", "Две Cat")]) == ("latin", "cyrillic")
+    assert common_scripts([("1 2 3", "犬が走る")]) == ("any", "cjk")
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), max_size=20))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_no_pair_is_kept_twice(pairs: list[tuple[str, str]]) -> None:
-    sieve = Sieve(Rules(), ("any", "any"))
+    sieve = PairFilter(CleaningRules(), ("any", "any"))
     kept = [pair for pair in pairs if sieve.reason(*pair) is None]
     assert len(kept) == len(set(kept))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from regard.data import EOS, PAD, PairBatch
 from regard.data import corpus as corpora
-from regard.data.buckets import Buckets, Place, cut
+from regard.data.buckets import BatchPosition, Buckets, split_batches
 from regard.data.corpus import Corpus, open_corpus
-from regard.data.corpus_builder import write_corpus
-from regard.data.parallel import GivenPairs, ParallelText
-from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus, read_vocabularies
+from regard.data.corpus_builder import build_corpus
+from regard.data.parallel import PairList, ParallelText
+from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
 from regard.data.shards import Pairs, Shard
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
@@ -36,7 +36,7 @@ def text(pairs: int, longest: int = 9) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    return write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+    return build_corpus(tmp_path / "corpus", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
 
 
 def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
@@ -50,14 +50,14 @@ def test_every_pair_is_read_back(corpus: Corpus, tmp_path: Path) -> None:
 
 
 def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
+    corpus = build_corpus(tmp_path / "corpus", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=5)
     kept = [pair for pair in text(700) if len(pair[1].split()) <= 5]
     assert len(corpus) == len(kept) and corpus.counts.too_long == 700 - len(kept)
     assert SUBWORDS.decode(corpus.read(10, 11)[1][0].tolist()) == kept[10][1]
     with pytest.raises(InputError, match="has 6 tokens, at most 5 are taken"):
-        write_corpus(tmp_path / "other", GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
+        build_corpus(tmp_path / "other", PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=5, strict=True)
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 9 too long"):
-        write_corpus(tmp_path / "other", GivenPairs(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
+        build_corpus(tmp_path / "other", PairList(text(9)), (SUBWORDS, SUBWORDS), max_len=1)
     assert [each.name for each in tmp_path.iterdir()] == ["corpus"]
 
 
@@ -94,7 +94,7 @@ def test_every_value_of_a_corpus_is_held_against_its_type(corpus: Corpus, name: 
 def test_whatever_bit_flips_in_a_corpus_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where it is read, and only there: other blocks stay of use."""
     folder = tmp_path_factory.mktemp("flips") / "corpus"
-    whole = write_corpus(folder, GivenPairs(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
+    whole = build_corpus(folder, PairList(text(700)), (SUBWORDS, SUBWORDS), max_len=20)
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
     expected = whole.read(0, 700)
 
@@ -130,7 +130,7 @@ def test_a_block_is_checked_when_it_is_read_first(corpus: Corpus) -> None:
 def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) -> None:
     file, root = tmp_path / "pairs.tsv", tmp_path / "prepared"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in text(50)))
-    cutting = Cutting(kind="bpe", size=60, joint=True, lowercase=False)
+    cutting = TokenizerConfig(kind="bpe", size=60, joint=True, lowercase=False)
 
     def prepare() -> tuple[Corpus, set[str]]:
         found = ParallelText([file])
@@ -155,7 +155,7 @@ def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) 
 def test_languages_apart_have_vocabularies_apart(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("aa bb\tcc dd\n" * 5)
-    cutting = Cutting(kind="words", size=10, joint=False, lowercase=False)
+    cutting = TokenizerConfig(kind="words", size=10, joint=False, lowercase=False)
     source, target = learn_vocabularies(ParallelText([file]), cutting, tmp_path, progress=False)
     assert set(source.symbols[4:]) == {"▁aa", "▁bb"} and set(target.symbols[4:]) == {"▁cc", "▁dd"}
     again = read_vocabularies(source.to_json(), target.to_json())
@@ -167,7 +167,7 @@ def test_languages_apart_have_vocabularies_apart(tmp_path: Path) -> None:
     tokens=st.integers(30, 200),
 )
 def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int) -> None:
-    found = cut(np.array(lengths), tokens)
+    found = split_batches(np.array(lengths), tokens)
     assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]] and found[-1][1] == len(lengths)
     for begin, end in found:
         assert max(lengths[begin:end]) * (end - begin) <= tokens
@@ -177,10 +177,10 @@ def test_batches_are_within_the_budget_and_full(lengths: list[int], tokens: int)
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=60), most=st.integers(1, 9))
 def test_batches_have_no_more_pairs_than_asked_for(lengths: list[int], most: int) -> None:
-    found = cut(np.array(lengths), 10**6, most)
+    found = split_batches(np.array(lengths), 10**6, most)
     assert [end - begin for begin, end in found[:-1]] == [most] * (len(found) - 1)
     assert found[-1][1] == len(lengths) and 0 < found[-1][1] - found[-1][0] <= most
-    assert cut(np.array(lengths), 40, 0) == cut(np.array(lengths), 40)
+    assert split_batches(np.array(lengths), 40, 0) == split_batches(np.array(lengths), 40)
 
 
 def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
@@ -223,7 +223,7 @@ def test_batches_go_on_from_any_place(corpus: Corpus) -> None:
         drawn.append(whole.draw())
     assert places[-1].epoch >= 1
     for index in (0, 1, 17, 60, 149):
-        later = Buckets(corpus, 100, seed=3, place=Place(*places[index]))
+        later = Buckets(corpus, 100, seed=3, place=BatchPosition(*places[index]))
         assert torch.equal(later.draw().target, drawn[index].target)
     assert not torch.equal(Buckets(corpus, 100, seed=4).draw().target, drawn[0].target)
 

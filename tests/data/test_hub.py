@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.data.parallel import Counts
+from regard.data.parallel import PairCounts
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_data_set_is_read_and_counted(folder: Path) -> None:
     text = HubText(str(folder), ("de", "en"), "train")
-    assert list(text) == sentences()[:200] and text.counts == Counts(pairs=200, empty=1)
+    assert list(text) == sentences()[:200] and text.counts == PairCounts(pairs=200, empty=1)
     back = HubText(str(folder), ("en", "de"), "train")
     assert next(iter(back)) == sentences()[0][::-1] and back.identity() != text.identity()
     with pytest.raises(InputError, match="row 201 of .* is with an empty side"):

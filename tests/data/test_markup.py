@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.markup import UNIT, Element, carry, escape, read_marked
-from regard.data.tokenization import places_of
+from regard.data.markup import UNIT, Element, escape_markup, parse_markup, transfer_markup
+from regard.data.tokenization import word_spans
 from regard.errors import InputError
 
 
 def carried(line: str, translation: str, links: list[tuple[int, int]]) -> str:
-    return carry(read_marked(line), translation, links)
+    return transfer_markup(parse_markup(line), translation, links)
 
 
 IN_ORDER = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
@@ -58,7 +58,7 @@ def test_elements_go_around_the_words_that_come_from_theirs(
 )
 def test_what_is_not_well_formed_is_told(line: str, told: str) -> None:
     with pytest.raises(InputError, match="markup is not well-formed") as error:
-        read_marked(line)
+        parse_markup(line)
     assert told in str(error.value)
 
 
@@ -71,12 +71,12 @@ TAGS = st.sampled_from(
 @st.composite
 def marked_lines(draw: st.DrawFn, depth: int = 3) -> str:
     """Text with elements in it, and in them."""
-    line = escape(draw(WORDS))
+    line = escape_markup(draw(WORDS))
     for _ in range(draw(st.integers(0, 3)) if depth else 0):
         begins, ends = draw(TAGS)
         inside = draw(marked_lines(depth=depth - 1)) if ends else ""
         blank = draw(st.sampled_from(["", " "]))
-        line += f"{blank}{begins}{inside}{ends}{blank}{escape(draw(WORDS))}"
+        line += f"{blank}{begins}{inside}{ends}{blank}{escape_markup(draw(WORDS))}"
     return line
 
 
@@ -92,17 +92,17 @@ def below(elements: list[Element]) -> Counter[tuple[str, ...]]:
 @given(st.data())
 def test_nothing_is_lost_or_doubled_and_all_is_well_formed(data: st.DataObject) -> None:
     line, translation = data.draw(marked_lines()), data.draw(WORDS)
-    marked = read_marked(line)
-    sizes = [len(places_of(text, UNIT)) for text in (marked.text, translation)]
+    marked = parse_markup(line)
+    sizes = [len(word_spans(text, UNIT)) for text in (marked.text, translation)]
     links = []
     if all(sizes):
         links = data.draw(st.lists(st.tuples(*(st.integers(0, size - 1) for size in sizes)), max_size=10))
-    answer = carry(marked, translation, links)
+    answer = transfer_markup(marked, translation, links)
     ET.fromstring(f"<x>{answer}</x>")
-    found = read_marked(answer)
+    found = parse_markup(answer)
     assert found.text == translation
     assert below(found.elements) == below(marked.elements)
 
 
 def test_an_entity_is_a_character() -> None:
-    assert read_marked("a&amp;b &lt;c&gt; &uuml;").text == "a&b <c> \u00fc"
+    assert parse_markup("a&amp;b &lt;c&gt; &uuml;").text == "a&b <c> \u00fc"

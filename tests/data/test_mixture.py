@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 import regard
 from regard.data import PAD
 from regard.data import corpus as corpora
-from regard.data.buckets import Buckets, Place
+from regard.data.buckets import BatchPosition, Buckets
 from regard.data.corpus import Corpus
-from regard.data.corpus_builder import write_corpus
+from regard.data.corpus_builder import build_corpus
 from regard.data.mixture import Mixture
-from regard.data.parallel import GivenPairs
+from regard.data.parallel import PairList
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
 from regard.runs import load_translator
@@ -44,7 +44,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, ...]:
     for corpus, size in enumerate(SIZES):
         words = [(f"{corpus}{number:04d}", number % 7 + 1) for number in range(size)]
         pairs = [(" ".join([word] * times), word) for word, times in words]
-        found.append(write_corpus(folder / str(corpus), GivenPairs(pairs), (SUBWORDS, SUBWORDS), max_len=20))
+        found.append(build_corpus(folder / str(corpus), PairList(pairs), (SUBWORDS, SUBWORDS), max_len=20))
     return tuple(found)
 
 
@@ -106,7 +106,7 @@ def test_batches_are_mixed_of_like_length_and_go_on_from_any_place(three: tuple[
         drawn.append(whole.draw())
     assert places[-1].pool >= 5 and places[-1].epoch == 0
     for index in (0, 1, 40, 149):
-        later = Buckets(mixture, 64, seed=3, place=Place(*places[index]))
+        later = Buckets(mixture, 64, seed=3, place=BatchPosition(*places[index]))
         assert torch.equal(later.draw().source, drawn[index].source)
     assert not torch.equal(Buckets(mixture, 64, seed=4).draw().source, drawn[0].source)
     there = sum(int((each.source != PAD).sum()) for each in drawn)
@@ -116,7 +116,7 @@ def test_batches_are_mixed_of_like_length_and_go_on_from_any_place(three: tuple[
 
 
 def test_shares_are_told(three: tuple[Corpus, ...]) -> None:
-    assert Mixture(three[:2], (1.0, 3.0)).told == "25.0% from 700 pairs, and 75.0% from 90 pairs"
+    assert Mixture(three[:2], (1.0, 3.0)).summary == "25.0% from 700 pairs, and 75.0% from 90 pairs"
 
 
 FEW: dict[str, Any] = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.parallel import Counts, ParallelText
+from regard.data.parallel import PairCounts, ParallelText
 from regard.errors import InputError
 
 SOURCE = b"eins\n\nzwei drei\n\xff\nf\xc3\xbcnf\r\n\xe2\x80\xa8sechs\x0b\n"
@@ -26,7 +26,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path, end
     # A line ends at a line feed alone: a line separator and a vertical tab within one do not shift the others.
     pairs = [("eins", "one"), ("zwei drei", "two three"), ("fünf", "five"), ("sechs", "six")]
     assert list(text) == pairs
-    assert text.counts == Counts(pairs=4, empty=1, not_utf8=1, without_partner=1)
+    assert text.counts == PairCounts(pairs=4, empty=1, not_utf8=1, without_partner=1)
     assert str(text.counts) == ("4 pairs; left out: 1 with an empty side, 1 not UTF-8, 1 without a partner")
     assert list(text) == pairs and text.counts.pairs == 4  # read anew, counted anew
 
@@ -35,7 +35,7 @@ def test_tab_separated_pairs(tmp_path: Path) -> None:
     content = "\ufeffeins\tone\nzwei\ndrei\tthree\tsomeone's\n\tvier\n".encode()
     text = ParallelText([write(tmp_path, "pairs.tsv", content)])
     assert list(text) == [("eins", "one"), ("drei", "three")]
-    assert text.counts == Counts(pairs=2, empty=1, without_partner=1)
+    assert text.counts == PairCounts(pairs=2, empty=1, without_partner=1)
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from regard.data import chunks, corpus_builder, sample, worker_pool
-from regard.data.chunks import find_spans
+from regard.data.chunks import find_chunks
 from regard.data.corpus import Corpus
-from regard.data.corpus_builder import CorpusPart, write_corpus
-from regard.data.parallel import ParallelText, Together
-from regard.data.prepare import Cutting, Preparation, learn_vocabularies, prepare_corpus
+from regard.data.corpus_builder import CorpusPart, build_corpus
+from regard.data.parallel import ConcatenatedText, ParallelText
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.data.sample import Sample
 from regard.errors import InputError
-from regard.io import holding
-from regard.io.reading import sealed
+from regard.io import hold_lock
+from regard.io.reading import add_digest
 
-CUTTING = Cutting(kind="words", size=100, joint=True, lowercase=False)
+CUTTING = TokenizerConfig(kind="words", size=100, joint=True, lowercase=False)
 LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)]
 
 
@@ -41,10 +41,10 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def preparation(file: Path, strict: bool = False, max_len: int = 9) -> Preparation:
+def preparation(file: Path, strict: bool = False, max_len: int = 9) -> CorpusPreparation:
     text, root = ParallelText([file], strict=strict), file.parent / "prepared"
     vocabularies = learn_vocabularies(ParallelText([file]), CUTTING, root, progress=False)
-    return Preparation(text, vocabularies, root, max_len, strict, progress=False)
+    return CorpusPreparation(text, vocabularies, root, max_len, strict, progress=False)
 
 
 def contents(corpus: Corpus) -> list[list[list[int]]]:
@@ -57,7 +57,7 @@ def stamps(folder: Path) -> dict[str, int]:
 
 def test_parts_make_the_same_corpus_as_one(file: Path, tmp_path: Path) -> None:
     whole = contents(
-        write_corpus(tmp_path / "whole", ParallelText([file]), preparation(file).vocabularies, max_len=9)
+        build_corpus(tmp_path / "whole", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     )
     assert preparation(file).part(CorpusPart(3, 3)) == [1, 2]
     assert sorted(stamps(preparation(file).folder)) == [f"shard-{number:06d}.bin" for number in (2, 5, 8)]
@@ -76,7 +76,7 @@ def test_parts_make_the_same_corpus_as_one(file: Path, tmp_path: Path) -> None:
 
 def test_more_parts_than_shards_and_a_part_that_was_begun(file: Path) -> None:
     assert preparation(file).part(CorpusPart(12, 12)) == list(range(1, 12))  # it has nothing to do
-    (preparation(file).folder / "part-1-of-12.json").write_text(json.dumps(sealed({"shards": None})))
+    (preparation(file).folder / "part-1-of-12.json").write_text(json.dumps(add_digest({"shards": None})))
     assert 1 in preparation(file).part(CorpusPart(11, 12))
     for number in range(1, 11):
         missing = preparation(file).part(CorpusPart(number, 12))
@@ -86,7 +86,7 @@ def test_more_parts_than_shards_and_a_part_that_was_begun(file: Path) -> None:
 def test_a_part_is_prepared_by_one_process_at_a_time(file: Path) -> None:
     ready = preparation(file)
     with (
-        holding(ready.folder / "part-1-of-2.json"),
+        hold_lock(ready.folder / "part-1-of-2.json"),
         pytest.raises(InputError, match="is being written by process"),
     ):
         ready.part(CorpusPart(1, 2))
@@ -162,17 +162,19 @@ def test_vocabularies_of_a_long_text_are_learned_from_the_first_lines_of_every_s
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = ParallelText([file])
-    count, spans = find_spans(text)
+    count, spans = find_chunks(text)
     every = Sample([(text, spans)], count, None)
     assert list(every) == [cell for line in LINES for cell in line.split("\t")] and every.pairs == 95
-    assert every.told == f"all 95 pairs ({every.bytes / 1e6:,.1f} MB)" and every.bytes == sum(
+    assert every.summary == f"all 95 pairs ({every.bytes / 1e6:,.1f} MB)" and every.bytes == sum(
         len(line) - 1 for line in LINES
     )
     monkeypatch.setattr(sample, "PAIRS", 39)
     some = Sample([(text, spans)], count, 1)
     chosen = [line.split("\t")[1] for number, line in enumerate(LINES) if number % 10 < 3]
     assert (
-        list(some) == chosen == list(some) and some.pairs == 30 and some.told.endswith(", the first 3 of each 10")
+        list(some) == chosen == list(some)
+        and some.pairs == 30
+        and some.summary.endswith(", the first 3 of each 10")
     )
     both = Sample([(text, spans), (text, None)], 2 * count, 0)
     assert both.lines == 1 and len(list(both)) == 20
@@ -183,7 +185,7 @@ def test_a_vocabulary_says_how_much_it_was_learned_from_and_is_learned_once(
 ) -> None:
     root = file.parent / "prepared"
     root.mkdir()
-    texts = Together([ParallelText([file]), ParallelText([file])])
+    texts = ConcatenatedText([ParallelText([file]), ParallelText([file])])
     learn_vocabularies(texts, CUTTING, root, progress=True)
     assert "vocabulary of 44 symbols, learned from all 190 pairs (0.0 MB)" in capsys.readouterr().err
     [stored] = root.glob("vocabulary-*")
@@ -201,7 +203,7 @@ def test_who_comes_while_another_learns_the_vocabulary_waits_for_it(
     content = stored.read_bytes()
     stored.unlink()
     found: list[object] = []
-    with holding(stored):
+    with hold_lock(stored):
         other = threading.Thread(
             target=lambda: found.append(learn_vocabularies(ParallelText([file]), CUTTING, root, progress=True))
         )
@@ -228,11 +230,12 @@ def count(each):
         import time; time.sleep(60)
 from pathlib import Path
 from regard.data.parallel import ParallelText
-from regard.data.subwords import Subwords
+from regard.data.subwords import SubwordVocabulary
 text = ParallelText([sys.argv[1]])
-words = Subwords.from_json(Path(sys.argv[2]).read_text())
-maker = corpus_builder.Maker(Path(sys.argv[3]), (words, words), 9, False, corpus_builder.key_of(text, (words, words), 9))
-corpus_builder.make_shards(maker, text, on_made=count, processes=2)
+words = SubwordVocabulary.from_json(Path(sys.argv[2]).read_text())
+key = corpus_builder.corpus_key(text, (words, words), 9)
+builder = corpus_builder.ShardBuilder(Path(sys.argv[3]), (words, words), 9, False, key)
+corpus_builder.build_shards(builder, text, on_shard=count, processes=2)
 """
 
 
@@ -254,8 +257,8 @@ def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
         child.send_signal(signal.SIGKILL)
     before = stamps(folder)
     assert 3 <= len(before) < 15
-    whole = write_corpus(tmp_path / "whole", text, ready.vocabularies, max_len=9)
-    found = write_corpus(folder, text, ready.vocabularies, max_len=9)
+    whole = build_corpus(tmp_path / "whole", text, ready.vocabularies, max_len=9)
+    found = build_corpus(folder, text, ready.vocabularies, max_len=9)
     assert contents(found) == contents(whole) and before.items() <= stamps(folder).items()
     assert [path.read_bytes() for path in sorted(folder.glob("shard-*"))] == [
         path.read_bytes() for path in sorted(whole.folder.glob("shard-*"))
@@ -266,16 +269,16 @@ def test_processes_make_the_same_shards_as_one(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpus_builder, "cores", lambda: 2)
-    beside = write_corpus(tmp_path / "two", ParallelText([file]), preparation(file).vocabularies, max_len=9)
+    beside = build_corpus(tmp_path / "two", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     monkeypatch.setattr(corpus_builder, "cores", lambda: 1)
-    alone = write_corpus(tmp_path / "one", ParallelText([file]), preparation(file).vocabularies, max_len=9)
+    alone = build_corpus(tmp_path / "one", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     assert contents(beside) == contents(alone) and beside.counts == alone.counts
 
 
 def test_pairs_are_read_across_shards_and_past_empty_ones(file: Path, tmp_path: Path) -> None:
     lines = LINES[:25] + ["\tx"] * 30 + LINES[25:]
     file.write_text("".join(f"{line}\n" for line in lines))
-    corpus = write_corpus(tmp_path / "corpus", ParallelText([file]), preparation(file).vocabularies, max_len=9)
+    corpus = build_corpus(tmp_path / "corpus", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     assert [shard.head.pairs for shard in corpus.shards][2:6] == [5, 0, 0, 5] and corpus.counts.empty == 30
     sources, targets = corpus.read(0, 95)
     word = preparation(file).vocabularies[0]
@@ -303,4 +306,4 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 25 with an empty side"):
         prepare_corpus(text, ready.vocabularies, ready.root, max_len=9, progress=False)
     assert not list(ready.root.glob("corpus-*"))
-    assert worker_pool.cores() >= 1
+    assert worker_pool.available_cores() >= 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.subwords import Subwords, given_symbols, train_subwords
+from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
 
@@ -17,11 +17,11 @@ KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def subwords(request: pytest.FixtureRequest) -> Subwords:
+def subwords(request: pytest.FixtureRequest) -> SubwordVocabulary:
     return train_subwords(TEXT, kind=request.param, size=60)
 
 
-def test_text_survives_indices(subwords: Subwords) -> None:
+def test_text_survives_indices(subwords: SubwordVocabulary) -> None:
     for text in TEXT:
         indices = subwords.encode(text)
         assert subwords.decode([BOS, *indices, EOS, 9, PAD]) == text
@@ -31,11 +31,11 @@ def test_text_survives_indices(subwords: Subwords) -> None:
     assert subwords.encode_all(TEXT) == [subwords.encode(text) for text in TEXT]
 
 
-def test_a_vocabulary_is_stored_as_json(subwords: Subwords) -> None:
-    again = Subwords.from_json(subwords.to_json())
+def test_a_vocabulary_is_stored_as_json(subwords: SubwordVocabulary) -> None:
+    again = SubwordVocabulary.from_json(subwords.to_json())
     assert again.symbols == subwords.symbols and again.encode(TEXT[0]) == subwords.encode(TEXT[0])
     with pytest.raises(InputError, match="tokenizer is damaged"):
-        Subwords.from_json("{}")
+        SubwordVocabulary.from_json("{}")
 
 
 def test_sentencepiece_is_not_learned_here() -> None:
@@ -63,7 +63,7 @@ def test_a_damaged_vocabulary_is_refused_in_our_words(change: dict[str, object],
     with pytest.raises(
         InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it, or train anew"
     ):
-        Subwords.from_json(json.dumps(stored))
+        SubwordVocabulary.from_json(json.dumps(stored))
 
 
 def test_indices_without_gaps_and_pieces_once() -> None:
@@ -71,11 +71,11 @@ def test_indices_without_gaps_and_pieces_once() -> None:
     vocab = stored["model"]["vocab"]
     vocab[max(vocab, key=vocab.__getitem__)] += 1
     with pytest.raises(InputError, match="has index [0-9]+, not [0-9]+"):
-        Subwords.from_json(json.dumps(stored))
+        SubwordVocabulary.from_json(json.dumps(stored))
     stored = json.loads(LEARNED[1].to_json())
     stored["model"]["vocab"].append(stored["model"]["vocab"][-1])
     with pytest.raises(InputError, match="a piece stands in it twice"):
-        Subwords.from_json(json.dumps(stored))
+        SubwordVocabulary.from_json(json.dumps(stored))
 
 
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
@@ -84,20 +84,20 @@ def test_a_flipped_bit_is_the_same_vocabulary_another_or_one_complaint(place: in
         content = bytearray(subwords.to_json().encode())
         content[place % len(content)] ^= 1 << bit
         try:
-            found = Subwords.from_json(content.decode(errors="replace"))
+            found = SubwordVocabulary.from_json(content.decode(errors="replace"))
         except InputError as error:
             assert "\n" not in str(error)
         else:
             found.encode("der Hund")
 
 
-def test_half_a_character_is_unknown(subwords: Subwords) -> None:
+def test_half_a_character_is_unknown(subwords: SubwordVocabulary) -> None:
     text = "der \ud800Hund"
     assert subwords.encode(text) == subwords.encode("der \ufffdHund") == subwords.encode_all([text])[0]
     assert len(subwords.pieces(text)) == len(subwords.encode(text)) and "\ud800" not in subwords.unknown(text)
 
 
-def test_what_was_never_seen_is_unknown(subwords: Subwords) -> None:
+def test_what_was_never_seen_is_unknown(subwords: SubwordVocabulary) -> None:
     text = "der Hund ☃ läuft."
     assert UNKNOWN in subwords.encode(text) and "☃" in subwords.unknown(text) and "☃" in subwords.pieces(text)
     assert subwords.decode(subwords.encode(text)) in (
@@ -162,11 +162,11 @@ def test_a_unigram_vocabulary_holds_every_character() -> None:
 
 
 def test_symbols_that_are_known() -> None:
-    words = given_symbols(["Hund", "der"], words=True)
+    words = vocabulary_from_symbols(["Hund", "der"], words=True)
     assert words.encode("der Hund") == [5, 4] and words.decode([5, 4]) == "der Hund"
-    assert words.encode("der  Hund.") == [5, 3, 3] and words.places("der Hund") == [(0, 3), (3, 8)]
-    characters = given_symbols(["a", "b", BLANK], words=False, lowercase=True)
+    assert words.encode("der  Hund.") == [5, 3, 3] and words.offsets("der Hund") == [(0, 3), (3, 8)]
+    characters = vocabulary_from_symbols(["a", "b", BLANK], words=False, lowercase=True)
     assert characters.encode("A b") == [4, 6, 5] and characters.decode([4, 6, 5]) == "a b"
-    assert characters.places("A b") == [(0, 1), (1, 2), (2, 3)] and not characters.encode("")
-    again = Subwords.from_json(characters.to_json())
+    assert characters.offsets("A b") == [(0, 1), (1, 2), (2, 3)] and not characters.encode("")
+    again = SubwordVocabulary.from_json(characters.to_json())
     assert again.encode("ab ☃") == characters.encode("ab ☃") == [4, 5, 6, 3]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import regard
 from regard.data import text_encoding
 from regard.data.parallel import ParallelText, check_files
-from regard.data.text_encoding import encoding_of, look_through
+from regard.data.text_encoding import detect_encoding, scan_lines
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import LINKS, sentences
@@ -84,16 +84,16 @@ def test_zero_bytes_and_unequal_lengths(tmp_path: Path) -> None:
 @given(st.lists(st.sampled_from([b"a", "ü".encode(), b"\xff", b"\0", b"\n", b"\n", b"\r\n", b"x" * 9])))
 def test_lines_are_counted_alike_however_much_is_read_at_a_time(parts: list[bytes]) -> None:
     content = b"".join(parts)
-    whole = look_through(BytesIO(content))
+    whole = scan_lines(BytesIO(content))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_encoding, "READ", 16)
-        assert look_through(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
+        assert scan_lines(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
     assert whole.lines == len(list(BytesIO(content)))
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
 def test_utf8_is_not_taken_for_something_else(text: str) -> None:
-    assert encoding_of(text.encode()) is None
+    assert detect_encoding(text.encode()) is None
 
 
 FLAGS: dict[str, Any] = {**TINY, "steps": 2, "hidden": 8, "inner": 8, "progress": False}

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.word_alignment import KnownLinks, links_of_product, moses, parse_moses, read_links, symmetrise
+from regard.data.word_alignment import (
+    WordAlignment,
+    format_moses,
+    links_from_weights,
+    parse_moses,
+    read_links,
+    symmetrize,
+)
 from regard.errors import InputError
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
@@ -15,25 +22,29 @@ LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=
 
 @given(LINKS, LINKS)
 def test_what_is_written_is_read(sure: frozenset[tuple[int, int]], possible: frozenset[tuple[int, int]]) -> None:
-    line = f"{moses(sure)} {' '.join(f'{i}?{j}' for i, j in possible)}"
-    assert parse_moses(line, "here") == KnownLinks(sure, sure | possible)
+    line = f"{format_moses(sure)} {' '.join(f'{i}?{j}' for i, j in possible)}"
+    assert parse_moses(line, "here") == WordAlignment(sure, sure | possible)
 
 
 def test_a_file_in_moses_format(tmp_path: Path) -> None:
     file = tmp_path / "links"
     file.write_text("0-0 1-2 2?1\n\n3-3\n")
     found = read_links(file, 3)
-    assert found == [KnownLinks.of([(0, 0), (1, 2)], [(2, 1)]), KnownLinks.of([]), KnownLinks.of([(3, 3)])]
-    assert found[0].turned() == KnownLinks.of([(0, 0), (2, 1)], [(1, 2)])
+    assert found == [
+        WordAlignment.of([(0, 0), (1, 2)], [(2, 1)]),
+        WordAlignment.of([]),
+        WordAlignment.of([(3, 3)]),
+    ]
+    assert found[0].turned() == WordAlignment.of([(0, 0), (2, 1)], [(1, 2)])
 
 
 def test_a_file_in_naacls_format(tmp_path: Path) -> None:
     file = tmp_path / "links"
     file.write_text("1 1 1 S\n1 2 3 S 0.9\n1 3 2 P\n0003 4 4\n3 0 1 S\n")
     assert read_links(file, 3) == [
-        KnownLinks.of([(0, 0), (1, 2)], [(2, 1)]),
-        KnownLinks.of([]),
-        KnownLinks.of([(3, 3)]),
+        WordAlignment.of([(0, 0), (1, 2)], [(2, 1)]),
+        WordAlignment.of([]),
+        WordAlignment.of([(3, 3)]),
     ]
 
 
@@ -57,19 +68,19 @@ def test_what_is_no_link_is_told_with_its_line(tmp_path: Path, content: str, tol
 
 
 def test_links_past_their_words_are_told() -> None:
-    KnownLinks.of([(2, 3)]).check(3, 4, "pair 1")
+    WordAlignment.of([(2, 3)]).check(3, 4, "pair 1")
     for sources, targets in ((2, 4), (3, 3)):
         with pytest.raises(InputError, match="pair 1: link 2-3 leads past a source of"):
-            KnownLinks.of([(2, 3)]).check(sources, targets, "pair 1")
+            WordAlignment.of([(2, 3)]).check(sources, targets, "pair 1")
 
 
 @given(LINKS, LINKS)
 def test_both_directions_as_one(
     forward: frozenset[tuple[int, int]], backward: frozenset[tuple[int, int]]
 ) -> None:
-    both = symmetrise(forward, backward, "intersection")
-    union = symmetrise(forward, backward, "union")
-    grown = symmetrise(forward, backward, "grow-diag-final")
+    both = symmetrize(forward, backward, "intersection")
+    union = symmetrize(forward, backward, "union")
+    grown = symmetrize(forward, backward, "grow-diag-final")
     assert both == forward & backward
     assert union == forward | backward
     assert both <= grown <= union
@@ -83,9 +94,9 @@ def test_growing_by_hand() -> None:
     forward = frozenset({(0, 0), (1, 1), (2, 1), (3, 4)})
     backward = frozenset({(0, 0), (1, 1), (1, 2), (0, 3)})
     # (2, 1) brings source word 2, (1, 2) target word 2; then (3, 4) brings both, and (0, 3) target word 3.
-    assert symmetrise(forward, backward, "grow-diag-final") == forward | backward
+    assert symmetrize(forward, backward, "grow-diag-final") == forward | backward
     # What brings nothing that had none is left out: (0, 1) of words that the intersection links.
-    assert symmetrise(frozenset({(0, 0), (1, 1), (0, 1)}), frozenset({(0, 0), (1, 1)}), "grow-diag-final") == {
+    assert symmetrize(frozenset({(0, 0), (1, 1), (0, 1)}), frozenset({(0, 0), (1, 1)}), "grow-diag-final") == {
         (0, 0),
         (1, 1),
     }
@@ -95,5 +106,5 @@ def test_the_product_asks_both_directions() -> None:
     """Forward alone would link target word 1 to source word 0, of which backward thinks nothing."""
     forward = np.array([[0.9, 0.1], [0.6, 0.4]])
     backward = np.array([[0.9, 0.1], [0.1, 0.9]])
-    assert links_of_product(forward, backward) == {(0, 0), (1, 1)}
-    assert links_of_product(np.zeros((0, 3)), np.zeros((3, 0))) == frozenset()
+    assert links_from_weights(forward, backward) == {(0, 0), (1, 1)}
+    assert links_from_weights(np.zeros((0, 3)), np.zeros((3, 0))) == frozenset()

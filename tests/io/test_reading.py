@@ -15,15 +15,15 @@ from regard.errors import InputError
 from regard.io.reading import (
     DamageError,
     check_file,
-    files_in,
+    convert_json,
     is_file,
     is_folder,
-    numbered,
+    list_files,
+    list_steps,
     parse_json,
     read_bytes,
     read_json,
     read_text,
-    shaped,
 )
 
 
@@ -76,7 +76,7 @@ def test_any_json_is_the_shape_or_one_complaint(value: Any) -> None:
     for place in (None, "name", "sizes", "rate", "other"):
         content = value if place is None else {**sound, place: value}
         try:
-            found = shaped(parse_json(json.dumps(content)), Shape)
+            found = convert_json(parse_json(json.dumps(content)), Shape)
         except DamageError as error:
             assert "\n" not in str(error) and "`" not in str(error)
         else:
@@ -139,7 +139,7 @@ def test_what_another_user_may_not_read_is_said(tmp_path: Path) -> None:
             with pytest.raises(InputError, match="permission denied; change its permissions, or use a copy"):
                 look(tmp_path / "folder" / "file")
         with pytest.raises(InputError, match="permission denied"):
-            files_in(tmp_path / "folder")
+            list_files(tmp_path / "folder")
     finally:
         os.seteuid(0)
 
@@ -159,5 +159,5 @@ def test_files_by_their_number_and_no_others(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "step-5.safetensors").mkdir()
-    assert [path.stem for path in numbered(tmp_path)] == ["step-0", "step-9", "step-10"]
-    assert numbered(tmp_path / "nowhere") == []
+    assert [path.stem for path in list_steps(tmp_path)] == ["step-0", "step-9", "step-10"]
+    assert list_steps(tmp_path / "nowhere") == []

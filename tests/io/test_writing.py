@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.io import check_writable, make_folder, open_own, write_file, write_json, write_new
+from regard.io import check_writable, make_folder, open_regular, write_file, write_json, write_new
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_files_changed_in_place_are_regular_files(tmp_path: Path) -> None:
     for name in ("link", "dangling", "null", "pipe", os.devnull):
         for mode in ("ab", "a+b", "r+b"):
             with pytest.raises(OSError):
-                open_own(tmp_path / name, mode)
-    with open_own(tmp_path / "real", "ab") as file:
+                open_regular(tmp_path / name, mode)
+    with open_regular(tmp_path / "real", "ab") as file:
         file.write(b", two")
     assert (tmp_path / "real").read_bytes() == b"one, two" and not (tmp_path / "nowhere").exists()
 

@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io.reading import sealed
+from regard.io.reading import add_digest
 from regard.training import RunFolder, make_config, new_run
 from tests.earlier import to_format_6
 
@@ -83,7 +83,7 @@ def test_a_model_of_another_shape_is_refused(run: RunFolder) -> None:
     stored = json.loads(run.config_file.read_text())
     stored["model"]["hidden"] = 16
     del stored["digest"]
-    run.config_file.write_text(json.dumps(sealed(stored)))
+    run.config_file.write_text(json.dumps(add_digest(stored)))
     with pytest.raises(
         InputError, match="is damaged: model.safetensors: tensor '.*' is float32 \\(.*\\), not float32 \\("
     ) as raised:

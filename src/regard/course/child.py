@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from regard.course.answering import answers_of, one_line, own_lines
 from regard.course.candidates import Candidates, Watch, find_candidates
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
-from regard.plugins import own_imports
+from regard.plugins import plugin_imports
 
 MEMORY = 3 << 30
 """Bytes that the code may ask for, beyond what is there at its start."""
@@ -95,7 +95,7 @@ def load_file(path: Path) -> dict[str, Any]:
     assert spec is not None and spec.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    with own_imports(path.parent, path.stem):
+    with plugin_imports(path.parent, path.stem):
         spec.loader.exec_module(module)
     return vars(module)
 

@@ -10,7 +10,16 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.data.batch import PairBatch, collate, read_source
-    from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN, Characters, TokenizerKind, Vocabulary, Words
+    from regard.data.vocabulary import (
+        BOS,
+        EOS,
+        PAD,
+        UNKNOWN,
+        CharacterVocabulary,
+        TokenizerKind,
+        Vocabulary,
+        WordVocabulary,
+    )
 
 late(__name__)
 
@@ -19,11 +28,11 @@ __all__ = [
     "EOS",
     "PAD",
     "UNKNOWN",
-    "Characters",
+    "CharacterVocabulary",
     "PairBatch",
     "TokenizerKind",
     "Vocabulary",
-    "Words",
+    "WordVocabulary",
     "collate",
     "read_source",
 ]

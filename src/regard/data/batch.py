@@ -20,7 +20,7 @@ class PairBatch(NamedTuple):
     """(B, Ts) int64, vocabulary indices."""
     target: Tensor
     """(B, Tt) int64, vocabulary indices: what the decoder is to answer."""
-    aims: Tensor | None = None
+    alignment: Tensor | None = None
     """(B, Tt, Ts) float32, what a guided head is to attend to (see `guide`); None where none is guided."""
 
     @property
@@ -38,16 +38,16 @@ class PairBatch(NamedTuple):
         processes take the same steps."""
         if size == 1:
             return self
-        aims = None if self.aims is None else self.aims[rank::size]
-        rows = PairBatch(self.source[rank::size], self.target[rank::size], aims)
+        alignment = None if self.alignment is None else self.alignment[rank::size]
+        rows = PairBatch(self.source[rank::size], self.target[rank::size], alignment)
         if len(rows.target):
             return rows
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
         """Return the same batch on another device."""
-        aims = None if self.aims is None else self.aims.to(device)
-        return PairBatch(self.source.to(device), self.target.to(device), aims)
+        alignment = None if self.alignment is None else self.alignment.to(device)
+        return PairBatch(self.source.to(device), self.target.to(device), alignment)
 
     @property
     def target_in(self) -> Tensor:

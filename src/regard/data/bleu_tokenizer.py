@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 
 OFFLINE = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
 """sacrebleu's tokenizers that need no download."""
@@ -53,12 +53,12 @@ def check_bleu_tokenizer(name: str, *, installed: bool = True) -> None:
             f"write translations to a file, and score them with `sacrebleu --tokenize {name}`"
         )
     if name not in OFFLINE:
-        raise unknown("bleu_tokenize", name, OFFLINE)
+        raise unknown_choice("bleu_tokenize", name, OFFLINE)
     if installed and not _installed(name):
         raise InputError(f"bleu_tokenize {name!r} needs its package: pip install 'sacrebleu[{name[:2]}]'")
 
 
-def bleu_tokenizer_for(references: Iterable[str]) -> str:
+def choose_bleu_tokenizer(references: Iterable[str]) -> str:
     """Return the tokenizer for references: `zh` for Chinese, `ja-mecab` and `ko-mecab` for Japanese and Korean
     where their packages are installed, else `char` for text without blanks, and `13a` for all other text.
 

@@ -18,16 +18,16 @@ from typing import Annotated
 
 import msgspec
 
-from regard.data.tokenization import Place, places_of
-from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, whole
+from regard.data.tokenization import Span, word_spans
+from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, replace_surrogates
 from regard.errors import InputError
-from regard.io.reading import DamageError, parse_json, shaped
+from regard.io.reading import DamageError, convert_json, parse_json
 
 MARK = '{"codes":'
 """How the JSON of such a vocabulary begins."""
-GOES_ON = "@@"
+CONTINUATION = "@@"
 """Behind a piece that does not end a word."""
-LAST = "</w>"
+END_OF_WORD = "</w>"
 """Behind the last character of a word, in codes."""
 VERSION = "0.2"
 """Of subword-nmt's codes; in those before, `</w>` was a piece of its own."""
@@ -44,7 +44,7 @@ class _Cut(msgspec.Struct, forbid_unknown_fields=True):
     """Of the indices from 4 on."""
 
 
-class CodedWords:
+class BpeCodesVocabulary:
     """A vocabulary of pieces, cut by codes.
 
     `codes`: what is joined, first ones first. `symbols`: the pieces of the indices from 4 on, with `@@` behind
@@ -65,9 +65,9 @@ class CodedWords:
     def __len__(self) -> int:
         return len(self.symbols)
 
-    def __reduce__(self) -> tuple[type["CodedWords"], tuple[Codes, list[str]]]:
+    def __reduce__(self) -> tuple[type["BpeCodesVocabulary"], tuple[Codes, list[str]]]:
         # Other processes prepare text too; what is kept of words is not sent along.
-        return CodedWords, (self.codes, self.symbols[len(SPECIAL) :])
+        return BpeCodesVocabulary, (self.codes, self.symbols[len(SPECIAL) :])
 
     def encode(self, text: str) -> list[int]:
         """Return the indices of a text, `UNKNOWN` for what was never seen; no end of sequence."""
@@ -81,12 +81,12 @@ class CodedWords:
         """Return what each index of `encode(text)` stands for, unknown ones too, as `labels` names it."""
         return _labels(list(self._pieces(text)))
 
-    def places(self, text: str) -> list[Place]:
+    def offsets(self, text: str) -> list[Span]:
         """Return where each piece stands in a text."""
-        text, found = whole(text), []
-        for begin, end in places_of(text, "words"):
+        text, found = replace_surrogates(text), []
+        for begin, end in word_spans(text, "words"):
             for piece in self._cut(text[begin:end]):
-                found.append((begin, begin + len(piece.removesuffix(GOES_ON))))
+                found.append((begin, begin + len(piece.removesuffix(CONTINUATION))))
                 begin = found[-1][1]
             found[-1] = (found[-1][0], end)
         return found
@@ -94,14 +94,14 @@ class CodedWords:
     def unknown(self, text: str) -> list[str]:
         """Return what the vocabulary does not know of a text: each piece once, sorted."""
         pieces = (piece for piece in self._pieces(text) if piece not in self._indices)
-        return sorted({piece.removesuffix(GOES_ON) for piece in pieces})
+        return sorted({piece.removesuffix(CONTINUATION) for piece in pieces})
 
     def decode(self, indices: Sequence[int]) -> str:
         """Return the text of indices up to the first end of sequence; special ones but `UNKNOWN` are left
         out."""
         indices = indices[: indices.index(EOS)] if EOS in indices else indices
         text = " ".join(self.symbols[index] for index in indices if index >= UNKNOWN)
-        return text.replace(f"{GOES_ON} ", "").removesuffix(GOES_ON)
+        return text.replace(f"{CONTINUATION} ", "").removesuffix(CONTINUATION)
 
     def labels(self, indices: Sequence[int]) -> list[str]:
         """Name every index, special ones included, for plots; in a sequence, a word's first piece begins with
@@ -115,29 +115,29 @@ class CodedWords:
         return json.dumps(msgspec.to_builtins(stored), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> "CodedWords":
+    def from_json(cls, text: str) -> "BpeCodesVocabulary":
         """Return what `to_json` wrote; raises `InputError` where it is damaged."""
         try:
-            stored = shaped(parse_json(text), _Cut)
+            stored = convert_json(parse_json(text), _Cut)
             return cls(stored.codes, stored.symbols)
         except DamageError as error:
             raise InputError(f"tokenizer is damaged: {error}; restore a copy of it, or import it anew") from error
 
     def _pieces(self, text: str) -> Iterator[str]:
-        for word in whole(text).split():
+        for word in replace_surrogates(text).split():
             yield from self._cut(word)
 
     def _cut_word(self, word: str) -> tuple[str, ...]:
         """Return the pieces of a word: in each step the first code that can be used is, wherever it can."""
         if not self.codes:
             return (word,)
-        pieces = [*word[:-1], f"{word[-1]}{LAST}"]
+        pieces = [*word[:-1], f"{word[-1]}{END_OF_WORD}"]
         while len(pieces) > 1:
             pair = min(pairwise(pieces), key=lambda pair: self._ranks.get(pair, len(self.codes)))
             if pair not in self._ranks:
                 break
             pieces = _join(pieces, pair)
-        return (*(f"{piece}{GOES_ON}" for piece in pieces[:-1]), pieces[-1].removesuffix(LAST))
+        return (*(f"{piece}{CONTINUATION}" for piece in pieces[:-1]), pieces[-1].removesuffix(END_OF_WORD))
 
 
 def _join(pieces: Sequence[str], pair: tuple[str, str]) -> list[str]:
@@ -154,7 +154,9 @@ def _labels(pieces: Sequence[str]) -> list[str]:
     """Return pieces as they are shown: `▁` before those that begin a word, instead of `@@` behind the others."""
     before = ["", *pieces]
     return [
-        piece if piece in SPECIAL else f"{'' if last.endswith(GOES_ON) else BLANK}{piece.removesuffix(GOES_ON)}"
+        piece
+        if piece in SPECIAL
+        else f"{'' if last.endswith(CONTINUATION) else BLANK}{piece.removesuffix(CONTINUATION)}"
         for last, piece in zip(before, pieces, strict=False)
     ]
 
@@ -164,7 +166,7 @@ def parse_codes(text: str) -> list[tuple[str, str]]:
 
     subword-nmt begins with `#version: 0.2`, fastBPE has a count behind each pair.
     """
-    lines = lines_of(text)
+    lines = split_lines(text)
     first = lines[0] if lines else ""
     version = first.removeprefix("#version:").strip() if first.startswith("#version:") else None
     if version not in (None, VERSION):
@@ -182,11 +184,11 @@ def parse_codes(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines of a file, which end at a line feed alone: pieces may have other breaks in them."""
     return [line.rstrip("\r") for line in text.rstrip("\n").split("\n")] if text else []
 
 
-def write_codes(codes: Codes) -> str:
+def format_codes(codes: Codes) -> str:
     """Return codes as a file of subword-nmt."""
     return "".join([f"#version: {VERSION}\n", *(f"{one} {other}\n" for one, other in codes)])

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from regard.data.subwords import Subwords
-from regard.data.vocabulary import EOS, UNKNOWN, Learned
+from regard.data.subwords import SubwordVocabulary
+from regard.data.vocabulary import EOS, UNKNOWN, LearnedVocabulary
 from regard.errors import InputError, check_share
 
 WAYS = 32
@@ -25,16 +25,16 @@ WORDS = 200_000
 """Words whose ways are kept in memory: the latest."""
 
 
-class DroppedMerges:
+class BpeDropout:
     """Cuts sentences of a BPE vocabulary anew, each join passed over with probability `rate`.
 
     Raises `InputError` for a rate out of range, or a vocabulary of another kind.
     """
 
-    def __init__(self, vocabulary: Learned, rate: float, seed: int) -> None:
+    def __init__(self, vocabulary: LearnedVocabulary, rate: float, seed: int) -> None:
         check_share("merge_dropout", rate, below=True)
-        model = json.loads(vocabulary.to_json())["model"] if isinstance(vocabulary, Subwords) else {}
-        if not isinstance(vocabulary, Subwords) or model["type"] != "BPE" or not model["merges"]:
+        model = json.loads(vocabulary.to_json())["model"] if isinstance(vocabulary, SubwordVocabulary) else {}
+        if not isinstance(vocabulary, SubwordVocabulary) or model["type"] != "BPE" or not model["merges"]:
             raise InputError("merge_dropout needs merges to drop: use it with --tokenizer bpe")
         self.vocabulary, self.rate, self.seed = vocabulary, rate, seed
         self.indices: dict[str, int] = model["vocab"]

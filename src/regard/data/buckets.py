@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import PairBatch
-from regard.data.corpus import Corpus, Span
-from regard.data.guided_alignment import Guide, aims
+from regard.data.corpus import Corpus, PairRange
+from regard.data.guided_alignment import GuidedAlignment, target_attention
 from regard.data.mixture import Mixture
 from regard.data.vocabulary import PAD, UNKNOWN
 from regard.errors import InputError
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """Which batch comes next."""
 
     epoch: int
@@ -30,8 +30,8 @@ class Place(NamedTuple):
     batch: int
 
 
-BEGIN = Place(0, 0, 0)
-Recut = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+BEGIN = BatchPosition(0, 0, 0)
+Resegment = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 """From a sentence's indices to those of the same sentence, cut differently."""
 
 
@@ -46,11 +46,11 @@ class Buckets:
     corpus: Corpus | Mixture
     tokens: int
     seed: int
-    place: Place = BEGIN
-    recut: tuple[Recut, Recut] | None = None
+    place: BatchPosition = BEGIN
+    recut: tuple[Resegment, Resegment] | None = None
     """Cuts sources and targets into other pieces, each time they are served."""
     most: int = 0
-    guide: Guide | None = None
+    guide: GuidedAlignment | None = None
     """Links of the corpus, whose aims batches are to bring."""
     sharing: tuple[int, int] = (0, 1)
     """Which process this is, and of how many that share each batch, row by row (`PairBatch.share`). Only its own
@@ -78,13 +78,19 @@ class Buckets:
             )
         source, target, *links = self._pool[batch]
         if batch + 1 < len(self._pool):
-            self.place = Place(epoch, pool, batch + 1)
+            self.place = BatchPosition(epoch, pool, batch + 1)
         else:
-            self.place = Place(epoch, pool + 1, 0) if pool + 1 < self.corpus.pools else Place(epoch + 1, 0, 0)
-        found = PairBatch(pad(source), pad(target))
+            self.place = (
+                BatchPosition(epoch, pool + 1, 0)
+                if pool + 1 < self.corpus.pools
+                else BatchPosition(epoch + 1, 0, 0)
+            )
+        found = PairBatch(pad_sentences(source), pad_sentences(target))
         if not links:
             return found
-        return found._replace(aims=aims(links[0], (len(source), found.target.shape[1], found.source.shape[1])))
+        return found._replace(
+            alignment=target_attention(links[0], (len(source), found.target.shape[1], found.source.shape[1]))
+        )
 
     def _draw_pool(self, epoch: int, pool: int) -> list[tuple[list[np.ndarray], ...]]:
         """Return the batches of a pool, in random order: sources, targets, and where there is a guide, links."""
@@ -109,10 +115,10 @@ class Buckets:
         """Return which pairs of a pool make each batch; `lengths` (pairs, 2): of source and target."""
         # By target, then source, then chance.
         ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
-        batches = cut(lengths.max(1)[ranks], self.tokens, self.most)
+        batches = split_batches(lengths.max(1)[ranks], self.tokens, self.most)
         return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
 
-    def _read(self, spans: Sequence[Span], mine: np.ndarray | None = None) -> list[list[np.ndarray]]:
+    def _read(self, spans: Sequence[PairRange], mine: np.ndarray | None = None) -> list[list[np.ndarray]]:
         """Return sources and targets of pairs; with `mine` (pairs,) bool, all but those are empty."""
         rank, size = self.sharing if mine is not None else (0, 1)
         sides: list[list[np.ndarray]] = [[], []]
@@ -123,7 +129,7 @@ class Buckets:
         return sides
 
     def _read_mine(
-        self, spans: Sequence[Span], batches: Sequence[np.ndarray], lengths: np.ndarray
+        self, spans: Sequence[PairRange], batches: Sequence[np.ndarray], lengths: np.ndarray
     ) -> list[list[np.ndarray]]:
         """Return sources and targets of pairs, of those of other processes symbols that stand for them."""
         rank, size = self.sharing
@@ -136,7 +142,7 @@ class Buckets:
         ]
 
 
-def cut(lengths: np.ndarray, tokens: int, most: int = 0) -> list[tuple[int, int]]:
+def split_batches(lengths: np.ndarray, tokens: int, most: int = 0) -> list[tuple[int, int]]:
     """Cut sentences of `lengths` (N,), in their order, into runs of at most `tokens`, padding included, and of at
     most `most` sentences, where that is not 0.
 
@@ -152,7 +158,7 @@ def cut(lengths: np.ndarray, tokens: int, most: int = 0) -> list[tuple[int, int]
     return [*batches, (begin, len(lengths))]
 
 
-def pad(sentences: Sequence[np.ndarray]) -> Tensor:
+def pad_sentences(sentences: Sequence[np.ndarray]) -> Tensor:
     """Return sentences as one tensor (B, T) int64, padded with `PAD`."""
     padded = np.full((len(sentences), max(map(len, sentences))), PAD, dtype=np.int64)
     for row, sentence in enumerate(sentences):

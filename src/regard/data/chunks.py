@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from regard.data.parallel import Counts, ParallelText, Text, reading
+from regard.data.parallel import PairCounts, PairSource, ParallelText, read_errors
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 
@@ -25,9 +25,9 @@ READ = 1 << 20
 """Bytes that are read at a time."""
 LINE_FEED = 10
 
-Span = tuple[int, int]
+ByteRange = tuple[int, int]
 """Where lines begin and end in a file, in bytes."""
-Spans = list[list[Span]]
+ChunkRanges = list[list[ByteRange]]
 """Of each stretch, where its lines stand in each file."""
 
 
@@ -36,11 +36,11 @@ class Sentences(NamedTuple):
 
     sources: Sequence[str]
     targets: Sequence[str]
-    counts: Counts
+    counts: PairCounts
 
 
 @dataclass(frozen=True)
-class Stretch:
+class PairChunk:
     """Pairs that have been read already."""
 
     sentences: Sentences
@@ -54,14 +54,14 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class LineStretch:
+class LineChunk:
     """Lines of the files of a parallel text, which are read when they are asked for."""
 
     paths: tuple[Path, ...]
     strict: bool
     first: int
     """Number of the first line, from 1."""
-    contents: tuple[Span | bytes, ...]
+    contents: tuple[ByteRange | bytes, ...]
     """Of each file: where its lines stand, or the lines themselves."""
     size: int
     """Bytes of the text."""
@@ -71,11 +71,11 @@ class LineStretch:
 
         Raises `InputError` where they cannot be read, or the text is strict and one would be left out.
         """
-        with reading(self.paths):
+        with read_errors(self.paths):
             contents = [self._content(*each, most) for each in zip(self.paths, self.contents, strict=True)]
         return self._plain(contents) or self._line_by_line(contents)
 
-    def _content(self, path: Path, content: Span | bytes, most: int | None) -> bytes:
+    def _content(self, path: Path, content: ByteRange | bytes, most: int | None) -> bytes:
         if isinstance(content, bytes):
             return content if most is None else b"".join(islice(_lines(content), most))
         with path.open("rb") as file:
@@ -104,7 +104,7 @@ class LineStretch:
         sources, targets = (list(map(str.strip, side)) for side in sides)
         if len(sources) != len(targets) or any(map(is_blank, sources)) or any(map(is_blank, targets)):
             return None
-        return Sentences(sources, targets, Counts(pairs=len(sources)))
+        return Sentences(sources, targets, PairCounts(pairs=len(sources)))
 
     def _line_by_line(self, contents: Sequence[bytes]) -> Sentences:
         """Return the pairs of lines, and count or refuse what is to be left out."""
@@ -115,15 +115,15 @@ class LineStretch:
         return Sentences([source for source, _ in pairs], [target for _, target in pairs], text.counts)
 
 
-AnyStretch = Stretch | LineStretch
+TextChunk = PairChunk | LineChunk
 
 
-def is_plain(text: Text) -> bool:
+def is_plain(text: PairSource) -> bool:
     """Whether every process can read its own lines of a text."""
     return isinstance(text, ParallelText) and not any(path.suffix == ".gz" for path in text.paths)
 
 
-def stretches_of(text: Text, *, spans: Spans | None = None) -> Iterator[AnyStretch]:
+def read_chunks(text: PairSource, *, spans: ChunkRanges | None = None) -> Iterator[TextChunk]:
     """Yield a text in stretches of so many lines, or pairs where it is in no files of lines; none where it is
     empty.
 
@@ -136,24 +136,24 @@ def stretches_of(text: Text, *, spans: Spans | None = None) -> Iterator[AnyStret
     return (_stretch(text, number, LINES, each) for number, each in enumerate(spans))
 
 
-def find_spans(text: Text) -> tuple[int, Spans | None]:
+def find_chunks(text: PairSource) -> tuple[int, ChunkRanges | None]:
     """Return how many stretches a text has, and where they are, which is known of plain files only.
 
     Raises `InputError` where it cannot be read.
     """
-    count, done, found = 0, 0, list[list[Span]]()
-    for stretch in stretches_of(text):
+    count, done, found = 0, 0, list[list[ByteRange]]()
+    for stretch in read_chunks(text):
         count += 1
         done += stretch.size
         text.on_bytes(done)
-        if is_plain(text) and isinstance(stretch, LineStretch):
+        if is_plain(text) and isinstance(stretch, LineChunk):
             found.append([span for span in stretch.contents if not isinstance(span, bytes)])
     return count, found if is_plain(text) else None
 
 
-def _of_lines(text: ParallelText, lines: int) -> Iterator[LineStretch]:
+def _of_lines(text: ParallelText, lines: int) -> Iterator[LineChunk]:
     paths, keep = tuple(text.paths), not is_plain(text)
-    with reading(paths), ExitStack() as stack:
+    with read_errors(paths), ExitStack() as stack:
         raws = [stack.enter_context(path.open("rb")) for path in paths]
         files = [
             stack.enter_context(gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
@@ -165,18 +165,18 @@ def _of_lines(text: ParallelText, lines: int) -> Iterator[LineStretch]:
             if keep:
                 done = sum(raw.tell() for raw in raws)
                 contents = tuple(content for _, content in row)
-                yield LineStretch(paths, text.strict, number * lines + 1, contents, done - before)
+                yield LineChunk(paths, text.strict, number * lines + 1, contents, done - before)
                 before = done
             else:
                 yield _stretch(text, number, lines, [span for span, _ in row])
 
 
-def _stretch(text: ParallelText, number: int, lines: int, spans: Sequence[Span]) -> LineStretch:
+def _stretch(text: ParallelText, number: int, lines: int, spans: Sequence[ByteRange]) -> LineChunk:
     size = sum(end - begin for begin, end in spans)
-    return LineStretch(tuple(text.paths), text.strict, number * lines + 1, tuple(spans), size)
+    return LineChunk(tuple(text.paths), text.strict, number * lines + 1, tuple(spans), size)
 
 
-def _cut(file: BinaryIO | gzip.GzipFile, lines: int, *, keep: bool) -> Iterator[tuple[Span, bytes]]:
+def _cut(file: BinaryIO | gzip.GzipFile, lines: int, *, keep: bool) -> Iterator[tuple[ByteRange, bytes]]:
     """Yield where each so many lines of a file stand, and with `keep` the lines themselves."""
     begin = place = count = 0
     held: list[bytes] = []
@@ -197,8 +197,8 @@ def _cut(file: BinaryIO | gzip.GzipFile, lines: int, *, keep: bool) -> Iterator[
         yield (begin, place), b"".join(held)
 
 
-def _of_pairs(text: Text, lines: int) -> Iterator[Stretch]:
-    seen, before = Counts(), [0, 0]
+def _of_pairs(text: PairSource, lines: int) -> Iterator[PairChunk]:
+    seen, before = PairCounts(), [0, 0]
     on_bytes = text.on_bytes
 
     def count(done: int) -> None:
@@ -212,7 +212,7 @@ def _of_pairs(text: Text, lines: int) -> Iterator[Stretch]:
         now = replace(text.counts)
         if now != seen:  # at the end there may be some more that were left out
             sides = [source for source, _ in block], [target for _, target in block]
-            yield Stretch(Sentences(*sides, now - seen), before[1] - before[0])
+            yield PairChunk(Sentences(*sides, now - seen), before[1] - before[0])
         seen, before[0] = now, before[1]
 
 

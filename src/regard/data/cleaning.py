@@ -13,14 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.data.parallel import NAMES, ParallelText
-from regard.data.rules import SEEN, Rules, Sieve, scripts_of
+from regard.data.parallel import SKIP_REASONS, ParallelText
+from regard.data.rules import SEEN, CleaningRules, PairFilter, common_scripts
 from regard.errors import InputError
 from regard.io import check_folder, new_folder
 from regard.progress import reading_bar
 from regard.result import Result
 
-Scoring = Callable[[list[tuple[str, str]]], Sequence[float | None]]
+PairScorer = Callable[[list[tuple[str, str]]], Sequence[float | None]]
 """Gives each pair a score from 0 to 1, None for one that is too long to be scored."""
 CHUNK = 2000
 """Pairs that are scored together."""
@@ -29,7 +29,7 @@ QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Cleaned(Result):
+class CleaningReport(Result):
     """What was kept of a corpus, and why the rest was not."""
 
     files: list[Path]
@@ -73,23 +73,23 @@ class _Watched(ParallelText):
         super().__init__(paths, lenient=lenient)
         self.unread: list[_Pair] = []
 
-    def leave_out(self, reason: str, where: str) -> None:
-        super().leave_out(reason, where)
+    def skip(self, reason: str, where: str) -> None:
+        super().skip(reason, where)
         cells = self.lines if len(self.lines) == 2 else [*(self.lines[0] or b"").split(b"\t"), b""][:2]
         source, target = ((cell or b"").decode(errors="replace") for cell in cells)
-        self.unread.append(_Pair(self.number, self.lines, (source, target), NAMES[reason]))
+        self.unread.append(_Pair(self.number, self.lines, (source, target), SKIP_REASONS[reason]))
 
 
-def clean(
+def clean_corpus(
     paths: Sequence[str | Path],
     savepath: str | Path,
-    rules: Rules,
+    rules: CleaningRules,
     *,
-    scoring: Scoring | None = None,
+    scoring: PairScorer | None = None,
     min_score: float = 0.0,
     lenient: bool = False,
     progress: bool = True,
-) -> Cleaned:
+) -> CleaningReport:
     """Write into the new folder `savepath` what `rules` keep of a corpus and `scoring` gives `min_score` or more.
 
     `paths`: a source and a target file, or one of tab-separated pairs. Memory: 16 bytes, and what Python needs to
@@ -104,7 +104,7 @@ def clean(
     if os.path.lexists(savepath):
         raise InputError(f"folder {str(savepath)!r} is there already: choose another --savepath")
     check_folder(savepath.parent)
-    scripts = rules.scripts or scripts_of(islice(text, SEEN))
+    scripts = rules.scripts or common_scripts(islice(text, SEEN))
     text.unread.clear()
     dropped: Counter[str] = Counter()
     scores: list[float] = []
@@ -113,7 +113,7 @@ def clean(
         *files, refused = [stack.enter_context((folder / name).open("wb")) for name in (*names, DROPPED)]
         refused.write(b"line\treason\tscore\tsource\ttarget\n")
         text.on_bytes = stack.enter_context(reading_bar("clean", text.bytes, show=progress))
-        for chunk in _chunks(text, Sieve(rules, scripts)):
+        for chunk in _chunks(text, PairFilter(rules, scripts)):
             if scoring is not None:
                 scores += _score(chunk, scoring, min_score)
             for pair in chunk:
@@ -123,7 +123,7 @@ def clean(
                 else:
                     dropped[pair.reason] += 1
                     refused.write(_row(pair))
-    return Cleaned(
+    return CleaningReport(
         files=[savepath / name for name in names],
         dropped_file=savepath / DROPPED,
         kept=kept,
@@ -133,7 +133,7 @@ def clean(
     )
 
 
-def _chunks(text: _Watched, sieve: Sieve) -> Iterator[list[_Pair]]:
+def _chunks(text: _Watched, sieve: PairFilter) -> Iterator[list[_Pair]]:
     """Yield a corpus in the order of its lines, what cannot be read included."""
     chunk: list[_Pair] = []
     for texts in text:
@@ -146,7 +146,7 @@ def _chunks(text: _Watched, sieve: Sieve) -> Iterator[list[_Pair]]:
     yield chunk + text.unread
 
 
-def _score(chunk: list[_Pair], scoring: Scoring, min_score: float) -> list[float]:
+def _score(chunk: list[_Pair], scoring: PairScorer, min_score: float) -> list[float]:
     """Score what no rule has dropped, and drop what has too little; returns the scores."""
     asked = [pair for pair in chunk if pair.reason is None]
     for pair, score in zip(asked, scoring([pair.texts for pair in asked]), strict=True):

@@ -18,12 +18,12 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from regard.data.parallel import Counts
+from regard.data.parallel import PairCounts
 from regard.data.shards import CHECKED, Pairs, Shard, read_head
 from regard.data.unknown_tokens import UnknownCount, UnknownShares
 from regard.errors import InputError
-from regard.io import keep_in_use, remove_quietly, write_json
-from regard.io.reading import DamageError, parse_json, read_bytes, shaped
+from regard.io import mark_in_use, remove_quietly, write_json
+from regard.io.reading import DamageError, convert_json, parse_json, read_bytes
 
 FORMAT = "regard-corpus/3"
 INDEX = "corpus.json"
@@ -37,7 +37,7 @@ LARGEST = 1 << 16
 """Bytes of corpus.json, at most."""
 MEND = "delete its folder to prepare it anew"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-Span = tuple["Corpus", int, int]
+PairRange = tuple["Corpus", int, int]
 """Pairs of a corpus: from which one to before which."""
 
 
@@ -66,7 +66,7 @@ class Corpus:
     """Most tokens of a sentence, its end of sequence counted."""
     symbols: tuple[int, int]
     """Of the vocabularies of source and target."""
-    counts: Counts
+    counts: PairCounts
     _whole: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     """Of each shard that was read, which blocks were held against their checksums."""
 
@@ -74,7 +74,7 @@ class Corpus:
         return self.counts.pairs
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How many pairs there are, and what was left out."""
         return str(self.counts)
 
@@ -111,7 +111,7 @@ class Corpus:
             ),
         )
 
-    def spans(self, seed: int, epoch: int, pool: int) -> list[Span]:
+    def spans(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
         """Return the chunks of a pool, in the random order of their epoch."""
         order = np.random.default_rng((seed, epoch)).permutation(self._chunks)
         chunks = order[pool * POOL : (pool + 1) * POOL].tolist()
@@ -170,14 +170,14 @@ def shard_path(folder: Path, number: int) -> Path:
     return folder / f"shard-{number:06d}.bin"
 
 
-def write_index(folder: Path, key: int, shards: int, symbols: tuple[int, int]) -> Corpus:
+def write_corpus_index(folder: Path, key: int, shards: int, symbols: tuple[int, int]) -> Corpus:
     """Make one corpus of so many shards, which are all there, and return it.
 
     Raises `InputError` where a shard is missing or another's, or no pair is left.
     """
     with _damage_told(folder):
         found = _shards(folder, key, shards)
-    counts = sum((_counts(shard) for shard in found), Counts())
+    counts = sum((_counts(shard) for shard in found), PairCounts())
     if not counts.pairs:
         remove_quietly(folder)
         raise InputError(f"no pair to learn from: {counts}")
@@ -195,17 +195,17 @@ def open_corpus(folder: Path) -> Corpus:
         found = parse_json(read_bytes(folder / INDEX, most=LARGEST))
         if isinstance(found, dict) and isinstance(found.get("format"), str) and found["format"] != FORMAT:
             raise InputError(f"corpus {str(folder)!r} is not of format {FORMAT!r}: {MEND}")
-        stored = shaped(found, _Stored)
-        if set(stored.counts) != {each.name for each in fields(Counts)}:
+        stored = convert_json(found, _Stored)
+        if set(stored.counts) != {each.name for each in fields(PairCounts)}:
             raise DamageError(f"{INDEX} does not count what it should")
         shards = _shards(folder, stored.key, stored.shards)
-        counts = Counts(**stored.counts)
+        counts = PairCounts(**stored.counts)
         corpus = Corpus(folder, stored.key, shards, stored.longest, stored.symbols, counts)
         if _stored(corpus) != found:
             raise DamageError(f"{INDEX} has changed since it was written")
-        if sum((_counts(shard) for shard in shards), Counts()) != counts:
+        if sum((_counts(shard) for shard in shards), PairCounts()) != counts:
             raise DamageError(f"{INDEX} counts other pairs than its shards have")
-    keep_in_use(folder / INDEX, corpus)
+    mark_in_use(folder / INDEX, corpus)
     return corpus
 
 
@@ -214,8 +214,8 @@ def _shards(folder: Path, key: int, shards: int) -> tuple[Shard, ...]:
     return tuple(Shard(path, read_head(path, key, number)) for number, path in enumerate(paths))
 
 
-def _counts(shard: Shard) -> Counts:
-    return Counts(**{each.name: getattr(shard.head, each.name) for each in fields(Counts)})
+def _counts(shard: Shard) -> PairCounts:
+    return PairCounts(**{each.name: getattr(shard.head, each.name) for each in fields(PairCounts)})
 
 
 def _stored(corpus: Corpus) -> dict[str, Any]:

@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.data.chunks import AnyStretch, Spans, stretches_of
-from regard.data.corpus import Corpus, shard_path, write_index
-from regard.data.parallel import Text
+from regard.data.chunks import ChunkRanges, TextChunk, read_chunks
+from regard.data.corpus import Corpus, shard_path, write_corpus_index
+from regard.data.parallel import PairSource
 from regard.data.shards import Head, read_head, write_shard
-from regard.data.vocabulary import Learned
-from regard.data.word_cache import Cutter, cutter_of
-from regard.data.worker_pool import cores, worked
-from regard.errors import InputError, begun
+from regard.data.vocabulary import LearnedVocabulary
+from regard.data.word_cache import CorpusTokenizer, corpus_tokenizer
+from regard.data.worker_pool import available_cores, map_in_processes
+from regard.errors import InputError, shorten
 from regard.io import make_folder
 from regard.io.reading import DamageError, is_file
 
-Vocabularies = tuple[Learned, Learned]
+Vocabularies = tuple[LearnedVocabulary, LearnedVocabulary]
 """Of source and target."""
 
 
@@ -44,7 +44,7 @@ class CorpusPart(NamedTuple):
 WHOLE = CorpusPart(1, 1)
 
 
-class Made(NamedTuple):
+class ShardReport(NamedTuple):
     """A shard that is there."""
 
     pairs: int
@@ -55,7 +55,7 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Maker:
+class ShardBuilder:
     """Makes shards in a folder. Pairs with a side of more than `max_len` tokens are left out and counted, or,
     where it is `strict`, refused."""
 
@@ -64,9 +64,9 @@ class Maker:
     max_len: int
     strict: bool
     key: int
-    """Of what the corpus is made of: see `key_of`."""
+    """Of what the corpus is made of: see `corpus_key`."""
 
-    def __call__(self, job: tuple[int, AnyStretch]) -> Made:
+    def __call__(self, job: tuple[int, TextChunk]) -> ShardReport:
         """Make the shard of a number of a stretch of text."""
         number, stretch = job
         sentences = stretch.read()
@@ -88,7 +88,7 @@ class Maker:
             too_long=len(fits) - int(fits.sum()),
         )
         head = write_shard(shard_path(self.folder, number), head, lengths[fits], tokens)
-        return Made(head.pairs, stretch.size, before=False)
+        return ShardReport(head.pairs, stretch.size, before=False)
 
     def found(self, number: int) -> Head | None:
         """Return the head of a shard that is there and need not be made."""
@@ -97,32 +97,32 @@ class Maker:
             head = read_head(path, self.key, number) if is_file(path) else None
         except DamageError:
             return None
-        return None if head is None or (self.strict and head.left_out) else head
+        return None if head is None or (self.strict and head.skipped) else head
 
     @cached_property
-    def _cutters(self) -> list[Cutter]:
+    def _cutters(self) -> list[CorpusTokenizer]:
         source, target = self.vocabularies
-        first = cutter_of(source)
-        return [first, first if target is source else cutter_of(target)]
+        first = corpus_tokenizer(source)
+        return [first, first if target is source else corpus_tokenizer(target)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # To another process go no words that have been cut here.
-        return Maker, (self.folder, self.vocabularies, self.max_len, self.strict, self.key)
+        return ShardBuilder, (self.folder, self.vocabularies, self.max_len, self.strict, self.key)
 
 
-def key_of(text: Text, vocabularies: Vocabularies, max_len: int) -> int:
+def corpus_key(text: PairSource, vocabularies: Vocabularies, max_len: int) -> int:
     """Return a number that tells a corpus from those of other text, other vocabularies, other limits."""
     content = json.dumps([text.identity(), [each.to_json() for each in vocabularies], max_len])
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "little", signed=True)
 
 
-def make_shards(
-    maker: Maker,
-    text: Text,
-    spans: Spans | None = None,
+def build_shards(
+    maker: ShardBuilder,
+    text: PairSource,
+    spans: ChunkRanges | None = None,
     *,
     part: CorpusPart = WHOLE,
-    on_made: Callable[[Made], None] = lambda made: None,
+    on_made: Callable[[ShardReport], None] = lambda made: None,
     processes: int | None = None,
 ) -> int:
     """Make the shards of a part of a text, and return how many all parts have.
@@ -132,9 +132,9 @@ def make_shards(
     """
     total = 0
 
-    def jobs() -> Iterator[tuple[int, AnyStretch]]:
+    def jobs() -> Iterator[tuple[int, TextChunk]]:
         nonlocal total
-        for number, stretch in enumerate(stretches_of(text, spans=spans)):
+        for number, stretch in enumerate(read_chunks(text, spans=spans)):
             total = number + 1
             if number % part.parts != part.number - 1:
                 continue
@@ -142,11 +142,11 @@ def make_shards(
             if head is None:
                 yield number, stretch
             else:
-                on_made(Made(head.pairs, stretch.size, before=True))
+                on_made(ShardReport(head.pairs, stretch.size, before=True))
 
     make_folder(maker.folder, below=maker.folder.parent.parent)
     try:
-        for made in worked(maker, jobs(), processes=processes or cores()):
+        for made in map_in_processes(maker, jobs(), processes=processes or available_cores()):
             on_made(made)
     finally:
         with suppress(OSError):
@@ -154,14 +154,14 @@ def make_shards(
     return total
 
 
-def write_corpus(
-    folder: Path, text: Text, vocabularies: Vocabularies, *, max_len: int, strict: bool = False
+def build_corpus(
+    folder: Path, text: PairSource, vocabularies: Vocabularies, *, max_len: int, strict: bool = False
 ) -> Corpus:
-    """Make a corpus of a text in a folder; the other arguments and what is raised are those of `Maker`,
-    `make_shards` and `write_index`."""
-    key = key_of(text, vocabularies, max_len)
-    shards = make_shards(Maker(folder, vocabularies, max_len, strict, key), text)
-    return write_index(folder, key, shards, (len(vocabularies[0]), len(vocabularies[1])))
+    """Make a corpus of a text in a folder; the other arguments and what is raised are those of `ShardBuilder`,
+    `build_shards` and `write_corpus_index`."""
+    key = corpus_key(text, vocabularies, max_len)
+    shards = build_shards(ShardBuilder(folder, vocabularies, max_len, strict, key), text)
+    return write_corpus_index(folder, key, shards, (len(vocabularies[0]), len(vocabularies[1])))
 
 
 def _too_long(
@@ -171,6 +171,7 @@ def _too_long(
     side = int(lengths[row, 0] <= most + 1)
     tokens = lengths[row, side] - 1
     return (
-        f"sentence {begun(texts[side][row])} has {tokens} tokens, at most {most} are taken: raise --max_len, or "
+        f"sentence {shorten(texts[side][row])} has {tokens} tokens, at most {most} are taken: raise --max_len, "
+        f"or "
         f"leave out --strict"
     )

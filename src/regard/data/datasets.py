@@ -6,9 +6,9 @@ from pathlib import Path
 
 from regard.data.download import download, size_of
 from regard.data.opus import API, fetch_corpus, find_corpus
-from regard.errors import InputError, unknown
-from regard.io import check_folder, holding, refuse_links
-from regard.progress import tell
+from regard.errors import InputError, unknown_choice
+from regard.io import check_folder, hold_lock, refuse_links
+from regard.progress import print_status
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,18 @@ def fetch(
     if name.startswith(OPUS):
         return _fetch_opus(name.removeprefix(OPUS), Path(savepath), languages, url or API, progress)
     if name not in DATA_SETS:
-        raise unknown("data set", name, NAMES)
+        raise unknown_choice("data set", name, NAMES)
     found = DATA_SETS[name]
     languages = languages or found.languages[:2]
     for language in languages:
         if language not in found.languages:
-            raise unknown(f"language of {name}", language, found.languages)
+            raise unknown_choice(f"language of {name}", language, found.languages)
     if len(languages) != 2 or languages[0] == languages[1]:
         raise InputError(f"languages {' '.join(languages)} are no pair: give two of {' '.join(found.languages)}")
     folder = Path(savepath) / name
     check_folder(folder)
     refuse_links(folder)
-    with holding(folder):
+    with hold_lock(folder):
         _fetch_files(found, found.files(languages), (url or found.url).rstrip("/"), folder, progress)
     return [folder / file for file in found.files(languages)]
 
@@ -100,7 +100,7 @@ def _fetch_files(found: DataSet, files: list[str], address: str, folder: Path, p
         return
     sizes = [size_of(f"{address}/{file}") for file in missing]
     known = "size unknown" if None in sizes else decimal(sum(size or 0 for size in sizes))
-    tell(f"Fetching {len(missing)} files ({known}) from {address} into {folder}", show=progress)
+    print_status(f"Fetching {len(missing)} files ({known}) from {address} into {folder}", show=progress)
     for file in missing:
         download(f"{address}/{file}", folder / file, checksum=found.checksums[file], progress=progress)
 
@@ -117,6 +117,6 @@ def _fetch_opus(name: str, savepath: Path, languages: Sequence[str], api: str, p
     folder = savepath / "opus" / f"{name}-{corpus.version}"
     check_folder(folder)
     refuse_links(folder, below=savepath)
-    with holding(folder):
+    with hold_lock(folder):
         files = dict(zip(corpus.languages, fetch_corpus(corpus, folder, progress=progress), strict=True))
     return [files[language] for language in languages]

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from regard.errors import InputError, MachineError
-from regard.io import cannot_write, check_folder, open_own, refuse_links, remove_quietly, write_json
+from regard.io import cannot_write, check_folder, open_regular, refuse_links, remove_quietly, write_json
 from regard.io.reading import DamageError, parse_json, read_json
 from regard.progress import reading_bar
 
@@ -159,7 +159,7 @@ def _pour(chunks: Any, part: Path, have: int, on_bytes: Callable[[int], None]) -
     try:
         if not have:
             part.unlink(missing_ok=True)
-        file = open_own(part, "r+b" if have else "xb")
+        file = open_regular(part, "r+b" if have else "xb")
     except OSError as error:
         raise cannot_write(part, error) from error
     with file:

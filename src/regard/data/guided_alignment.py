@@ -22,12 +22,20 @@ from torch import Tensor
 
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Vocabularies
-from regard.data.cutting import cut_into
+from regard.data.cutting import tokenize
 from regard.data.parallel import ParallelText, check_files, file_digest
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError
 from regard.io import new_folder, write_json
-from regard.io.reading import check_file, damaged, is_file, is_folder, is_sealed, read_json, sealed
+from regard.io.reading import (
+    add_digest,
+    check_file,
+    damaged_file,
+    has_valid_digest,
+    is_file,
+    is_folder,
+    read_json,
+)
 from regard.progress import reading_bar
 
 FORMAT = "regard-guide/2"
@@ -52,7 +60,7 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Guide:
+class GuidedAlignment:
     """The links of a corpus, on disk."""
 
     folder: Path
@@ -69,7 +77,7 @@ class Guide:
         return np.split(links.reshape(-1, 2), bounds[1:-1] - bounds[0])
 
 
-def aims(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
+def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
     """Return what a guided head is to attend to, `shape` (B, Tt, Ts) float32: for each target token the source
     tokens that it is linked to, all alike, so that a row sums to 1; to 0, where it is linked to none."""
     found = torch.zeros(shape)
@@ -79,7 +87,7 @@ def aims(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
     return found / found.sum(2, keepdim=True).clamp_min(1)
 
 
-def check_guide(path: Path, text: Path) -> None:
+def check_alignment_file(path: Path, text: Path) -> None:
     """Raise `InputError` where there is no file of links, it does not begin in Moses' format, or it has not as
     many lines as a file of the text."""
     check_file(path)
@@ -94,7 +102,7 @@ def check_guide(path: Path, text: Path) -> None:
         )
 
 
-def prepare_guide(
+def prepare_alignment(
     path: Path,
     text: ParallelText,
     vocabularies: Vocabularies,
@@ -102,7 +110,7 @@ def prepare_guide(
     *,
     max_len: int,
     progress: bool = True,
-) -> Guide:
+) -> GuidedAlignment:
     """Return the links of a corpus by a file of links of its text, prepared or found beside the corpus.
 
     Raises `InputError` where the file is not of this text, or is not in Moses' format.
@@ -137,14 +145,14 @@ def _write(
             while number < text.number:  # lines of which the text has left out the pair are passed over
                 number, line = number + 1, _next(lines, path, number + 1)
             where = f"line {number} of {str(path)!r}"
-            one, other = cut_into(pair[0], source, "words"), cut_into(pair[1], target, "words")
+            one, other = tokenize(pair[0], source, "words"), tokenize(pair[1], target, "words")
             known = parse_moses(line, where, FORM)
-            known.check(len(one.places), len(other.places), where)
+            known.check(len(one.spans), len(other.spans), where)
             if max(len(one.indices), len(other.indices)) > max_len:
                 continue
-            words = np.zeros((len(one.places), len(other.places)), dtype=bool)
+            words = np.zeros((len(one.spans), len(other.spans)), dtype=bool)
             words[tuple(np.array(sorted(known.sure), dtype=np.int64).reshape(-1, 2).T)] = True
-            links = np.argwhere(words[np.ix_(one.word_of, other.word_of)])
+            links = np.argwhere(words[np.ix_(one.word_ids, other.word_ids)])
             file.write(links.astype(TOKEN).tobytes())
             bounds.append(bounds[-1] + len(links))
     left = text.number - number + sum(1 for _ in lines)
@@ -155,7 +163,7 @@ def _write(
     (folder / "bounds.bin").write_bytes(np.array(bounds, dtype=np.int64).tobytes())
     sums = [_checksum(folder / each) for each in ("links.bin", "bounds.bin")]
     about = {"format": FORMAT, "name": name, "pairs": len(corpus), "checksums": sums}
-    write_json(folder / "guide.json", sealed(about))
+    write_json(folder / "guide.json", add_digest(about))
 
 
 def _checksum(path: Path) -> int:
@@ -186,12 +194,16 @@ def _next(lines: Iterator[bytes], path: Path, number: int) -> str:
     return line.decode(errors="replace").strip()
 
 
-def _open(folder: Path, corpus: Corpus) -> Guide:
+def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
     """Return links that were prepared; raises `InputError` where they are damaged."""
     kept = read_json(folder / "guide.json", _Kept, MEND)
     sums = [_checksum(folder / each) for each in ("links.bin", "bounds.bin")]
-    if not is_sealed(msgspec.to_builtins(kept)) or sums != list(kept.checksums) or kept.pairs != len(corpus):
-        raise damaged(folder, "it has changed since it was written", MEND)
+    if (
+        not has_valid_digest(msgspec.to_builtins(kept))
+        or sums != list(kept.checksums)
+        or kept.pairs != len(corpus)
+    ):
+        raise damaged_file(folder, "it has changed since it was written", MEND)
     if kept.name != folder.name:
-        raise damaged(folder, f"it holds {kept.name}", MEND)
-    return Guide(folder, kept.pairs)
+        raise damaged_file(folder, f"it holds {kept.name}", MEND)
+    return GuidedAlignment(folder, kept.pairs)

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.parallel import Counts, Text, TextDigest
+from regard.data.parallel import PairCounts, PairSource, TextDigest
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.io.reading import canonical, is_folder
-from regard.libraries import calling, check_hub_name, import_library, offline
+from regard.io.reading import canonical_json, is_folder
+from regard.libraries import check_hub_name, import_library, library_errors, offline
 
 TOGETHER = 10_000
 """Rows that are digested together."""
@@ -17,7 +17,7 @@ _digests: dict[tuple[object, ...], TextDigest] = {}
 """Digests that this process has computed, by the library's fingerprint of the rows."""
 
 
-class HubText(Text):
+class HubText(PairSource):
     """One split of a data set with a column for each language, or one column `translation` that holds both.
 
     `name`: on the Hub, or of a folder. `languages`: of source and target. Raises `InputError` where the data
@@ -41,7 +41,7 @@ class HubText(Text):
         self.column = "translation" if nested else None
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts = Counts()
+        self.counts = PairCounts()
         for number, row in enumerate(self.rows, start=1):
             both = row if self.column is None else row[self.column]
             source, target = ((both[language] or "").strip() for language in self.languages)
@@ -50,7 +50,7 @@ class HubText(Text):
                 self.counts.pairs += 1
                 yield source, target
             else:
-                self.leave_out("empty", f"row {number} of {self.name!r}")
+                self.skip("empty", f"row {number} of {self.name!r}")
             if number % 1000 == 0:
                 self.on_bytes(number)
 
@@ -63,7 +63,7 @@ class HubText(Text):
                 block = self.rows[begin : begin + TOGETHER]
                 for language in self.languages:
                     column = [both[language] for both in block[self.column]] if self.column else block[language]
-                    digest.update(canonical(column).encode())
+                    digest.update(canonical_json(column).encode())
                 self.on_bytes(begin)
             _digests[key] = TextDigest(lines=len(self.rows), sha256=digest.hexdigest())
         return [_digests[key]]
@@ -77,8 +77,8 @@ def _load(name: str, split: str) -> Any:
     datasets = import_library("datasets", f"data set {name!r}", "hub")
     what, advice = f"data set {name!r} has no {split!r} to load", "check both, and what lies there"
     if is_folder(Path(name)):
-        with calling("datasets", what, advice), offline():
+        with library_errors("datasets", what, advice), offline():
             return datasets.load_dataset(str(Path(name)), split=split)
     check_hub_name(name)
-    with calling("datasets", what, advice, prints=True):
+    with library_errors("datasets", what, advice, prints=True):
         return datasets.load_dataset(name, split=split)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from regard.data.tokenization import Place, Unit, places_of
+from regard.data.tokenization import Span, Unit, word_spans
 from regard.data.word_alignment import Link
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 
 UNIT: Unit = "parts"
 """What links are to be of: words, with punctuation apart."""
@@ -33,13 +33,13 @@ class Element:
     begins: str
     """As it was written: <a href="x">, or all of one that has no content."""
     ends: str = ""
-    place: Place = (0, 0)
+    place: Span = (0, 0)
     """From which character of the text, and to before which."""
     children: "list[Element]" = field(default_factory=list)
 
 
 @dataclass
-class Marked:
+class MarkedText:
     """A text, and its elements."""
 
     text: str
@@ -47,7 +47,7 @@ class Marked:
     elements: list[Element] = field(default_factory=list)
 
 
-def read_marked(line: str) -> Marked:
+def parse_markup(line: str) -> MarkedText:
     """Return the text and the elements of a line; raises `InputError` where its markup is not well-formed."""
     text, at, root = "", 0, Element("")
     opened: list[tuple[str, Element]] = [("", root)]
@@ -67,24 +67,26 @@ def read_marked(line: str) -> Marked:
             opened.append((match["name"], element))
     if len(opened) > 1:
         raise InputError(f"markup is not well-formed: nothing ends {opened[-1][1].begins}")
-    return Marked(text + _text(line[at:]), root.children)
+    return MarkedText(text + _text(line[at:]), root.children)
 
 
 def _text(part: str) -> str:
     if "<" in part:
-        raise InputError(f"markup is not well-formed: {begun(part[part.index('<') :], 20)} is no tag; write &lt;")
+        raise InputError(
+            f"markup is not well-formed: {shorten(part[part.index('<') :], 20)} is no tag; write &lt;"
+        )
     return html.unescape(part)
 
 
-def escape(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Return a text as markup writes it."""
     return html.escape(text, quote=False)
 
 
-def carry(marked: Marked, translation: str, links: Iterable[Link]) -> str:
+def transfer_markup(marked: MarkedText, translation: str, links: Iterable[Link]) -> str:
     """Return a translation of `marked.text`, with all elements in it; `links`: between the words of both, as
-    `places_of(text, UNIT)` counts them."""
-    source, target = places_of(marked.text, UNIT), places_of(translation, UNIT)
+    `word_spans(text, UNIT)` counts them."""
+    source, target = word_spans(marked.text, UNIT), word_spans(translation, UNIT)
     comes_from: list[set[int]] = [set() for _ in target]
     for one, other in links:
         comes_from[other].add(one)
@@ -98,8 +100,8 @@ class _Words:
     """The words of a text and of its translation."""
 
     text: str
-    source: list[Place]
-    target: list[Place]
+    source: list[Span]
+    target: list[Span]
     comes_from: list[set[int]]
     """Of each target word the source words that it is linked to."""
 
@@ -125,7 +127,7 @@ class _Part:
 
     words: tuple[int, int]
     """From which target word, and to before which."""
-    place: Place
+    place: Span
     """From which of its characters, and to before which."""
     sources: set[int]
     """The source words of the element."""
@@ -147,9 +149,9 @@ def _write(elements: Sequence[Element], parent: _Part, words: _Words, translatio
     for place, number, part in sorted(parts, key=lambda each: each[:2]):
         element = elements[number]
         content = _write(element.children, part, words, translation)
-        written += f"{escape(translation[at : place[0]])}{element.begins}{content}{element.ends}"
+        written += f"{escape_markup(translation[at : place[0]])}{element.begins}{content}{element.ends}"
         at = place[1]
-    return written + escape(translation[at:end])
+    return written + escape_markup(translation[at:end])
 
 
 def _spans(elements: Sequence[Element], parent: _Part, words: _Words) -> dict[int, tuple[int, int]]:

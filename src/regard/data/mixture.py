@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from regard.data import corpus as sizes
-from regard.data.corpus import Corpus, Span
+from regard.data.corpus import Corpus, PairRange
 
 LEAST = 5
 """Chunks in a pool at least, however small a corpus, so that batches can be of like length."""
@@ -35,10 +35,10 @@ class Mixture:
         return max(each.longest for each in self.corpora)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How much is drawn from how many pairs, and what was left out."""
         parts = zip(self.shares, self.corpora, strict=True)
-        return ", and ".join(f"{float(share):.1%} from {corpus.told}" for share, corpus in parts)
+        return ", and ".join(f"{float(share):.1%} from {corpus.summary}" for share, corpus in parts)
 
     @property
     def pools(self) -> int:
@@ -57,7 +57,7 @@ class Mixture:
         rounds = [int(len(each) / share) for each, share in zip(self.corpora, self.shares, strict=True)]
         return max(LEAST * sizes.CHUNK, min(sizes.POOL * sizes.CHUNK, *rounds))
 
-    def spans(self, seed: int, epoch: int, pool: int) -> list[Span]:
+    def spans(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
         """Return the pairs of a pool, counted from 0, corpus by corpus; `epoch` is 0 always."""
         del epoch
         return [
@@ -66,7 +66,7 @@ class Mixture:
             for span in self._served(index, seed, *(int(at * self.pool_size * share) for at in (pool, pool + 1)))
         ]
 
-    def _served(self, index: int, seed: int, begin: int, end: int) -> Iterator[Span]:
+    def _served(self, index: int, seed: int, begin: int, end: int) -> Iterator[PairRange]:
         """Yield what is served of a corpus from place `begin` to before `end`, counted over all its epochs."""
         corpus = self.corpora[index]
         while begin < end:

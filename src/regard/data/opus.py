@@ -21,8 +21,8 @@ from rich.filesize import decimal
 from regard.data.download import ask, check_room, download
 from regard.errors import InputError, MachineError
 from regard.io import check_folder, remove_quietly, write_json, writing_files
-from regard.io.reading import DamageError, read_json, shaped
-from regard.progress import tell
+from regard.io.reading import DamageError, convert_json, read_json
+from regard.progress import print_status
 
 API = "https://opus.nlpl.eu/opusapi/"
 FORM = re.compile(r"\w[\w.+-]*", re.ASCII)
@@ -90,7 +90,7 @@ def find_corpus(name: str, languages: Sequence[str], *, api: str = API) -> OpusC
     pair = {"source": languages[0], "target": languages[1]}
     answer = ask(api, {"corpus": name, **pair, "preprocessing": "moses", "version": "latest"})
     try:
-        corpora = shaped(answer, _Corpora).corpora
+        corpora = convert_json(answer, _Corpora).corpora
     except DamageError as error:
         raise MachineError(f"cannot ask {api}: its answer is of another form: {error}") from error
     if not corpora:
@@ -119,7 +119,7 @@ def fetch_corpus(corpus: OpusCorpus, folder: Path, *, progress: bool = True) -> 
     if _are_whole(files, note, corpus.url):
         return files
     check_folder(folder)
-    tell(f"Fetching {corpus} from {corpus.url} into {folder}", show=progress)
+    print_status(f"Fetching {corpus} from {corpus.url} into {folder}", show=progress)
     packed = folder / f"{corpus.stem}.zip"
     download(corpus.url, packed, progress=progress)
     try:
@@ -152,7 +152,7 @@ def _not_there(name: str, pair: dict[str, str], api: str) -> InputError:
     """Return the error that says what OPUS has instead."""
     both = " and ".join(map(repr, pair.values()))
     try:
-        names = shaped(ask(api, {"corpora": "True", **pair}), _Names).corpora
+        names = convert_json(ask(api, {"corpora": "True", **pair}), _Names).corpora
     except (DamageError, MachineError):
         names = []
     if not names:

@@ -16,12 +16,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from regard.data.text_encoding import look_through
+from regard.data.text_encoding import scan_lines
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.io.reading import check_file, digest_of, is_file, is_folder
+from regard.io.reading import check_file, is_file, is_folder, json_digest
 
-NAMES = {
+SKIP_REASONS = {
     "empty": "with an empty side",
     "not_utf8": "not UTF-8",
     "without_partner": "without a partner",
@@ -46,7 +46,7 @@ _digests: dict[tuple[object, ...], TextDigest] = {}
 
 
 @dataclass
-class Counts:
+class PairCounts:
     """What was read, and what was left out."""
 
     pairs: int = 0
@@ -60,26 +60,28 @@ class Counts:
     """Pairs of which a side has too many tokens."""
 
     @property
-    def left_out(self) -> int:
+    def skipped(self) -> int:
         """How many there are that cannot be learned from."""
         return int(sum(getattr(self, each.name) for each in fields(self)) - self.pairs)
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
+    def __add__(self, other: "PairCounts") -> "PairCounts":
+        return PairCounts(
             **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
         )
 
-    def __sub__(self, other: "Counts") -> "Counts":
-        return Counts(
+    def __sub__(self, other: "PairCounts") -> "PairCounts":
+        return PairCounts(
             **{each.name: getattr(self, each.name) - getattr(other, each.name) for each in fields(self)}
         )
 
     def __str__(self) -> str:
-        left_out = [f"{getattr(self, name):,} {text}" for name, text in NAMES.items() if getattr(self, name)]
+        left_out = [
+            f"{getattr(self, name):,} {text}" for name, text in SKIP_REASONS.items() if getattr(self, name)
+        ]
         return f"{self.pairs:,} pairs" + (f"; left out: {', '.join(left_out)}" if left_out else "")
 
 
-class Text(ABC):
+class PairSource(ABC):
     """Pairs of sentences that can be read again and again; each time they are counted anew, in `counts`.
 
     `strict`: raise `InputError` at the first pair to leave out; `lenient`: leave out what `check_files` refuses.
@@ -92,7 +94,7 @@ class Text(ABC):
     """Line of the pair that was read last, from 1."""
 
     def __init__(self, *, strict: bool = False, lenient: bool = False) -> None:
-        self.strict, self.lenient, self.counts = strict, lenient, Counts()
+        self.strict, self.lenient, self.counts = strict, lenient, PairCounts()
         self.on_bytes: Callable[[int], None] = lambda done: None
         """Called now and then with how much has been read."""
 
@@ -118,14 +120,14 @@ class Text(ABC):
         """Raise `InputError` where the text is broken as a whole; see `check_files`."""
         return
 
-    def leave_out(self, reason: str, where: str) -> None:
-        """Count a pair that is left out, or refuse it; `reason`: a field of `Counts`."""
+    def skip(self, reason: str, where: str) -> None:
+        """Count a pair that is left out, or refuse it; `reason`: a field of `PairCounts`."""
         if self.strict:
-            raise InputError(f"{where} is {NAMES[reason]}: mend it, or leave out --strict")
+            raise InputError(f"{where} is {SKIP_REASONS[reason]}: mend it, or leave out --strict")
         setattr(self.counts, reason, getattr(self.counts, reason) + 1)
 
 
-class ParallelText(Text):
+class ParallelText(PairSource):
     """The pairs of one TSV file, or of a source and a target file; each plain or `.gz`.
 
     Raises `InputError` where a file is missing or cannot be read.
@@ -152,8 +154,8 @@ class ParallelText(Text):
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self.check()
-        self.counts = Counts()
-        with reading(self.paths), ExitStack() as stack:
+        self.counts = PairCounts()
+        with read_errors(self.paths), ExitStack() as stack:
             raws = [stack.enter_context(path.open("rb")) for path in self.paths]
             files = [_lines(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
             for number, lines in enumerate(zip_longest(*files), start=1):
@@ -187,7 +189,7 @@ class ParallelText(Text):
         if len(lines) == 1 and lines[0] is not None:  # of further columns, nothing is known
             lines = (*lines[0].split(b"\t"), None)[:2]
         if None in lines:
-            self.leave_out("without_partner", self._where(number, 1 - lines.index(None)))
+            self.skip("without_partner", self._where(number, 1 - lines.index(None)))
             return None
         texts: list[str] = []
         try:
@@ -195,11 +197,11 @@ class ParallelText(Text):
                 assert line is not None
                 texts.append(self._text(line, number))
         except UnicodeDecodeError:
-            self.leave_out("not_utf8", self._where(number, len(texts)))
+            self.skip("not_utf8", self._where(number, len(texts)))
             return None
         source, target = texts
         if is_blank(source) or is_blank(target):
-            self.leave_out("empty", self._where(number))
+            self.skip("empty", self._where(number))
             return None
         return source, target
 
@@ -211,7 +213,7 @@ class ParallelText(Text):
         return (text.removeprefix("\ufeff") if number == 1 else text).strip()
 
 
-class GivenPairs(Text):
+class PairList(PairSource):
     """Pairs that are in memory."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
@@ -220,30 +222,30 @@ class GivenPairs(Text):
         self.bytes = len(pairs)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts = Counts()
+        self.counts = PairCounts()
         for pair in self.pairs:
             self.counts.pairs += 1
             yield pair
 
     def digests(self) -> list[TextDigest]:
         """Return a digest of all pairs."""
-        return [TextDigest(lines=len(self.pairs), sha256=digest_of(list(self.pairs)))]
+        return [TextDigest(lines=len(self.pairs), sha256=json_digest(list(self.pairs)))]
 
     def names(self) -> list[str]:
         """Return no name: they are nowhere else."""
         return []
 
 
-class Together(Text):
+class ConcatenatedText(PairSource):
     """The pairs of several texts, one after the other."""
 
-    def __init__(self, texts: Sequence[Text]) -> None:
+    def __init__(self, texts: Sequence[PairSource]) -> None:
         super().__init__(lenient=all(each.lenient for each in texts))
         self.texts = texts
         self.bytes = sum(each.bytes for each in texts)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts, before = Counts(), 0
+        self.counts, before = PairCounts(), 0
         for text in self.texts:
             text.on_bytes = lambda done, before=before: self.on_bytes(before + done)  # type: ignore[misc]
             for pair in text:
@@ -270,7 +272,7 @@ class Together(Text):
 
 
 @contextmanager
-def reading(paths: Sequence[Path]) -> Iterator[None]:
+def read_errors(paths: Sequence[Path]) -> Iterator[None]:
     """Raise `InputError` where the files of a text cannot be read in the block."""
     try:
         yield
@@ -293,8 +295,8 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
     for path in map(Path, paths):
         if not is_file(path):
             return
-        with reading([path]), ExitStack() as stack:
-            found = look_through(_unpacked(path, stack.enter_context(path.open("rb")), stack))
+        with read_errors([path]), ExitStack() as stack:
+            found = scan_lines(_unpacked(path, stack.enter_context(path.open("rb")), stack))
         if found.broken:
             raise InputError(found.fault(path, way_out))
         counts.append(found.lines)
@@ -322,7 +324,7 @@ def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None)
     `on_bytes` gets the number of bytes that have been read. Raises `InputError` where it cannot be read.
     """
     _size(path)
-    with reading([path]), ExitStack() as stack:
+    with read_errors([path]), ExitStack() as stack:
         raw = stack.enter_context(path.open("rb"))
         status = os.fstat(raw.fileno())
         key = (path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

@@ -20,7 +20,7 @@ TOGETHER = {"hiragana": "cjk", "katakana": "cjk", "katakana-hiragana": "cjk", "f
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class CleaningRules:
     """Which pairs are kept."""
 
     most_characters: int = 500
@@ -49,10 +49,10 @@ class Rules:
                 )
 
 
-class Sieve:
+class PairFilter:
     """Says of one pair after the other why it is dropped; remembers 16 bytes of each that it has kept."""
 
-    def __init__(self, rules: Rules, scripts: tuple[str, ...]) -> None:
+    def __init__(self, rules: CleaningRules, scripts: tuple[str, ...]) -> None:
         self.rules, self.scripts = rules, scripts
         self.kept: set[bytes] = set()
 
@@ -76,7 +76,7 @@ class Sieve:
         return None
 
 
-def scripts_of(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:
+def common_scripts(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:
     """Return the commonest script of each side, "any" for a side without letters."""
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for pair in pairs:

@@ -7,8 +7,8 @@ more than it takes (of plain files), and is the same on every machine.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from regard.data.chunks import LINES, Sentences, Spans, stretches_of
-from regard.data.parallel import Text
+from regard.data.chunks import LINES, ChunkRanges, Sentences, read_chunks
+from regard.data.parallel import PairSource
 
 PAIRS = 1_000_000
 """Lines of a sample, at most."""
@@ -18,7 +18,7 @@ PAIRS = 1_000_000
 class Sample:
     """The sentences of the pairs, of one side (0: source, 1: target) or of both; can be read again and again."""
 
-    texts: Sequence[tuple[Text, Spans | None]]
+    texts: Sequence[tuple[PairSource, ChunkRanges | None]]
     """Each with where its stretches are, where that is known."""
     stretches: int
     """Of all texts."""
@@ -36,7 +36,7 @@ class Sample:
         return LINES if self.stretches * LINES <= PAIRS else max(1, PAIRS // self.stretches)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How large the sample is."""
         size = f"{self.pairs:,} pairs ({self.bytes / 1e6:,.1f} MB)"
         return f"all {size}" if self.lines == LINES else f"{size}, the first {self.lines:,} of each {LINES:,}"
@@ -56,5 +56,5 @@ class Sample:
     def _read(self) -> Iterator[Sentences]:
         most = None if self.lines == LINES else self.lines
         for text, spans in self.texts:
-            for stretch in stretches_of(text, spans=spans):
+            for stretch in read_chunks(text, spans=spans):
                 yield stretch.read(most)

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from regard.data.tokenization import Place
-from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, whole
+from regard.data.tokenization import Span
+from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, replace_surrogates
 from regard.errors import InputError, RegardError
-from regard.io.reading import DamageError, parse_json, shaped
-from regard.libraries import calling, import_library
+from regard.io.reading import DamageError, convert_json, parse_json
+from regard.libraries import import_library, library_errors
 
 MARK = '{"sentencepiece":'
 """How the JSON of such a vocabulary begins."""
@@ -41,7 +41,7 @@ CUT, AGAIN = "the vocabulary cannot cut this text", "give another text, or impor
 """What is said where the library fails."""
 
 
-class SentencePieces:
+class SentencePieceVocabulary:
     """A vocabulary of pieces, cut by the model of SentencePiece whose file has the content `model`.
 
     `symbols`: the pieces of the indices from 4 on. `codes`: a text may begin with the code of a language,
@@ -58,7 +58,7 @@ class SentencePieces:
         self.model, self.codes, self.lowercase = model, codes, lowercase
         self._processor: Any = sentencepiece.SentencePieceProcessor()
         try:
-            with calling("sentencepiece", "its model cannot be loaded", "restore a copy"):
+            with library_errors("sentencepiece", "its model cannot be loaded", "restore a copy"):
                 self._processor.LoadFromSerializedProto(model)
         except RegardError as error:
             raise DamageError("sentencepiece cannot make use of its model") from error
@@ -82,10 +82,10 @@ class SentencePieces:
         """Return what each index of `encode(text)` stands for, unknown ones too."""
         return [piece if piece in self._indices else piece.strip(BLANK) for piece in self._pieces(text)]
 
-    def places(self, text: str) -> list[Place]:
+    def offsets(self, text: str) -> list[Span]:
         """Return where each piece stands in a text; one that begins a word begins with the blank before it."""
         code, text = self._split(text)
-        with calling("sentencepiece", CUT, AGAIN):
+        with library_errors("sentencepiece", CUT, AGAIN):
             if hasattr(self._processor, "EncodeAsOffsetMapping"):
                 found = self._processor.EncodeAsOffsetMapping(text)["offsets"]
             else:  # before sentencepiece 0.2.2
@@ -103,7 +103,7 @@ class SentencePieces:
         out."""
         indices = indices[: indices.index(EOS)] if EOS in indices else indices
         pieces = [self.symbols[index] for index in indices if index >= UNKNOWN]
-        with calling("sentencepiece", "the vocabulary cannot join its pieces", "import the model anew"):
+        with library_errors("sentencepiece", "the vocabulary cannot join its pieces", "import the model anew"):
             text: str = self._processor.DecodePieces(pieces)
         return text.replace(BLANK, " ").strip()
 
@@ -122,10 +122,10 @@ class SentencePieces:
         return json.dumps(msgspec.to_builtins(stored), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> "SentencePieces":
+    def from_json(cls, text: str) -> "SentencePieceVocabulary":
         """Return what `to_json` wrote; raises `InputError` where it is damaged, or sentencepiece not there."""
         try:
-            stored = shaped(parse_json(text), _Cut)
+            stored = convert_json(parse_json(text), _Cut)
             try:
                 model = base64.b64decode(stored.sentencepiece, validate=True)
             except (binascii.Error, ValueError):
@@ -136,12 +136,12 @@ class SentencePieces:
 
     def _pieces(self, text: str) -> list[str]:
         code, text = self._split(text)
-        with calling("sentencepiece", CUT, AGAIN):
+        with library_errors("sentencepiece", CUT, AGAIN):
             return [*([code] if code else []), *self._processor.EncodeAsPieces(text)]
 
     def _split(self, text: str) -> tuple[str, str]:
         """Return the code of a language, or nothing, and the text behind it."""
-        text = whole(text).lower() if self.lowercase else whole(text)
+        text = replace_surrogates(text).lower() if self.lowercase else replace_surrogates(text)
         if not self.codes or not text.startswith(CODE[0]) or CODE[1] not in text:
             return "", text
         end = text.index(CODE[1]) + len(CODE[1])

@@ -60,7 +60,7 @@ class Head(NamedTuple):
     """Of all that stands before it here."""
 
     @property
-    def left_out(self) -> int:
+    def skipped(self) -> int:
         """How many pairs were left out."""
         return self.empty + self.not_utf8 + self.without_partner + self.too_long
 

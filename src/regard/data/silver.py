@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from regard.data.tokenization import places_of, words_at
-from regard.data.word_alignment import Link, parse_moses, symmetrise
+from regard.data.tokenization import word_ids, word_spans
+from regard.data.word_alignment import Link, parse_moses, symmetrize
 from regard.errors import InputError
 
 
@@ -21,7 +21,7 @@ def check_eflomal() -> None:
         raise InputError("silver links need eflomal: pip install 'regard[align]', or give --links")
 
 
-def silver_links(
+def align_with_eflomal(
     pairs: Sequence[tuple[str, str]], besides: Sequence[tuple[str, str]] = ()
 ) -> list[frozenset[Link]]:
     """Return the links between the words of each pair, parted by blanks, by eflomal over these pairs and others.
@@ -39,7 +39,7 @@ def silver_links(
     links = []
     for pair, one, other in zip(pairs, *found, strict=True):
         forward_links, backward_links = (parse_moses(line, "eflomal's answer").sure for line in (one, other))
-        parts = symmetrise(forward_links, backward_links, "grow-diag-final")
+        parts = symmetrize(forward_links, backward_links, "grow-diag-final")
         source, target = (_word_of_part(text) for text in pair)
         links.append(frozenset((source[i], target[j]) for i, j in parts if i < len(source) and j < len(target)))
     return links
@@ -48,9 +48,9 @@ def silver_links(
 def _line(text: str) -> str:
     """Return a text as eflomal is given it: with punctuation apart, for it would take `dog.` for another word
     than `dog`. A line of nothing would be none."""
-    return " ".join(text[begin:end].lower() for begin, end in places_of(text, "parts")) or "."
+    return " ".join(text[begin:end].lower() for begin, end in word_spans(text, "parts")) or "."
 
 
 def _word_of_part(text: str) -> list[int]:
     """Return the word, between blanks, to which each part of a text belongs."""
-    return words_at(text, places_of(text, "parts"))
+    return word_ids(text, word_spans(text, "parts"))

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import msgspec
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.tokenization import Place
-from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, TokenizerKind, whole
+from regard.data.tokenization import Span
+from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, TokenizerKind, replace_surrogates
 from regard.errors import InputError, RegardError
-from regard.io.reading import DamageError, parse_json, shaped
-from regard.libraries import calling
+from regard.io.reading import DamageError, convert_json, parse_json
+from regard.libraries import library_errors
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
@@ -71,7 +71,7 @@ class _Stored(msgspec.Struct):
     added_tokens: Annotated[list[Any], msgspec.Meta(max_length=0)]
 
 
-class Subwords:
+class SubwordVocabulary:
     """A vocabulary of pieces of text, around a `tokenizers.Tokenizer`."""
 
     unit = "tokens"
@@ -98,25 +98,25 @@ class Subwords:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of many texts, encoded in parallel."""
-        with calling("tokenizers", CUT, AGAIN):
-            return [each.ids for each in self._tokenizer.encode_batch_fast(list(map(whole, texts)))]
+        with library_errors("tokenizers", CUT, AGAIN):
+            return [each.ids for each in self._tokenizer.encode_batch_fast(list(map(replace_surrogates, texts)))]
 
     def words(self, text: str) -> list[str]:
         """Return the words that a text is split into before each is cut into pieces."""
-        with calling("tokenizers", CUT, AGAIN):
-            normal = self._tokenizer.normalizer.normalize_str(whole(text))
+        with library_errors("tokenizers", CUT, AGAIN):
+            normal = self._tokenizer.normalizer.normalize_str(replace_surrogates(text))
             return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
 
     def pieces(self, text: str) -> list[str]:
         """Return what each index of `encode(text)` stands for, unknown ones too."""
-        text = whole(text)
+        text = replace_surrogates(text)
         encoding = self._encoded(text)
         each = zip(encoding.ids, encoding.offsets, strict=True)
         return [
             text[begin:end].strip() if index == UNKNOWN else self.symbols[index] for index, (begin, end) in each
         ]
 
-    def places(self, text: str) -> list[Place]:
+    def offsets(self, text: str) -> list[Span]:
         """Return where each piece stands in a text; one that is only the blank before a word, where that is."""
         return list(self._encoded(text).offsets)
 
@@ -142,11 +142,11 @@ class Subwords:
 
     def _encoded(self, text: str) -> Encoding:
         """Encode a text; raises `InputError` where the library fails, as for an odd tokenizer."""
-        with calling("tokenizers", CUT, AGAIN):
-            return self._tokenizer.encode(whole(text))
+        with library_errors("tokenizers", CUT, AGAIN):
+            return self._tokenizer.encode(replace_surrogates(text))
 
     @classmethod
-    def from_json(cls, text: str) -> "Subwords":
+    def from_json(cls, text: str) -> "SubwordVocabulary":
         """Return what `to_json` wrote; raises `InputError` where it is damaged."""
         try:
             return cls(_tokenizer(text))
@@ -165,7 +165,7 @@ def _in_order(vocab: dict[str, int]) -> list[str]:
 
 def _tokenizer(text: str) -> Tokenizer:
     """Return the library's tokenizer of its JSON; raises `DamageError` where that is not one of ours."""
-    model = shaped(parse_json(text), _Stored).model
+    model = convert_json(parse_json(text), _Stored).model
     pieces = model.pieces
     if tuple(pieces[: len(RESERVED)]) != RESERVED:
         raise DamageError(f"its first pieces are not {', '.join(RESERVED)}")
@@ -184,7 +184,9 @@ def _tokenizer(text: str) -> Tokenizer:
         raise DamageError("the tokenizers library cannot make use of it") from error
 
 
-def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False) -> Subwords:
+def train_subwords(
+    texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False
+) -> SubwordVocabulary:
     """Learn a vocabulary of at most `size` symbols, the four special ones among them, from `texts`,
     which are read more than once.
 
@@ -218,7 +220,7 @@ def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowe
         raise InputError(
             f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
         ) from error
-    found = Subwords(Tokenizer.from_str(_without_added(tokenizer)))
+    found = SubwordVocabulary(Tokenizer.from_str(_without_added(tokenizer)))
     if len(found) > size:
         raise InputError(
             f"vocab_size {size} leaves no room for {len(RESERVED)} special symbols and every character of the "
@@ -227,7 +229,7 @@ def train_subwords(texts: Iterable[str], *, kind: TokenizerKind, size: int, lowe
     return found
 
 
-def given_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> Subwords:
+def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> SubwordVocabulary:
     """Return a vocabulary of symbols that are known, with indices from 4 on: words between blanks, or characters,
     with `▁` for the blank. Text is taken as it is, or put into lower case."""
     names = [*RESERVED, *(f"{BLANK}{each}" if words else each for each in symbols)]
@@ -244,7 +246,7 @@ def given_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = Fals
                 pre_tokenizers.Split("", "isolated"),
             ]
         )
-    return Subwords.from_json(_without_added(tokenizer))
+    return SubwordVocabulary.from_json(_without_added(tokenizer))
 
 
 def _model(kind: TokenizerKind) -> models.Model:

@@ -24,7 +24,7 @@ GUESSED = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16BE": 
 """Encodings without a byte order mark, with the least share of zero bytes that is taken for them."""
 
 
-class Bytes(NamedTuple):
+class EncodingReport(NamedTuple):
     """What was found in a file; lines are counted from 1."""
 
     lines: int
@@ -61,7 +61,7 @@ class Bytes(NamedTuple):
         return f"{str(path)!r} {what}: {counted}; {mend}{way_out}"
 
 
-def look_through(file: BinaryIO) -> Bytes:
+def scan_lines(file: BinaryIO) -> EncodingReport:
     """Return what is in a file that is open at its beginning; memory holds a megabyte, and the longest line.
 
     with open("train.de", "rb") as file:
@@ -73,7 +73,7 @@ def look_through(file: BinaryIO) -> Bytes:
     while True:
         block = file.read(READ)
         if begin:
-            encoding, begin = encoding_of(block[: READ // 16]), False
+            encoding, begin = detect_encoding(block[: READ // 16]), False
         whole, feed, rest = (rest + block).rpartition(b"\n") if block else (rest, b"", b"")
         content = whole + feed
         count = content.count(b"\n") + (1 if whole and not feed else 0)
@@ -88,10 +88,10 @@ def look_through(file: BinaryIO) -> Bytes:
                     undecodable += 1
         lines += count
         if not block:
-            return Bytes(lines, undecodable, zeros, first or (1 if encoding else 0), encoding)
+            return EncodingReport(lines, undecodable, zeros, first or (1 if encoding else 0), encoding)
 
 
-def encoding_of(content: bytes) -> str | None:
+def detect_encoding(content: bytes) -> str | None:
     """Return the encoding that the beginning of a file shows by its byte order mark or its zero bytes; None for
     UTF-8, and where it does not show."""
     for mark, name in MARKS.items():

@@ -10,7 +10,7 @@ from regard.data.vocabulary import UNKNOWN, Vocabulary
 from regard.io import write_json
 from regard.io.reading import is_file, read_json
 
-MANY = 0.1
+WARNING_SHARE = 0.1
 """Share from which on a text may be in another language than the vocabulary."""
 FILE = "unknown.json"
 
@@ -34,7 +34,7 @@ class UnknownCount:
 
     def warning(self, what: str) -> str:
         """Return what to say where more than a tenth is unknown; empty where it is less."""
-        if self.share <= MANY:
+        if self.share <= WARNING_SHARE:
             return ""
         counted = f"{self.share:.1%} of the tokens of {what} ({self.unknown:,} of {self.tokens:,})"
         return f"{counted} are unknown to the model's vocabulary: is it the right language and direction?"

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from regard.data.tokenization import Place, places_of
+from regard.data.tokenization import Span, word_spans
 
 PAD, BOS, EOS, UNKNOWN = range(4)
 """Past the end; begin of sequence; end of sequence; a symbol that is not in the vocabulary."""
@@ -24,7 +24,7 @@ TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece"
 came with: of SentencePiece (see `sentencepieces`), or by the codes of subword-nmt and fastBPE (see `codes`)."""
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return a text in which half a pair of UTF-16, which no file of UTF-8 can hold, is an unknown character."""
     return HALF.sub("\ufffd", text)
 
@@ -43,7 +43,7 @@ def is_blank(text: str) -> bool:
     )
 
 
-def unblanked(text: str) -> str:
+def empty_if_blank(text: str) -> str:
     """Return a text, and the empty one for a blank text."""
     return "" if is_blank(text) else text
 
@@ -64,7 +64,7 @@ class Vocabulary(Protocol):
     def pieces(self, text: str) -> list[str]:
         """Return what each index of `encode(text)` stands for, unknown ones too."""
 
-    def places(self, text: str) -> list[Place]:
+    def offsets(self, text: str) -> list[Span]:
         """Return where each piece of `pieces(text)` stands in the text."""
 
     def unknown(self, text: str) -> list[str]:
@@ -78,7 +78,7 @@ class Vocabulary(Protocol):
         """Name every index of a sequence, special ones included, for plots."""
 
 
-class Learned(Vocabulary, Protocol):
+class LearnedVocabulary(Vocabulary, Protocol):
     """A vocabulary that was learned from text, and is kept with what was trained with it."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
@@ -88,7 +88,7 @@ class Learned(Vocabulary, Protocol):
         """Return all of it as JSON, by whose begin it is known which kind it is."""
 
 
-class Characters:
+class CharacterVocabulary:
     """A vocabulary of single characters, known from the start."""
 
     unit = "characters"
@@ -110,7 +110,7 @@ class Characters:
         """Return the symbols of a text."""
         return list(text)
 
-    def places(self, text: str) -> list[Place]:
+    def offsets(self, text: str) -> list[Span]:
         """Return where each symbol stands in a text."""
         return [(index, index + 1) for index in range(len(text))]
 
@@ -129,7 +129,7 @@ class Characters:
         return [self.symbols[index] for index in indices]
 
 
-class Words(Characters):
+class WordVocabulary(CharacterVocabulary):
     """A vocabulary of words with spaces between them, known from the start."""
 
     unit = "words"
@@ -139,6 +139,6 @@ class Words(Characters):
         """Return the words of a text."""
         return text.split()
 
-    def places(self, text: str) -> list[Place]:
+    def offsets(self, text: str) -> list[Span]:
         """Return where each word stands in a text."""
-        return places_of(text, "words")
+        return word_spans(text, "words")

@@ -14,14 +14,14 @@ from typing import Literal
 
 import numpy as np
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.io.reading import read_text
 
 Link = tuple[int, int]
 """A source word and a target word, each by its place from 0."""
-Joining = Literal["intersection", "union", "grow-diag-final"]
-Symmetrising = Literal["product", Joining]
-"""How links of two directions are made one; product: from their weights, by `links_of_product`."""
+Heuristic = Literal["intersection", "union", "grow-diag-final"]
+Symmetrization = Literal["product", Heuristic]
+"""How links of two directions are made one; product: from their weights, by `links_from_weights`."""
 MOST = 1 << 30
 """Bytes of a file of links, at most."""
 MEND = "give links in Moses' format (0-0 1-2) or NAACL's (1 1 1 S)"
@@ -31,7 +31,7 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 @dataclass(frozen=True)
-class KnownLinks:
+class WordAlignment:
     """The links of one pair of sentences, as somebody has judged them (Och and Ney 2003, section 5)."""
 
     sure: frozenset[Link]
@@ -42,13 +42,13 @@ class KnownLinks:
     @classmethod
     def of(
         cls, sure: Sequence[Link] | frozenset[Link], possible: Sequence[Link] | frozenset[Link] = ()
-    ) -> "KnownLinks":
+    ) -> "WordAlignment":
         """Return links of which the sure ones are possible too."""
         return cls(frozenset(sure), frozenset(sure) | frozenset(possible))
 
-    def turned(self) -> "KnownLinks":
+    def turned(self) -> "WordAlignment":
         """Return the links of the other direction: from target to source."""
-        return KnownLinks(frozenset(map(_turn, self.sure)), frozenset(map(_turn, self.possible)))
+        return WordAlignment(frozenset(map(_turn, self.sure)), frozenset(map(_turn, self.possible)))
 
     def check(self, sources: int, targets: int, where: str) -> None:
         """Raise `InputError` where a link leads past the words of its sentences."""
@@ -64,7 +64,7 @@ def _turn(link: Link) -> Link:
     return link[1], link[0]
 
 
-def read_links(path: Path, pairs: int) -> list[KnownLinks]:
+def read_links(path: Path, pairs: int) -> list[WordAlignment]:
     """Return the links of so many pairs of sentences from a file in Moses' format or in NAACL's.
 
     Raises `InputError` where it cannot be read, is in neither, or is of another number of pairs.
@@ -82,19 +82,19 @@ def read_links(path: Path, pairs: int) -> list[KnownLinks]:
     return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
 
 
-def parse_moses(line: str, where: str, mend: str = MEND) -> KnownLinks:
+def parse_moses(line: str, where: str, mend: str = MEND) -> WordAlignment:
     """Return the links of a line in Moses' format; raises `InputError`, with `where`, for one that is not."""
     sure: list[Link] = []
     possible: list[Link] = []
     for word in line.split():
         match = _MOSES.fullmatch(word)
         if match is None:
-            raise InputError(f"{where} has {begun(word, 20)}, which is no link: {mend}")
+            raise InputError(f"{where} has {shorten(word, 20)}, which is no link: {mend}")
         (sure if match[2] == "-" else possible).append((int(match[1]), int(match[3])))
-    return KnownLinks.of(sure, possible)
+    return WordAlignment.of(sure, possible)
 
 
-def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[KnownLinks]:
+def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[WordAlignment]:
     sure: list[list[Link]] = [[] for _ in range(pairs)]
     possible: list[list[Link]] = [[] for _ in range(pairs)]
     for number, line in enumerate(lines, start=1):
@@ -103,22 +103,22 @@ def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[KnownLinks
             continue
         match = _NAACL.fullmatch(line.strip())
         if match is None:
-            raise InputError(f"{where} is {begun(line.strip(), 30)}, which is no link: {MEND}")
+            raise InputError(f"{where} is {shorten(line.strip(), 30)}, which is no link: {MEND}")
         sentence, source, target = int(match[1]), int(match[2]), int(match[3])
         if not 1 <= sentence <= pairs:
             raise InputError(f"{where} is of sentence {sentence}, the text has {pairs:,} pairs: give both alike")
         if not (source and target):  # which stands for no word at all
             continue
         (possible if match[4] == "P" else sure)[sentence - 1].append((source - 1, target - 1))
-    return [KnownLinks.of(*each) for each in zip(sure, possible, strict=True)]
+    return [WordAlignment.of(*each) for each in zip(sure, possible, strict=True)]
 
 
-def moses(links: Sequence[Link] | frozenset[Link]) -> str:
+def format_moses(links: Sequence[Link] | frozenset[Link]) -> str:
     """Return links in Moses' format, by source word."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
-def symmetrise(forward: frozenset[Link], backward: frozenset[Link], how: Joining) -> frozenset[Link]:
+def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heuristic) -> frozenset[Link]:
     """Return one set of links of those of both directions, both given from source to target.
 
     intersection: what both have; union: what one of them has; grow-diag-final: the intersection, to which are
@@ -151,7 +151,7 @@ def symmetrise(forward: frozenset[Link], backward: frozenset[Link], how: Joining
     return frozenset(found)
 
 
-def links_of_product(forward: np.ndarray, backward: np.ndarray) -> frozenset[Link]:
+def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[Link]:
     """Return the links of weights of both directions, (Wt, Ws) of target words and (Ws, Wt) of source words.
 
     They are multiplied, so that a link counts for what both think of it (as posteriors of two models are in Liang
@@ -163,7 +163,7 @@ def links_of_product(forward: np.ndarray, backward: np.ndarray) -> frozenset[Lin
         return frozenset()
     by_target = frozenset((int(source), target) for target, source in enumerate(both.argmax(1)))
     by_source = frozenset((source, int(target)) for source, target in enumerate(both.argmax(0)))
-    return symmetrise(by_target, by_source, "grow-diag-final")
+    return symmetrize(by_target, by_source, "grow-diag-final")
 
 
 def _beside(link: Link) -> Iterator[Link]:

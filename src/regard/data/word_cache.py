@@ -11,8 +11,8 @@ from itertools import chain
 
 import numpy as np
 
-from regard.data.subwords import Subwords
-from regard.data.vocabulary import BLANK, EOS, Learned
+from regard.data.subwords import SubwordVocabulary
+from regard.data.vocabulary import BLANK, EOS, LearnedVocabulary
 
 MOST = 200_000
 """Words that are kept; a table that has more begins anew."""
@@ -26,7 +26,7 @@ Tokens = tuple[np.ndarray, np.ndarray]
 (S,)."""
 
 
-class WordByWord:
+class CachedTokenizer:
     """Cuts sentences by a table of words; `encode` gives the indices of a new one."""
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
@@ -98,7 +98,7 @@ def _is_plain(text: str) -> bool:
     return "  " not in text and BLANK not in text
 
 
-class OneByOne:
+class PlainTokenizer:
     """Cuts sentences one after the other, as a vocabulary does that looks at more than a word."""
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
@@ -111,10 +111,10 @@ class OneByOne:
         return np.fromiter(chain.from_iterable(found), np.uint32), lengths
 
 
-Cutter = WordByWord | OneByOne
+CorpusTokenizer = CachedTokenizer | PlainTokenizer
 
 
-def cutter_of(vocabulary: Learned) -> Cutter:
+def corpus_tokenizer(vocabulary: LearnedVocabulary) -> CorpusTokenizer:
     """Return what cuts sentences into the tokens of a vocabulary."""
-    by_words = isinstance(vocabulary, Subwords) and vocabulary.by_words
-    return WordByWord(vocabulary.encode) if by_words else OneByOne(vocabulary.encode)
+    by_words = isinstance(vocabulary, SubwordVocabulary) and vocabulary.by_words
+    return CachedTokenizer(vocabulary.encode) if by_words else PlainTokenizer(vocabulary.encode)

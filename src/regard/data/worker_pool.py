@@ -27,12 +27,12 @@ WORTH = 4
 """Jobs from which on it is worth to start processes, which takes them half a second."""
 
 
-def cores() -> int:
+def available_cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def worked(work: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int) -> Iterator[Result]:
+def map_in_processes(work: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int) -> Iterator[Result]:
     """Yield what `work` makes of each job, in their order: by so many processes, or here where there are few
     jobs.
 

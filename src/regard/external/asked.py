@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.external.pictures import Pictures
 
 BETWEEN = " ||| "
@@ -45,7 +45,7 @@ def asked_of(given: Any) -> Asked:
 def pair_of(source: Any, target: str) -> Asked:
     """Return a source and its target; raises `InputError` where one of them is empty."""
     if isinstance(source, str) and not source.strip():
-        raise InputError(f"no source stands before target {begun(target)}: type source{BETWEEN}target")
+        raise InputError(f"no source stands before target {shorten(target)}: type source{BETWEEN}target")
     if not target.strip():
         raise InputError("target is empty: type one, or leave it out")
     return Asked(source, target)
@@ -56,7 +56,7 @@ def all_asked(inputs: Any) -> tuple[Asked, ...]:
     if isinstance(inputs, str):
         return (asked_of(inputs),)
     if not isinstance(inputs, Iterable):
-        raise InputError(f"inputs {begun(str(inputs))} are no list: give one, as in ['The cat sat']")
+        raise InputError(f"inputs {shorten(str(inputs))} are no list: give one, as in ['The cat sat']")
     return tuple(map(asked_of, inputs))
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from regard.errors import InputError
 from regard.interpret import HeadRoles, head_importance
 from regard.interpret.roles import FEWEST
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.viz import AttentionMap
 from regard.viz.alike import check_beside, layers_alike
 
@@ -88,7 +88,7 @@ class Beside(Result):
 
     def json(self) -> dict[str, Any]:
         """Return all figures as plain values; not the maps, which have files of their own."""
-        return {name: plain(each) for name, each in vars(self).items() if name != "maps"}
+        return {name: to_plain(each) for name, each in vars(self).items() if name != "maps"}
 
     def view(self) -> "AttentionWidget":
         """Return a widget for a notebook in which both stand beside each other, under one cursor."""

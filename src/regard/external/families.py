@@ -27,7 +27,7 @@ from regard.external.asked import BETWEEN, Asked
 from regard.external.interface import is_peer
 from regard.external.texts import Texts
 from regard.external.wrappers import base_of
-from regard.libraries import calling
+from regard.libraries import library_errors
 
 IGNORED = -100
 """Where an output has no truth."""
@@ -71,7 +71,9 @@ def answering(model: nn.Module) -> AbstractContextManager[None]:
         return nullcontext()
     where = getattr(model, "name_or_path", "")
     what = f"{type(model).__name__}{f' of {where!r}' if where else ''} cannot answer this input"
-    return calling("transformers", what, "give another input, or check that model and tokenizer belong together")
+    return library_errors(
+        "transformers", what, "give another input, or check that model and tokenizer belong together"
+    )
 
 
 class Family(ABC):

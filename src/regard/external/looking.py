@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import InputError, begun, check_range
+from regard.errors import InputError, check_range, shorten
 from regard.external.asked import all_asked
 from regard.external.families import Family, Guesser, Pairs, Writer
 from regard.external.interface import is_peer
@@ -20,7 +20,7 @@ from regard.external.texts import Texts, parameters_of
 from regard.external.whole import Classifier, States
 from regard.external.wrappers import base_of, check_weights, unwrapped
 from regard.io.reading import is_file, is_folder
-from regard.libraries import calling, check_hub_name, import_library, offline
+from regard.libraries import check_hub_name, import_library, library_errors, offline
 from regard.training.run_paths import holds_run
 from regard.training.tensors import warn_unfinite
 
@@ -67,7 +67,7 @@ def look(
             raise InputError(
                 f"{type(model).__name__} is a pipeline: give its parts, look(pipe.model, pipe.tokenizer)"
             )
-        raise InputError(f"model {begun(str(model))} is none: give a module, a folder, or a name on the Hub")
+        raise InputError(f"model {shorten(str(model))} is none: give a module, a folder, or a name on the Hub")
     check_range("generate", generate, 0, MOST)
     where = type(unwrapped(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
@@ -98,7 +98,8 @@ def _family(
         kind = type(base).__name__
         if is_peer(base) and not callable(tokenizer):
             raise InputError(
-                f"tokenizer {begun(str(tokenizer))} is none: give what AutoTokenizer.from_pretrained returns, or"
+                f"tokenizer {shorten(str(tokenizer))} is none: give what AutoTokenizer.from_pretrained returns,"
+                f" or"
                 f" a function from an input to what {kind} is called with"
             )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):
@@ -164,7 +165,7 @@ def _loaded(
     talk.disable_progress_bar()
     try:
         with (
-            calling("transformers", f"{name!r} cannot be loaded", ANEW, prints=folder is None),
+            library_errors("transformers", f"{name!r} cannot be loaded", ANEW, prints=folder is None),
             nullcontext() if folder is None and why is None else offline(),
         ):
             try:
@@ -226,7 +227,7 @@ def _unreachable(name: str) -> str | None:
     try:
         get_session().head(f"{constants.ENDPOINT}/{name}/resolve/main/{CONFIG}", timeout=PATIENCE)
     except Exception as error:  # whatever client it works with
-        return f"it cannot be fetched: {begun(' '.join(str(error).split()) or type(error).__name__, 100)}"
+        return f"it cannot be fetched: {shorten(' '.join(str(error).split()) or type(error).__name__, 100)}"
     return None
 
 

@@ -23,7 +23,7 @@ from torch import nn
 from regard import interpret
 from regard.attention import Records
 from regard.attention.intervening import To
-from regard.errors import InputError, begun, check_range
+from regard.errors import InputError, check_range, shorten
 from regard.external.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.external.comparing import Beside, beside
 from regard.external.families import Answer, Family, Fed, called, states_of
@@ -336,7 +336,7 @@ class ForeignModel:
     def beside(self, other: ForeignModel, texts: Iterable[Any]) -> Beside:
         """Return two models over the same inputs; raises `InputError` where they do not measure the same."""
         if not isinstance(other, ForeignModel):
-            raise InputError(f"{begun(str(other))} is no model to stand beside: give what look() returns")
+            raise InputError(f"{shorten(str(other))} is no model to stand beside: give what look() returns")
         one = self.over(texts)
         return beside(one, other.over(one.inputs), one.inputs)
 

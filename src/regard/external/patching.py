@@ -25,7 +25,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from regard.attention import short_name
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.external.asked import asked_of
 from regard.external.families import Pairs, Writer, called, states_of
 from regard.external.model import ForeignModel
@@ -151,10 +151,10 @@ def _keep(kept: dict[str, Tensor], name: str, states: Tensor) -> Tensor:
 
 def _check_given(subject: object, answers: object) -> None:
     if not isinstance(subject, ForeignModel):
-        raise InputError(f"{begun(str(subject))} is no model to patch: give what look() returns")
+        raise InputError(f"{shorten(str(subject))} is no model to patch: give what look() returns")
     texts = answers if isinstance(answers, tuple | list) else [answers]
     if answers is not None and (len(texts) != 2 or not all(isinstance(each, str) for each in texts)):
-        raise InputError(f"answers {begun(str(answers))} are no two texts: give two, as in ('doctor', 'nurse')")
+        raise InputError(f"answers {shorten(str(answers))} are no two texts: give two, as in ('doctor', 'nurse')")
 
 
 def _given(subject: ForeignModel, input: Any) -> Any:

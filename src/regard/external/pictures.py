@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.external.wrappers import device_of
-from regard.io.reading import damaged, is_file, read_json
+from regard.io.reading import damaged_file, is_file, read_json
 from regard.viz.maps import Patches
 
 SIZE = 224
@@ -133,7 +133,7 @@ def pictures_of(config: Any, folder: Path | None = None) -> Pictures:
     if folder is not None and is_file(folder / PREPARED):
         said = read_json(folder / PREPARED, _Prepared, mend)
         if said.image_std and 0 in said.image_std:
-            raise damaged(folder / PREPARED, "image_std has a 0", mend)
+            raise damaged_file(folder / PREPARED, "image_std has a 0", mend)
     mean, deviation = said.image_mean or HALF, said.image_std or HALF
     return Pictures(int(height), int(width), tuple(mean), tuple(deviation))
 

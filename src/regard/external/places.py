@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.records import short_name
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.external.folding import Foldings, probing
 from regard.external.keeper import Call, Keeper, are_weights
 from regard.external.kernel_inputs import self_attention
@@ -27,7 +27,7 @@ def at_places(at: str, keeper: Keeper) -> Iterator[None]:
     names = list(keeper.passes.modules)
     found = {name for name in names if fnmatchcase(name, at) or fnmatchcase(short_name(name), at)}
     if not found:
-        raise unknown("place", at, names)
+        raise unknown_choice("place", at, names)
     foldings = Foldings(keeper.passes)
     place = Passing(keeper, at, foldings)
     hooks = [

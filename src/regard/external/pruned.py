@@ -13,7 +13,7 @@ from regard.external.removing import save_pruned
 from regard.external.wrappers import check_whole
 from regard.interpret import Pruned, take_out
 from regard.io import new_folder
-from regard.result import plain
+from regard.result import to_plain
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -25,7 +25,7 @@ class ForeignPruned(Pruned):
 
     def json(self) -> dict[str, Any]:
         """Return all as plain values; of the model, where it is."""
-        figures = {name: plain(each) for name, each in vars(self).items() if name != "subject"}
+        figures = {name: to_plain(each) for name, each in vars(self).items() if name != "subject"}
         return {**figures, "folder": self.subject.where}
 
 

@@ -24,7 +24,7 @@ from regard.attention.intervening import interventions_in
 from regard.attention.observing import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
 from regard.attention.records import Recorder
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.external.caches import following_caches
 from regard.external.fastpath import like_fast_path
 from regard.external.generation import following_generation
@@ -139,7 +139,7 @@ def check_layers(layers: Collection[str] | None, passes: Passes, likely: set[str
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
         if name.split("#")[0] not in known:
-            raise unknown("layer", name, sorted(attending or known))
+            raise unknown_choice("layer", name, sorted(attending or known))
 
 
 def _warn_of_unseen(keeper: Keeper, recorded: Collection[str]) -> bool:

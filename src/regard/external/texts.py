@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 from regard.external.labels import Pieces
 from regard.external.wrappers import device_of
-from regard.libraries import calling
+from regard.libraries import library_errors
 
 LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
 """What configs call the most tokens that they take."""
@@ -104,7 +104,7 @@ class Texts:
         """Turn what the tokenizer raises into one line; `does`: what it cannot do."""
         own = not callable(self.tokenizer) or getattr(self.tokenizer, "backend_tokenizer", None) is not None
         where = getattr(self.tokenizer, "name_or_path", "") or "given"
-        return calling(
+        return library_errors(
             "tokenizers" if own else "transformers",
             f"tokenizer {where!r} cannot {does}",
             "give another text, or mend its files",
@@ -121,6 +121,6 @@ class Texts:
         most = config.max_new_tokens or config.max_length or WRITTEN
         if not isinstance(most, int) or most < 1:
             raise InputError(
-                f"length {begun(str(most))} in generation_config is no whole number above 0: mend it"
+                f"length {shorten(str(most))} in generation_config is no whole number above 0: mend it"
             )
         return most if config.max_new_tokens else min(most, WRITTEN)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 
 
 def module_of(model: Any, at: str | None = None) -> tuple[nn.Module, str | None]:
@@ -19,7 +19,7 @@ def module_of(model: Any, at: str | None = None) -> tuple[nn.Module, str | None]
         return model, at
     module = getattr(model, "model", None)
     if not isinstance(module, nn.Module):
-        kind = f"{type(model).__name__} {begun(repr(model))}"
+        kind = f"{type(model).__name__} {shorten(repr(model))}"
         raise InputError(f"model is {kind}: give a torch module, a run, or what regard.look returns")
     return module, at or getattr(model, "at", None)
 

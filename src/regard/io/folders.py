@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.io import temporary
 from regard.io.temporary import remove_quietly, tidy
-from regard.io.writing import cannot_write, check_name, place_of, sync_folder
+from regard.io.writing import cannot_write, check_name, resolve_parent, sync_folder
 
 NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 """What file systems answer that cannot exchange two names, as NFS."""
@@ -25,8 +25,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     was.
     """
     check_name(path)
-    place = place_of(path)
-    building = temporary.beside(place)
+    place = resolve_parent(path)
+    building = temporary.temporary_path(place)
     try:
         if not place.parent.is_dir():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def _put(building: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in NO_EXCHANGE:
             raise
-        old = temporary.beside(path, "old")
+        old = temporary.temporary_path(path, "old")
         path.rename(old)
         try:
             building.rename(path)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from regard.errors import InputError, MachineError
-from regard.io.writing import cannot_write, open_own, refuse_links, write_file
+from regard.io.writing import cannot_write, open_regular, refuse_links, write_file
 
 
 def write_inside(folder: Path, path: Path, content: bytes) -> None:
@@ -13,7 +13,7 @@ def write_inside(folder: Path, path: Path, content: bytes) -> None:
 
     Raises `InputError` where that folder is a link, `MachineError` where `folder` is gone or the disk refuses.
     """
-    with still_there(folder):
+    with explain_missing_folder(folder):
         if path.parent != folder:
             refuse_links(path.parent)
             try:
@@ -25,16 +25,16 @@ def write_inside(folder: Path, path: Path, content: bytes) -> None:
 
 def append_inside(folder: Path, path: Path, content: bytes) -> None:
     """Add to the file at `path` in `folder`; raises as `write_inside` does, also where the file is a link."""
-    with still_there(folder):
+    with explain_missing_folder(folder):
         try:
-            with open_own(path, "ab") as file:
+            with open_regular(path, "ab") as file:
                 file.write(content)
         except OSError as error:
             raise cannot_write(path, error) from error
 
 
 @contextmanager
-def still_there(folder: Path) -> Iterator[None]:
+def explain_missing_folder(folder: Path) -> Iterator[None]:
     """Raise `MachineError` where something in the block fails because `folder` is gone."""
     try:
         yield

@@ -24,7 +24,7 @@ except ImportError:  # as on Windows
 
 from regard.errors import InputError
 from regard.io.temporary import LONGEST
-from regard.io.writing import cannot_write, check_name, open_own, place_of, refuse_links
+from regard.io.writing import cannot_write, check_name, open_regular, refuse_links, resolve_parent
 
 PAUSE = 0.2
 """Seconds between two looks at whether a lock is free."""
@@ -42,7 +42,7 @@ class BusyError(InputError):
 
 
 @contextmanager
-def holding(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Keep all other processes from changing the folder at `path`, which need not be there yet, in the block.
 
     Raises `InputError` where another one is changing it, naming its number and machine, or where nothing can be
@@ -52,7 +52,7 @@ def holding(path: Path) -> Iterator[None]:
         yield
         return
     check_name(path)
-    place = place_of(path)
+    place = resolve_parent(path)
     name = os.fsdecode(os.fsencode(place.name)[:LONGEST])
     file = place.parent / f".{name}.lock"
     made = []
@@ -72,14 +72,14 @@ def holding(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def taking_turns(path: Path, wait: Callable[[str], None]) -> Iterator[None]:
+def wait_for_lock(path: Path, wait: Callable[[str], None]) -> Iterator[None]:
     """Keep all other processes from changing what is at `path`, once those that do have ended; `wait` is told
     once what is waited for. Raises `InputError` where nothing can be written there."""
     with ExitStack() as stack:
         told = False
         while True:
             try:
-                stack.enter_context(holding(path))
+                stack.enter_context(hold_lock(path))
                 break
             except BusyError as busy:
                 if not told:
@@ -89,7 +89,7 @@ def taking_turns(path: Path, wait: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def keep_in_use(path: Path, owner: object) -> None:
+def mark_in_use(path: Path, owner: object) -> None:
     """Let other processes know that a file is in use, for as long as `owner` lives."""
     if fcntl is None:
         return
@@ -159,7 +159,7 @@ def _take(file: Path, path: Path) -> int:
 def _open(file: Path) -> int:
     """Open a lock file; raises `InputError` where it is a link, or another name of another file."""
     refuse_links(file)
-    with open_own(file, "a+b") as opened:
+    with open_regular(file, "a+b") as opened:
         if os.fstat(opened.fileno()).st_nlink > 1:
             raise InputError(f"lock file {str(file)!r} is a link to another file: remove it, no process holds it")
         return os.dup(opened.fileno())

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from regard.errors import InputError, begun
+from regard.errors import InputError, shorten
 
 Shape = TypeVar("Shape")
 
@@ -108,7 +108,7 @@ def _no_file(path: Path, status: os.stat_result) -> InputError:
     return InputError(f"{str(path)!r} is {what}, not a file: remove it, or choose another")
 
 
-def files_in(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """Return the regular files in a folder, by name; none where there is no folder. Raises `InputError` where it
     may not be read."""
     if not is_folder(folder):
@@ -119,11 +119,11 @@ def files_in(folder: Path) -> list[Path]:
         raise cannot_read(folder, error) from error
 
 
-def numbered(folder: Path, suffix: str = ".safetensors") -> list[Path]:
+def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
     """Return the files `step-N` with this suffix in a folder, lowest N first; what has another name is none of
     ours."""
     name = re.compile(rf"step-(0|[1-9][0-9]{{0,{DIGITS - 1}}}){re.escape(suffix)}")
-    found = [(int(match[1]), path) for path in files_in(folder) if (match := name.fullmatch(path.name))]
+    found = [(int(match[1]), path) for path in list_files(folder) if (match := name.fullmatch(path.name))]
     return [path for _, path in sorted(found)]
 
 
@@ -154,7 +154,7 @@ def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
         raise cannot_read(path, error) from error
 
 
-def damaged(path: Path, what: object, mend: str) -> InputError:
+def damaged_file(path: Path, what: object, mend: str) -> InputError:
     """Return the error that says what is wrong with a file, and what to do about it."""
     return InputError(f"{str(path)!r} is damaged: {what}; {mend}")
 
@@ -164,40 +164,40 @@ def read_text(path: Path, mend: str, *, most: int = LARGEST) -> str:
     try:
         return _decode(read_bytes(path, most=most))
     except DamageError as error:
-        raise damaged(path, error, mend) from None
+        raise damaged_file(path, error, mend) from None
 
 
 def read_json(path: Path, shape: type[Shape], mend: str, *, most: int = LARGEST, finite: bool = True) -> Shape:
     """Return what a file of JSON holds, as `shape` has it; raises `InputError` as `read_bytes` does, and where it
     is of another shape. The rest is as in `parse_json`."""
     try:
-        return shaped(parse_json(read_bytes(path, most=most), finite=finite), shape)
+        return convert_json(parse_json(read_bytes(path, most=most), finite=finite), shape)
     except DamageError as error:
-        raise damaged(path, error, mend) from None
+        raise damaged_file(path, error, mend) from None
 
 
-def canonical(content: Any) -> str:
+def canonical_json(content: Any) -> str:
     """Return plain data as JSON text that does not depend on the order of names or on blanks."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
-def digest_of(content: Any) -> str:
+def json_digest(content: Any) -> str:
     """Return the SHA-256 of plain data, in hexadecimal digits."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with its digest in it, as `is_sealed` checks it.
+def add_digest(content: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with its digest in it, as `has_valid_digest` checks it.
 
     write_json(path, sealed({"step": 5}))
     """
     content = {name: value for name, value in content.items() if name != "digest"}
-    return {**content, "digest": digest_of(content)}
+    return {**content, "digest": json_digest(content)}
 
 
-def is_sealed(content: dict[str, Any]) -> bool:
+def has_valid_digest(content: dict[str, Any]) -> bool:
     """Whether an object carries a digest, and has not changed since that was computed."""
-    return content.get("digest") == digest_of({name: content[name] for name in content if name != "digest"})
+    return content.get("digest") == json_digest({name: content[name] for name in content if name != "digest"})
 
 
 def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
@@ -220,7 +220,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
     return found
 
 
-def shaped(value: object, shape: type[Shape]) -> Shape:
+def convert_json(value: object, shape: type[Shape]) -> Shape:
     """Return plain data as `shape` has it: a type that `msgspec` knows. Raises `DamageError` where it is of
     another one."""
     try:
@@ -243,7 +243,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise DamageError(f"{begun(twice)} stands in it twice")
+        raise DamageError(f"{shorten(twice)} stands in it twice")
     return found
 
 
@@ -276,13 +276,13 @@ def _our_words(said: str) -> str:
     """Put what `msgspec` says of a value into our words."""
     said, _, where = said.partition(" - at ")
     place = where.strip("`").removeprefix("$").removeprefix(".")
-    at = f" in {begun(place)}" if place else ""
+    at = f" in {shorten(place)}" if place else ""
     if kind := re.fullmatch(r"Expected `(.+)`, got `(.+)`", said):
         expected = " or ".join(TYPES.get(each, each) for each in kind[1].split(" | "))
         got = TYPES.get(kind[2], kind[2])
-        return f"{begun(place) if place else 'it'} is {got}, not {expected}"
+        return f"{shorten(place) if place else 'it'} is {got}, not {expected}"
     if named := re.fullmatch(r"Object contains unknown field `(.*)`", said, re.DOTALL):
-        return f"{begun(named[1])}{at} is unknown"
+        return f"{shorten(named[1])}{at} is unknown"
     if named := re.fullmatch(r"Object missing required field `(.*)`", said):
-        return f"{begun(named[1])}{at} is missing"
-    return f"{begun(place) if place else 'it'} has a value that does not belong there"
+        return f"{shorten(named[1])}{at} is missing"
+    return f"{shorten(place) if place else 'it'} has a value that does not belong there"

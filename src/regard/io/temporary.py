@@ -26,7 +26,7 @@ _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 _LIFE = secrets.token_hex(3)
 
 
-def beside(path: Path, state: str = "new") -> Path:
+def temporary_path(path: Path, state: str = "new") -> Path:
     """Return a name of this process's own beside `path`, for what is to stand there (new) or stood there
     (old)."""
     name = os.fsdecode(os.fsencode(path.name)[:LONGEST])

@@ -26,7 +26,7 @@ def writing_files(paths: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
             files = []
             for path in paths:
                 temporary.tidy(path.parent)
-                buildings.append(temporary.beside(path))
+                buildings.append(temporary.temporary_path(path))
                 files.append(stack.enter_context(buildings[-1].open("xb")))
             yield files
             for file in files:

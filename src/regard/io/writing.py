@@ -45,7 +45,7 @@ def _is_link(path: Path) -> InputError:
     )
 
 
-def place_of(path: Path) -> Path:
+def resolve_parent(path: Path) -> Path:
     """Return where a path stands: links are followed up to its last part, which may be one itself."""
     if path.name in ("", ".."):
         return Path(os.path.realpath(path))
@@ -69,7 +69,7 @@ def make_folder(folder: Path, *, below: Path | None = None) -> None:
         raise cannot_write(folder, error) from error
 
 
-def open_own(path: Path, mode: str) -> BinaryIO:
+def open_regular(path: Path, mode: str) -> BinaryIO:
     """Open a file to be changed in place, with a mode of `open` for bytes; raises `OSError` for anything that is
     no regular file, such as a link."""
 
@@ -106,7 +106,7 @@ def check_writable(path: Path) -> None:
     check_name(path)
     try:
         if not _is_stream(path):
-            _ask_folder(place_of(path).parent)
+            _ask_folder(resolve_parent(path).parent)
     except OSError as error:
         raise cannot_write(path, error) from error
 
@@ -215,7 +215,7 @@ def _pour(path: Path, content: bytes) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     temporary.tidy(path.parent)
-    building = temporary.beside(path)
+    building = temporary.temporary_path(path)
     try:
         with building.open("xb") as file:
             file.write(content)

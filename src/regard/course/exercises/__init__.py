@@ -2,7 +2,7 @@
 
 from regard.course.exercises import attending, learning, parts, recurring, seeking, stacking
 from regard.course.exercises.exercise import Case, Exercise
-from regard.errors import unknown
+from regard.errors import unknown_choice
 
 EXERCISES: tuple[Exercise, ...] = (
     *attending.EXERCISES,
@@ -20,7 +20,7 @@ def find_exercise(name: str) -> Exercise:
     for each in EXERCISES:
         if each.answers_to(name):
             return each
-    raise unknown("exercise", name, [each.name for each in EXERCISES])
+    raise unknown_choice("exercise", name, [each.name for each in EXERCISES])
 
 
 __all__ = ["EXERCISES", "Case", "Exercise", "find_exercise"]

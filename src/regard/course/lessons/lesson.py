@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.course.lessons.lesson_runs import RUNS, LessonRun
-from regard.errors import unknown
+from regard.errors import unknown_choice
 
 HOME = Path("course")
 """Folder of the lessons' runs where none is named, as the lessons' texts have it."""
@@ -141,7 +141,7 @@ def find_lesson(name: str) -> Lesson:
     for each in lessons():
         if each.name == name:
             return each
-    raise unknown("lesson", name, ORDER)
+    raise unknown_choice("lesson", name, ORDER)
 
 
 def _read(number: int, name: str) -> Lesson:
