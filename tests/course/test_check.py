@@ -55,7 +55,7 @@ def test_stubs_are_written_and_are_not_begun(tmp_path: Path, command: Command) -
     assert [each.state for each in report.exercises] == ["not begun"] * 16
     assert not report.right
     status, _, err = command("check", "--stubs", tmp_path / "stubs")
-    assert status == 2 and "is there already" in err
+    assert status == 2 and "exists and is not overwritten" in err
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,13 @@ CHINESE, JAPANESE, KOREAN = "一只狗在草地上跑。", "犬が草の上を�
     ids=str,
 )
 def test_by_script(references: list[str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bleu_tokenizer, "_installed", lambda name: not name.endswith("mecab"))
+    monkeypatch.setattr(bleu_tokenizer, "_is_installed", lambda name: not name.endswith("mecab"))
     assert choose_bleu_tokenizer(references) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [(JAPANESE, "ja-mecab"), (KOREAN, "ko-mecab"), (CHINESE, "zh")])
 def test_words_where_their_packages_are_there(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bleu_tokenizer, "_installed", lambda name: True)
+    monkeypatch.setattr(bleu_tokenizer, "_is_installed", lambda name: True)
     assert choose_bleu_tokenizer([text]) == expected
 
 
@@ -50,7 +50,7 @@ def test_the_names_are_those_of_sacrebleu() -> None:
 
     assert {*OFFLINE, *bleu_tokenizer.DOWNLOADED} == set(_TOKENIZERS)
     for name in OFFLINE:
-        if bleu_tokenizer._installed(name):
+        if bleu_tokenizer._is_installed(name):
             check_bleu_tokenizer(name)
             assert BLEU(tokenize=name).corpus_score(["a b c d e"], [["a b c d e"]]).score == pytest.approx(100)
 

@@ -46,9 +46,9 @@ def test_each_merge_is_dropped_as_often_as_asked() -> None:
     recut = BpeDropout(SUBWORDS, 0.25, 0)
     recut.ranks = {("a", "b"): 0}
     random = np.random.default_rng(0)
-    found = Counter(len(recut.cut("ab", random)) for _ in range(4000))
+    found = Counter(len(recut.split("ab", random)) for _ in range(4000))
     assert found[2] / 4000 == pytest.approx(0.25, abs=0.03)
-    assert all(len(BpeDropout(SUBWORDS, 0.999, 0).cut("Hund", random)) >= 3 for _ in range(20))
+    assert all(len(BpeDropout(SUBWORDS, 0.999, 0).split("Hund", random)) >= 3 for _ in range(20))
 
 
 def test_the_seed_decides_and_the_order_of_words_does_not() -> None:

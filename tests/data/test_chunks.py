@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from regard.data import chunks
 from regard.data.chunks import PairChunk, find_chunks, is_plain, read_chunks
-from regard.data.parallel import PairCounts, PairList, PairSource, ParallelText
+from regard.data.parallel import PairCounts, PairSource, ParallelText
 from regard.errors import InputError
+from tests.data.pair_list import PairList
 
 LINE = st.sampled_from(
     [b"ein Hund", b"", b"  blank \r", b"\xff", b"\xef\xbb\xbfmark", b"a\tb", b"a\tb\t\xff", b"\t", b"x\x0by"]
@@ -46,7 +47,7 @@ def test_stretches_hold_the_pairs_of_a_text_and_count_alike(
     assert read(text) == (expected, text.counts)
     count, spans = find_chunks(text)
     assert (spans is None) == packed
-    assert read(text, spans=spans) == (expected, text.counts)
+    assert read(text, ranges=spans) == (expected, text.counts)
     assert count == sum(1 for _ in read_chunks(text))
     if not packed:
         assert sum(stretch.size for stretch in read_chunks(text)) == text.bytes
@@ -92,7 +93,7 @@ def test_a_strict_text_names_file_and_line(tmp_path: Path) -> None:
     other.write_bytes(b"1\n2\n3\n4\n5\n6\n")
     found = list(read_chunks(ParallelText([one, other], strict=True)))
     assert found[0].read().sources == ["1", "2", "3"]
-    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: mend it, or leave out --strict"):
+    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: fix it, or leave out --strict"):
         found[1].read()
 
 
@@ -101,7 +102,7 @@ def test_a_text_that_became_shorter_is_told(tmp_path: Path) -> None:
     file.write_text("a\tb\n" * 5)
     found = list(read_chunks(ParallelText([file])))
     file.write_text("a\tb\n" * 4)
-    with pytest.raises(InputError, match="has become shorter while it was read"):
+    with pytest.raises(InputError, match="became shorter while it was read"):
         found[1].read()
     file.unlink()
     with pytest.raises(InputError, match="cannot read '.*pairs.tsv': No such file"):

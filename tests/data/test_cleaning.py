@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.data.cleaning import clean_corpus
-from regard.data.rules import CleaningRules, PairFilter, common_scripts
+from regard.data.cleaning_rules import CleaningRules, PairFilter, common_scripts
 from regard.errors import InputError
 
 GOOD = [("Ein kleiner Hund rennt.", "A small dog runs."), ("Zwei Frauen lachen laut.", "Two women laugh loudly.")]
@@ -41,7 +41,7 @@ def test_what_is_dropped_and_why(tmp_path: Path, pair: tuple[str, str], reason: 
     found = clean_corpus([file], tmp_path / "clean", CleaningRules(), lenient=True, progress=False)
     assert (tmp_path / "clean" / "pairs.tsv").read_text() == "".join(f"{one}\t{other}\n" for one, other in GOOD)
     reasons = [(int(line), why) for line, why, *_ in dropped(tmp_path / "clean")]
-    assert reasons == [(2, reason), (4, "there before"), (5, "without a partner"), (6, "not UTF-8")]
+    assert reasons == [(2, reason), (4, "duplicate"), (5, "without a partner"), (6, "not UTF-8")]
     assert found.kept == 2 and sum(found.dropped.values()) == 4 and found.scripts == ("latin", "latin")
     assert "Kept 2 of 6 pairs" in str(found) and reason in str(found)
 
@@ -81,7 +81,7 @@ def test_scores_drop_what_is_low_or_no_number(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_and_nothing_left_behind(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", GOOD)
     (tmp_path / "there").mkdir()
-    with pytest.raises(InputError, match="is there already: choose another --savepath"):
+    with pytest.raises(InputError, match="exists: choose another --savepath"):
         clean_corpus([file], tmp_path / "there", CleaningRules(), progress=False)
 
     def broken(asked: object) -> list[float]:

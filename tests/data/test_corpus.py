@@ -14,11 +14,12 @@ from regard.data import corpus as corpora
 from regard.data.buckets import BatchPosition, Buckets, split_batches
 from regard.data.corpus import Corpus, open_corpus
 from regard.data.corpus_builder import build_corpus
-from regard.data.parallel import PairList, ParallelText
+from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
 from regard.data.shards import Pairs, Shard
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
+from tests.data.pair_list import PairList
 
 WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "ijklmnop"]
 SUBWORDS = train_subwords([" ".join(WORDS)], kind="words", size=100)
@@ -67,8 +68,8 @@ def test_sentences_that_are_too_long_are_left_out_or_refused(tmp_path: Path) -> 
         ("corpus.json", b"{", "is damaged: it is not JSON"),
         ("corpus.json", b"{}", "is damaged: 'format' is missing"),
         ("corpus.json", b'{"format": "regard-corpus/2"}', "is not of format 'regard-corpus/3'"),
-        (SHARD, b"", "is damaged: shard-000000.bin has 0 bytes, not those of a shard"),
-        (SHARD, b"x" * 500, "is damaged: shard-000000.bin is no shard of this format"),
+        (SHARD, b"", "is damaged: shard-000000.bin has 0 bytes, too few for a shard"),
+        (SHARD, b"x" * 500, "is damaged: shard-000000.bin is not a shard of this format"),
         (SHARD, None, "shard-000000.bin' does not exist"),
     ],
 )
@@ -123,7 +124,7 @@ def test_a_block_is_checked_when_it_is_read_first(corpus: Corpus) -> None:
     file.write_bytes(content)
     again = open_corpus(corpus.folder)
     assert len(again.read(0, 500)[0]) == 500
-    with pytest.raises(InputError, match="has changed since it was prepared, from its pair 500 on"):
+    with pytest.raises(InputError, match="changed after it was prepared, from its pair 500 on"):
         again.read(499, 501)
 
 
@@ -192,7 +193,7 @@ def sentences(pairs: PairBatch) -> set[tuple[tuple[int, ...], ...]]:
 
 @pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpora, "CHUNK", 40)
+    monkeypatch.setattr(corpora, "SEGMENT", 40)
     monkeypatch.setattr(corpora, "POOL", 5)
 
 
@@ -265,7 +266,7 @@ def test_processes_read_their_own_rows_of_the_same_batches(
 
 @pytest.mark.usefixtures("small_pools")
 def test_so_many_pairs_at_most_are_drawn(corpus: Corpus) -> None:
-    batches = Buckets(corpus, 100, seed=0, most=3)
+    batches = Buckets(corpus, 100, seed=0, max_pairs=3)
     assert {len(batches.draw().source) for _ in range(20)} == {3}
 
 

@@ -90,8 +90,8 @@ def _first_word(pieces: list[str]) -> int:
     [
         (["0-0"], "ends before line 2, the text goes on"),
         (["0-0"] * 3, "has 1 lines more than the text"),
-        (["0-0", "5-0"], "line 2 .* link 5-0 leads past a source of 5 words"),
-        (["0-0", "x"], "line 2 .* has 'x', which is no link"),
+        (["0-0", "5-0"], "line 2 .* link 5-0 is beyond a source of 5 words"),
+        (["0-0", "x"], "line 2 .* has 'x', which is not a link"),
     ],
 )
 def test_links_of_another_text_are_refused(
@@ -150,7 +150,7 @@ def test_links_are_looked_at_before_any_work(tmp_path: Path) -> None:
         ("0-0\n\n0-0\n", "has links of 3 lines, .* has 2"),
         (
             "1 1 1 S\n",
-            r"line 1 of .* has '1', which is no link: give a line in Moses' format \(0-0 1-2\) for each",
+            r"line 1 of .* has '1', which is not a link: give a line in Moses' format \(0-0 1-2\) for each",
         ),
     ):
         links.write_text(content, encoding="utf-8")

@@ -48,12 +48,12 @@ def test_elements_go_around_the_words_that_come_from_theirs(
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("a < b", "'< b' is no tag; write &lt;"),
-        ("<b>x", "nothing ends <b>"),
-        ("x</b>", "</b>, which nothing has begun"),
-        ("<b><i>x</b></i>", "</b>, where </i> is due"),
-        ("<!-- a -- b -->", "is no tag"),
-        ("<b x='<'>y</b>", "is no tag"),
+        ("a < b", "'< b' is not a tag; write &lt;"),
+        ("<b>x", "<b> has no end tag"),
+        ("x</b>", "</b>: it has no start tag"),
+        ("<b><i>x</b></i>", "</b>: expected </i>"),
+        ("<!-- a -- b -->", "is not a tag"),
+        ("<b x='<'>y</b>", "is not a tag"),
     ],
 )
 def test_what_is_not_well_formed_is_told(line: str, told: str) -> None:
@@ -84,8 +84,8 @@ def below(elements: list[Element]) -> Counter[tuple[str, ...]]:
     """Count elements by the way to them."""
     found: Counter[tuple[str, ...]] = Counter()
     for each in elements:
-        found[each.begins, each.ends] += 1
-        found.update({(each.begins, *way): count for way, count in below(each.children).items()})
+        found[each.start_tag, each.end_tag] += 1
+        found.update({(each.start_tag, *way): count for way, count in below(each.children).items()})
     return found
 
 

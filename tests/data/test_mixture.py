@@ -21,12 +21,12 @@ from regard.data.buckets import BatchPosition, Buckets
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import build_corpus
 from regard.data.mixture import Mixture
-from regard.data.parallel import PairList
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
 from regard.runs import load_translator
 from regard.tasks import TranslationConfig
 from regard.training import objective
+from tests.data.pair_list import PairList
 from tests.german import sentences, write
 
 Command = Callable[..., tuple[int, str, str]]
@@ -50,13 +50,13 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, ...]:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpora, "CHUNK", 20)
+    monkeypatch.setattr(corpora, "SEGMENT", 20)
     monkeypatch.setattr(corpora, "POOL", 10)
 
 
 def read_pool(mixture: Mixture, seed: int, pool: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return sources and targets of a pool."""
-    read = [corpus.read(begin, end) for corpus, begin, end in mixture.spans(seed, 0, pool)]
+    read = [corpus.read(begin, end) for corpus, begin, end in mixture.ranges(seed, 0, pool)]
     return [each for sources, _ in read for each in sources], [each for _, targets in read for each in targets]
 
 

@@ -114,8 +114,8 @@ def test_it_is_stored_as_json(found: SentencePieceVocabulary) -> None:
     ("change", "message"),
     [
         ({"sentencepiece": "abc"}, "its model is not base64"),
-        ({"sentencepiece": "aaaa"}, "sentencepiece cannot make use of its model"),
-        ({"symbols": ["a", "a"]}, "a piece stands in it twice"),
+        ({"sentencepiece": "aaaa"}, "sentencepiece cannot read its model"),
+        ({"symbols": ["a", "a"]}, "it lists a piece twice"),
         ({"symbols": []}, "'symbols' has a value"),
         ({"more": 1}, "'more' is unknown"),
     ],

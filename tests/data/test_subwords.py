@@ -39,7 +39,7 @@ def test_a_vocabulary_is_stored_as_json(subwords: SubwordVocabulary) -> None:
 
 
 def test_sentencepiece_is_not_learned_here() -> None:
-    with pytest.raises(InputError, match="tokenizer sentencepiece comes with models that are imported"):
+    with pytest.raises(InputError, match="tokenizer sentencepiece comes with imported models"):
         train_subwords(TEXT, kind="sentencepiece", size=60)
 
 
@@ -48,13 +48,13 @@ def test_sentencepiece_is_not_learned_here() -> None:
     [
         ({"vocab": {}}, "its first pieces are not <pad>, <s>, </s>, <unk>"),
         ({"vocab": []}, "'model.vocab' is a list, not an object"),
-        ({"type": "Other"}, "'model.type' has a value that does not belong there"),
+        ({"type": "Other"}, "'model.type' has an invalid value"),
         ({"type": None}, "'model.type' is null, not a text"),
-        ({"merges": [["a", "☃"]]}, "it joins to or from '(a|☃|a☃)', which is none of its pieces"),
+        ({"merges": [["a", "☃"]]}, "its merges use '(a|☃|a☃)', which is not in its vocabulary"),
         ({"merges": [["a"]]}, r"'model.merges\[0\]' has a value|list"),
         ({"merges": None}, "'model.merges' is null, not a list"),
-        ({"unk_token": 3}, "the tokenizers library cannot make use of it"),
-        ({"continuing_subword_prefix": []}, "the tokenizers library cannot make use of it"),
+        ({"unk_token": 3}, "the tokenizers library cannot read it"),
+        ({"continuing_subword_prefix": []}, "the tokenizers library cannot read it"),
     ],
 )
 def test_a_damaged_vocabulary_is_refused_in_our_words(change: dict[str, object], message: str) -> None:
@@ -74,7 +74,7 @@ def test_indices_without_gaps_and_pieces_once() -> None:
         SubwordVocabulary.from_json(json.dumps(stored))
     stored = json.loads(LEARNED[1].to_json())
     stored["model"]["vocab"].append(stored["model"]["vocab"][-1])
-    with pytest.raises(InputError, match="a piece stands in it twice"):
+    with pytest.raises(InputError, match="it lists a piece twice"):
         SubwordVocabulary.from_json(json.dumps(stored))
 
 

@@ -123,7 +123,7 @@ def broken(folder: Path) -> dict[str, tuple[Path, ...]]:
 def test_nothing_is_trained_on_broken_text(tmp_path: Path, part: str, how: str) -> None:
     text = broken(tmp_path)
     given: Any = {"train": text["whole"], part: text[how]}
-    with pytest.raises(InputError, match=f"{how}.de' .*; or leave such lines out with --lenient"):
+    with pytest.raises(InputError, match=f"{how}.de' .*; or skip such lines with --lenient"):
         regard.train("translation", **given, **FLAGS, savepath=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 

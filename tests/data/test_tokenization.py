@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.cutting import tokenize
 from regard.data.subwords import train_subwords
-from regard.data.tokenization import word_ids, word_spans
+from regard.data.tokenization import tokenize, word_ids, word_spans
 from regard.data.vocabulary import TokenizerKind
 
 TEXTS = ["Zwei große Hunde laufen, schnell!", "ein Hund läuft", "zwei Katzen und ein Hund", "  ein  Hund  "]

@@ -52,9 +52,9 @@ def test_a_file_in_naacls_format(tmp_path: Path) -> None:
     ("content", "told"),
     [
         ("0-0\n", "has links of 1 pairs, the text has 2"),
-        ("0-0\n1:1\n", "line 2 of .* has '1:1', which is no link: give links in Moses' format"),
-        ("0-0 -1-0\n\n", "'-1-0', which is no link"),
-        ("1 1 1 S\n1 x 2 S\n", "line 2 of .* is '1 x 2 S', which is no link"),
+        ("0-0\n1:1\n", "line 2 of .* has '1:1', which is not a link: give links in Moses' format"),
+        ("0-0 -1-0\n\n", "'-1-0', which is not a link"),
+        ("1 1 1 S\n1 x 2 S\n", "line 2 of .* is '1 x 2 S', which is not a link"),
         ("3 1 1 S\n", "is of sentence 3, the text has 2 pairs"),
         ("0 1 1 S\n", "is of sentence 0"),
     ],
@@ -70,7 +70,7 @@ def test_what_is_no_link_is_told_with_its_line(tmp_path: Path, content: str, tol
 def test_links_past_their_words_are_told() -> None:
     WordAlignment.of([(2, 3)]).check(3, 4, "pair 1")
     for sources, targets in ((2, 4), (3, 3)):
-        with pytest.raises(InputError, match="pair 1: link 2-3 leads past a source of"):
+        with pytest.raises(InputError, match="pair 1: link 2-3 is beyond a source of"):
             WordAlignment.of([(2, 3)]).check(sources, targets, "pair 1")
 
 

@@ -72,7 +72,7 @@ def test_a_separator_of_lines_is_a_character_as_any_other(subwords: SubwordVocab
 def test_a_table_of_words_begins_anew_when_it_is_full(
     subwords: SubwordVocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(word_cache, "MOST", 3)
+    monkeypatch.setattr(word_cache, "CAPACITY", 3)
     cut = corpus_tokenizer(subwords)
     for sentences in (TEXT, ["Hund", "läuft der"], [], TEXT[:1]):
         tokens, lengths = cut(sentences)

@@ -50,9 +50,7 @@ def test_a_process_that_dies_is_told_in_a_line() -> None:
     found = map_in_processes(Squares(), range(9), processes=2)
     _, process = next(found)
     os.kill(process, signal.SIGKILL)
-    with pytest.raises(
-        MachineError, match="has ended .status -9.*: the same command goes on with what is missing"
-    ):
+    with pytest.raises(MachineError, match="died .status -9.*: run the same command again to prepare the rest"):
         list(found)
 
 

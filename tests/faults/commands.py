@@ -77,7 +77,7 @@ def faults_of(line: Line, ended: Ended, changed: set[str], left: set[str]) -> li
         found += _faults_of_words(line, ended)
     refused = {name for name in changed if not _is_of_preparation(name, changed)}
     # Whether somebody reads from a pipe is only seen when the report is written there, after all else.
-    known = KEEPS in ended.err or "nobody reads from it" in ended.err
+    known = KEEPS in ended.err or "no process reads from it" in ended.err
     if ended.status == 2 and refused and not known:
         found.append(f"was refused, and changed {min(refused)!r}")
     return found

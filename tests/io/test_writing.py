@@ -108,7 +108,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
 def test_pipes_are_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(InputError, match="nobody reads from it"):
+    with pytest.raises(InputError, match="no process reads from it"):
         write_file(pipe, b"three")
     found: list[bytes] = []
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -148,7 +148,7 @@ def test_new_files_are_all_written_or_none(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in wanted} == wanted
     (tmp_path / "other" / "b").write_text("mine")
     more = {tmp_path / "third" / "c": b"three", tmp_path / "other" / "b": b"two"}
-    with pytest.raises(InputError, match="is there already: choose another folder"):
+    with pytest.raises(InputError, match="exists and is not overwritten: choose another folder"):
         write_new(more)
     assert not (tmp_path / "third").exists()
     assert (tmp_path / "other" / "b").read_text() == "mine"

@@ -57,7 +57,10 @@ DAMAGED: dict[str, tuple[Callable[[str], str], str]] = {
     "foreign": (put('{"epoch": 3}'), "line 2: 'step' is missing"),
     "a text": (put('{"step": 12, "loss": "low", "exact_match": 0.0}'), "is a text, not a"),
     "no step": (put('{"loss": 1.0, "exact_match": 0.0}'), "line 2: 'step' is missing"),
-    "NaN": (put('{"step": 12, "loss": NaN, "exact_match": 0.0}'), "line 2: NaN in it is no finite number"),
+    "NaN": (
+        put('{"step": 12, "loss": NaN, "exact_match": 0.0}'),
+        "line 2: it contains NaN, which is not a finite number",
+    ),
     "infinity": (put('{"step": 12, "loss": 1e999, "exact_match": 0.0}'), "line 2: 1e999 in it is no finite"),
     "step 0": (put('{"step": 0, "loss": 1.0, "exact_match": 0.0}', 0), "line 1: 'step' has a value that does"),
     "a step twice": (put('{"step": 10, "loss": 1.0, "exact_match": 0.0}'), "line 2: step 10 does not come after"),

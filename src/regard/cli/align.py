@@ -16,9 +16,8 @@ from regard.cli.screen import open_on_screen
 from regard.cli.terminal import answer_output, print_table
 from regard.cli.words import say
 from regard.data.parallel import check_files
-from regard.data.silver import check_eflomal
 from regard.data.tokenization import Unit
-from regard.data.word_alignment import Link, Symmetrization, WordAlignment, read_links
+from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
 from regard.errors import InputError, check_range
 from regard.interpret import By
 from regard.memory import keep_memory
