@@ -149,7 +149,7 @@ def test_what_was_prepared_is_used_again_until_the_text_changes(tmp_path: Path) 
     assert len(third) == 51 and more > names
     for each in sorted(root.glob("vocabulary-*")):
         each.write_text(each.read_text().replace("a", "b", 1))
-    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to learn it anew"):
+    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete it to prepare it anew"):
         prepare()
 
 
@@ -257,7 +257,7 @@ def test_processes_read_their_own_rows_of_the_same_batches(
             assert found.tokens == batch.tokens and found.source.shape == batch.source.shape
             for one, other in zip(found.share(rank, size)[:2], batch.share(rank, size)[:2], strict=True):
                 assert torch.equal(one, other)
-        checked.append(mine._whole[0])
+        checked.append(mine._checked[0])
     assert set().union(*read) == set(range(700))
     stands_in = sum(max(0, size - len(batch.source)) for batch in whole)
     assert 700 <= sum(map(len, read)) <= 700 + stands_in and (size == 50 or sum(map(len, read)) == 700)

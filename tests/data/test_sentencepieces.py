@@ -116,7 +116,7 @@ def test_it_is_stored_as_json(found: SentencePieceVocabulary) -> None:
         ({"sentencepiece": "abc"}, "its model is not base64"),
         ({"sentencepiece": "aaaa"}, "sentencepiece cannot read its model"),
         ({"symbols": ["a", "a"]}, "it lists a piece twice"),
-        ({"symbols": []}, "'symbols' has a value"),
+        ({"symbols": []}, "'symbols' has an invalid value"),
         ({"more": 1}, "'more' is unknown"),
     ],
 )

@@ -51,7 +51,7 @@ def test_sentencepiece_is_not_learned_here() -> None:
         ({"type": "Other"}, "'model.type' has an invalid value"),
         ({"type": None}, "'model.type' is null, not a text"),
         ({"merges": [["a", "☃"]]}, "its merges use '(a|☃|a☃)', which is not in its vocabulary"),
-        ({"merges": [["a"]]}, r"'model.merges\[0\]' has a value|list"),
+        ({"merges": [["a"]]}, r"'model.merges\[0\]' has an invalid value|list"),
         ({"merges": None}, "'model.merges' is null, not a list"),
         ({"unk_token": 3}, "the tokenizers library cannot read it"),
         ({"continuing_subword_prefix": []}, "the tokenizers library cannot read it"),

@@ -12,7 +12,7 @@ import pytest
 from regard.errors import InputError
 from regard.io import hold_lock, is_in_use, mark_in_use, wait_for_lock
 
-HOLD = "import pathlib, sys, time; from regard.io import holding; held = holding(pathlib.Path(sys.argv[1]))"
+HOLD = "import pathlib, sys, time; from regard.io import hold_lock; held = hold_lock(pathlib.Path(sys.argv[1]))"
 
 
 def test_a_second_one_is_told_who_the_first_is(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ path = pathlib.Path(sys.argv[1])
 done = 0
 while done < 50:
     try:
-        with holding(path):
+        with hold_lock(path):
             path.mkdir()
             path.rmdir()
             done += 1
