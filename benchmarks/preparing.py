@@ -29,10 +29,10 @@ PREPARING = """
 import json, resource, sys, time
 from pathlib import Path
 from regard.data.parallel import ParallelText
-from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus
+from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 text, root = ParallelText(sys.argv[1:3]), Path(sys.argv[3])
 begin = time.perf_counter()
-cutting = Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
+cutting = TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
 both = learn_vocabularies(text, cutting, root, progress=False)
 learned, before = time.perf_counter(), time.process_time()
 prepare_corpus(text, both, root, max_len=256, progress=False)

@@ -1,4 +1,4 @@
-"""Stretches of a text: what they hold is what the text holds."""
+"""Chunks of a text contain the pairs of the text."""
 
 import gzip
 from pathlib import Path
@@ -34,7 +34,7 @@ def read(text: PairSource, **options: object) -> tuple[list[tuple[str, str]], Pa
 
 
 @given(files=st.lists(FILE, min_size=1, max_size=2), packed=st.booleans())
-def test_stretches_hold_the_pairs_of_a_text_and_count_alike(
+def test_chunks_contain_the_pairs_of_a_text_with_equal_counts(
     tmp_path_factory: pytest.TempPathFactory, files: list[bytes], packed: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("text")
@@ -53,7 +53,7 @@ def test_stretches_hold_the_pairs_of_a_text_and_count_alike(
         assert sum(stretch.size for stretch in read_chunks(text)) == text.bytes
 
 
-def test_the_first_lines_of_a_stretch_alone(tmp_path: Path) -> None:
+def test_the_first_lines_of_a_chunk(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"a{number}\tb{number}\n" for number in range(8)))
     first = [each.read(2).sources for each in read_chunks(ParallelText([file]))]
@@ -66,7 +66,7 @@ def test_the_first_lines_of_a_stretch_alone(tmp_path: Path) -> None:
 
 
 class Gaps(PairList):
-    """Pairs of which those without a source are left out."""
+    """Pairs without a source are skipped."""
 
     def __iter__(self):
         self.counts = PairCounts()
@@ -79,7 +79,7 @@ class Gaps(PairList):
             self.on_bytes(number + 1)
 
 
-def test_what_is_left_out_of_texts_that_are_no_files_is_counted_to_the_end() -> None:
+def test_skipped_pairs_of_other_sources_are_counted_to_the_end() -> None:
     text = Gaps([("a", "b"), ("", "c"), ("d", "e"), ("f", "g"), ("h", "i"), ("", "j")])
     found = list(read_chunks(text))
     assert all(isinstance(each, PairChunk) for each in found)
@@ -97,7 +97,7 @@ def test_a_strict_text_names_file_and_line(tmp_path: Path) -> None:
         found[1].read()
 
 
-def test_a_text_that_became_shorter_is_told(tmp_path: Path) -> None:
+def test_a_text_that_became_shorter_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("a\tb\n" * 5)
     found = list(read_chunks(ParallelText([file])))

@@ -1,5 +1,4 @@
-"""Corpora and vocabularies that are prepared: by parts, after a kill, from a sample, anew where the text has
-changed."""
+"""Preparing corpora and vocabularies: after a kill, from a sample, and anew after a change of the text."""
 
 import os
 import signal
@@ -51,7 +50,7 @@ def stamps(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.glob("shard-*")}
 
 
-def test_what_is_there_is_not_made_again_and_what_is_damaged_is(file: Path) -> None:
+def test_only_missing_and_damaged_shards_are_built(file: Path) -> None:
     whole = contents(preparation(file).corpus())
     folder = preparation(file).folder
     before = stamps(folder)
@@ -73,7 +72,7 @@ def test_a_shard_of_another_corpus_is_refused(file: Path, tmp_path: Path) -> Non
         one.corpus()
 
 
-def test_strict_refuses_by_file_and_line_whatever_was_prepared_before(file: Path) -> None:
+def test_strict_refuses_by_file_and_line_after_a_lenient_preparation(file: Path) -> None:
     with file.open("a") as opened:
         opened.write("a b c\td\n\te\n")
     assert len(preparation(file, max_len=2).corpus()) == 95
@@ -85,7 +84,7 @@ def test_strict_refuses_by_file_and_line_whatever_was_prepared_before(file: Path
         preparation(file, strict=True, max_len=2).corpus()
 
 
-def test_what_was_prepared_of_a_text_that_has_changed_is_removed_unless_it_is_in_use(file: Path) -> None:
+def test_results_of_a_changed_text_are_removed_unless_in_use(file: Path) -> None:
     old, longer = preparation(file).corpus(), preparation(file, max_len=8).corpus()
     root = file.parent / "prepared"
     assert old.folder.is_dir() and longer.folder.is_dir() and len(list(root.glob("*.json"))) == 2
@@ -104,7 +103,7 @@ def test_what_was_prepared_of_a_text_that_has_changed_is_removed_unless_it_is_in
     assert set(root.glob("corpus-*")) == {newest.folder, held.folder}
 
 
-def test_a_text_is_known_wherever_it_is_and_whatever_else_has_its_name(file: Path) -> None:
+def test_a_text_is_identified_by_its_content(file: Path) -> None:
     moved = file.parent / "elsewhere" / file.name
     moved.parent.mkdir()
     before = ParallelText([file]).identity()
@@ -116,7 +115,7 @@ def test_a_text_is_known_wherever_it_is_and_whatever_else_has_its_name(file: Pat
     assert ParallelText([moved]).identity() != before
 
 
-def test_vocabularies_of_a_long_text_are_learned_from_the_first_lines_of_every_stretch(
+def test_the_sample_of_a_long_text_takes_the_first_lines_of_each_chunk(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = ParallelText([file])
@@ -138,7 +137,7 @@ def test_vocabularies_of_a_long_text_are_learned_from_the_first_lines_of_every_s
     assert both.lines == 1 and len(list(both)) == 20
 
 
-def test_a_vocabulary_says_how_much_it_was_learned_from_and_is_learned_once(
+def test_a_vocabulary_is_learned_once_and_reports_its_sample(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = file.parent / "prepared"
@@ -152,7 +151,7 @@ def test_a_vocabulary_says_how_much_it_was_learned_from_and_is_learned_once(
     assert "learn" not in capsys.readouterr().err
 
 
-def test_who_comes_while_another_learns_the_vocabulary_waits_for_it(
+def test_a_process_waits_while_another_learns_the_vocabulary(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = file.parent / "prepared"
@@ -197,10 +196,8 @@ corpus_builder.build_shards(builder, text, on_shard=count, processes=2)
 """
 
 
-def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With processes beside it, each of which ends, too; a shard is there as a whole or not at all."""
+def test_a_killed_build_continues(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers end with the killed process, and each shard is complete or missing."""
     monkeypatch.setattr(chunks, "LINES", 2000)
     file.write_text("".join(f"{line}\n" for line in LINES * 300))
     text, ready = ParallelText([file]), preparation(file)
@@ -223,7 +220,7 @@ def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
     ]
 
 
-def test_processes_make_the_same_shards_as_one(
+def test_several_processes_build_equal_shards(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpus_builder, "available_cores", lambda: 2)
@@ -233,7 +230,7 @@ def test_processes_make_the_same_shards_as_one(
     assert contents(beside) == contents(alone) and beside.counts == alone.counts
 
 
-def test_pairs_are_read_across_shards_and_past_empty_ones(file: Path, tmp_path: Path) -> None:
+def test_pairs_are_read_across_shards_and_empty_shards(file: Path, tmp_path: Path) -> None:
     lines = LINES[:25] + ["\tx"] * 30 + LINES[25:]
     file.write_text("".join(f"{line}\n" for line in lines))
     corpus = build_corpus(tmp_path / "corpus", ParallelText([file]), preparation(file).vocabularies, max_len=9)
