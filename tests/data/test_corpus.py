@@ -15,7 +15,7 @@ from regard.data.buckets import BatchPosition, Buckets, split_batches
 from regard.data.corpus import Corpus, open_corpus
 from regard.data.corpus_builder import build_corpus
 from regard.data.parallel import ParallelText
-from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies, read_vocabularies
 from regard.data.shards import Pairs, Shard
 from regard.data.subwords import train_subwords
 from regard.errors import InputError
@@ -137,7 +137,7 @@ def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> N
         found = ParallelText([file])
         vocabularies = learn_vocabularies(found, cutting, root, progress=False)
         assert vocabularies[0] is vocabularies[1]
-        corpus = prepare_corpus(found, vocabularies, root, max_len=50, progress=False)
+        corpus = CorpusPreparation(found, vocabularies, root, max_len=50, progress=False).corpus()
         return corpus, {each.name for each in root.iterdir()}
 
     first, names = prepare()

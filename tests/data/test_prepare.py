@@ -16,7 +16,7 @@ from regard.data.chunks import Sample, find_chunks
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import build_corpus
 from regard.data.parallel import ConcatenatedText, ParallelText
-from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies, prepare_corpus
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies
 from regard.errors import InputError
 from regard.io import hold_lock
 
@@ -259,6 +259,6 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
     file.write_text("\tx\n" * 25)
     text = ParallelText([file])
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 25 with an empty side"):
-        prepare_corpus(text, ready.vocabularies, ready.root, max_len=9, progress=False)
+        CorpusPreparation(text, ready.vocabularies, ready.root, max_len=9, progress=False).corpus()
     assert not list(ready.root.glob("corpus-*"))
     assert worker_pool.available_cores() >= 1

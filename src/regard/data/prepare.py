@@ -266,19 +266,6 @@ class CorpusPreparation:
         return None if self.strict and corpus.counts.skipped else corpus
 
 
-def prepare_corpus(
-    text: PairSource,
-    vocabularies: Vocabularies,
-    root: Path,
-    *,
-    max_len: int,
-    strict: bool = False,
-    progress: bool = True,
-) -> Corpus:
-    """Return the corpus of `text`, built or found under `root`, see `CorpusPreparation`."""
-    return CorpusPreparation(text, vocabularies, root, max_len, strict, progress).corpus()
-
-
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
     """Return all pairs of a text. Raises `InputError` if there is none, with the `description` of the text."""
     pairs = list(text)
