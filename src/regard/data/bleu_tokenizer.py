@@ -67,6 +67,7 @@ def choose_bleu_tokenizer(references: Iterable[str]) -> str:
         return "ko-mecab" if _is_installed("ko-mecab") else default
     if not letters or dense < MIN_DENSE * letters:
         return "13a"
+    # Japanese text has Han characters, too, but also kana.
     chinese = scripts["cjk"] + scripts["bopomofo"]
     if chinese > (1 - MAX_OTHER) * dense:
         return "zh"

@@ -53,6 +53,7 @@ class BpeDropout:
         return np.array([*indices, EOS], dtype=sentence.dtype)
 
     def _draw_segmentations(self, word: str) -> list[list[int]]:
+        # Seeded by the word, so that its segmentations do not depend on the order of words.
         random = np.random.default_rng((self.seed, zlib.crc32(word.encode())))
         return [
             [self.indices.get(piece, UNKNOWN) for piece in self.split(word, random)] for _ in range(SEGMENTATIONS)

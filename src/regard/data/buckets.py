@@ -116,6 +116,7 @@ class Buckets:
         # Sort by target length, then source length, then at random.
         ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
         batches = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)
+        # Random order, so that the length of sentences does not grow over the pool.
         return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
 
     def _read(self, ranges: Sequence[PairRange], own: np.ndarray | None = None) -> list[list[np.ndarray]]:

@@ -187,6 +187,7 @@ def _split_file(file: BinaryIO | gzip.GzipFile, lines: int, *, keep: bool) -> It
     while block := file.read(READ):
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == LINE_FEED) + 1
         used = 0
+        # Every `lines`-th line feed, counted from the start of the file, ends a chunk.
         for end in ends[lines - count - 1 :: lines].tolist():
             if keep:
                 kept.append(block[used:end])

@@ -71,6 +71,7 @@ class PairFilter:
             return "other script"
         if self.rules.keep_duplicates:
             return None
+        # A digest of 16 bytes instead of the text; a collision is practically impossible.
         digest = blake2b(f"{source}\t{target}".encode(), digest_size=16).digest()
         if digest in self.kept:
             return "duplicate"

@@ -149,6 +149,7 @@ class Corpus:
 
     def _locate(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Yield the shards that contain a range of pairs, each with the range in the shard."""
+        # `right` skips empty shards, which end where the shard before them ends.
         first = int(np.searchsorted(self._ends, begin, "right"))
         for number in range(first, len(self.shards)):
             before = int(self._ends[number]) - self.shards[number].head.pairs
@@ -164,6 +165,7 @@ class Corpus:
             shard.check_blocks()
             self._checked[number] = np.zeros(shard.head.blocks, dtype=bool)
         for block in range(begin // BLOCK_PAIRS, -(-end // BLOCK_PAIRS)):
+            # Processes read the same blocks, so each block is checked by one of them.
             if block % size == rank and not self._checked[number][block]:
                 shard.check(block, self.symbols)
                 self._checked[number][block] = True

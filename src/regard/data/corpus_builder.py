@@ -60,6 +60,7 @@ class ShardBuilder:
         texts = (sentences.sources, sentences.targets)
         sides = [tokenizer(side) for tokenizer, side in zip(self._tokenizers, texts, strict=True)]
         tokens, lengths = [side[0] for side in sides], np.stack([side[1] for side in sides], 1)
+        # Lengths include the end of sequence, `max_len` does not.
         fits = lengths.max(1, initial=0) <= self.max_len + 1
         if not fits.all():
             if self.strict:
@@ -70,6 +71,7 @@ class ShardBuilder:
         head = Head(
             key=self.key,
             number=number,
+            # uint16 halves the file, if it can hold all indices.
             width=2 if max(map(len, self.vocabularies)) <= 1 << 16 else 4,
             empty=sentences.counts.empty,
             not_utf8=sentences.counts.not_utf8,
@@ -102,6 +104,7 @@ class ShardBuilder:
 def corpus_key(text: PairSource, vocabularies: Vocabularies, max_len: int) -> int:
     """Return a number that identifies the text, vocabularies and limit of a corpus."""
     content = json.dumps([text.identity(), [vocabulary.to_json() for vocabulary in vocabularies], max_len])
+    # 64 bits, so that the key fits into the head of a shard.
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "little", signed=True)
 
 

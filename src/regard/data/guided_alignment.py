@@ -87,6 +87,7 @@ def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Te
     for row, pair_links in zip(weights, links, strict=True):
         source, target = torch.from_numpy(pair_links.astype(np.int64)).unbind(1)
         row[target, source] = 1
+    # `clamp_min` keeps rows without links at zero instead of NaN.
     return weights / weights.sum(2, keepdim=True).clamp_min(1)
 
 
@@ -157,6 +158,7 @@ def _write(
                 continue
             linked = np.zeros((len(source.spans), len(target.spans)), dtype=bool)
             linked[tuple(np.array(sorted(alignment.sure), dtype=np.int64).reshape(-1, 2).T)] = True
+            # All pairs of tokens whose words are linked.
             links = np.argwhere(linked[np.ix_(source.word_ids, target.word_ids)])
             file.write(links.astype(TOKEN).tobytes())
             bounds.append(bounds[-1] + len(links))

@@ -177,6 +177,7 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
     free, assigned = [parent.words], dict[int, tuple[int, int]]()
     while own:
         runs = {number: max(_best_run(sources, part, words) for part in free) for number, sources in own.items()}
+        # Elements that enclose all words of the parent first, then the highest score, then the leftmost.
         number = max(runs, key=lambda number: (own[number] >= parent.sources, runs[number][0], -number))
         score, (first, last) = runs[number]
         if own.pop(number) >= parent.sources and len(free) == 1 and free[0][0] < free[0][1]:

@@ -48,6 +48,7 @@ class Mixture:
     @property
     def shares(self) -> list[Fraction]:
         """The share of each corpus. The shares sum to 1."""
+        # Fractions, so that positions after any number of pools are exact.
         weights = [Fraction(weight) for weight in self.weights]
         return [weight / sum(weights) for weight in weights]
 
@@ -75,6 +76,7 @@ class Mixture:
         while begin < end:
             epoch, position = divmod(begin, len(corpus))
             stop = min(position + end - begin, len(corpus))
+            # Four numbers, so that the stream differs from those of single corpora and of pools.
             order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // sizes.SEGMENT))
             firsts = order * sizes.SEGMENT
             ends = np.minimum(sizes.SEGMENT, len(corpus) - firsts).cumsum()  # of each segment, in the epoch

@@ -167,6 +167,7 @@ def learn_vocabularies(
     sides = [None] if config.joint else [0, 1]
     files = [root / f"vocabulary-{name}-{short_digest(vars(config), side, SAMPLE_PAIRS)}.json" for side in sides]
     if not all(map(is_file, files)):
+        # One lock for both files, since both are learned together.
         with wait_for_lock(files[0], lambda message: print_status(message, show=progress)):
             for side, file in zip(sides, files, strict=True):
                 if not is_file(file):
@@ -239,6 +240,7 @@ class CorpusPreparation:
         if (corpus := self._find()) is not None:
             return corpus
         with wait_for_lock(self.folder, lambda message: print_status(message, show=self.progress)):
+            # Another process may have built it during the wait.
             if (corpus := self._find()) is not None:
                 return corpus
             key = corpus_key(self.text, self.vocabularies, self.max_len)

@@ -92,6 +92,7 @@ class SentencePieceVocabulary(SymbolVocabulary):
             else:  # sentencepiece before 0.2.2
                 pieces = self._processor.Encode(text, out_type="immutable_proto").pieces
                 spans = [(piece.begin, piece.end) for piece in pieces]
+        # Offsets count from the text after the language code.
         start = len(code)
         return [*([(0, start)] if code else []), *((start + begin, start + end) for begin, end in spans)]
 

@@ -169,11 +169,13 @@ class Shard:
 
         `wanted` (pairs,) bool: read only these pairs, and return the others empty.
         """
+        # The table has the position of a block's first token; the lengths before `begin` give the rest.
         mapped, first = self._map(), begin - begin % BLOCK_PAIRS
         lengths = self._lengths(mapped, first, end).astype(np.int64)
         ends = (mapped.blocks[first // BLOCK_PAIRS, :2] + lengths.cumsum(0))[begin - first :]
         begins = ends - lengths[begin - first :]
         if wanted is None:
+            # Copy one contiguous range per side and split it, instead of one copy per sentence.
             whole = [
                 np.split(np.array(side[low[0] : high[-1]]), high[:-1] - low[0])
                 for side, low, high in zip(mapped.sides, begins.T, ends.T, strict=True)
@@ -212,6 +214,7 @@ class Shard:
 
     def _lengths(self, mapped: _Sections, begin: int, end: int) -> np.ndarray:
         first, last = begin // BLOCK_PAIRS, min(-(-end // BLOCK_PAIRS), self.head.blocks)
+        # Read whole blocks, because a checksum covers a block.
         lengths = np.array(mapped.lengths[first * BLOCK_PAIRS : last * BLOCK_PAIRS])
         for block, expected in enumerate(mapped.blocks[first:last, 2].tolist()):
             if _checksum(lengths[block * BLOCK_PAIRS : (block + 1) * BLOCK_PAIRS]) != expected:

@@ -102,6 +102,7 @@ def detect_encoding(content: bytes) -> str | None:
             return name
     zeros = content.count(0)
     for name, min_share in ZERO_SHARES.items():
+        # Complete code units only: UTF-32 has 4 bytes per character.
         whole = content[: len(content) // 4 * 4]
         if zeros < min_share * len(content) or not whole:
             continue

@@ -164,6 +164,7 @@ def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heurist
             targets.add(link[1])
 
     union, size = forward | backward, -1
+    # Grow until a pass adds nothing.
     while len(links) > size:
         size = len(links)
         for link in sorted(links):

@@ -56,6 +56,7 @@ def map_in_processes(
         try:
             for job in chain(first, jobs):
                 pending.append(threads.submit(_run_job, idle, job))
+                # Yield in order, and keep one job more than processes waiting, so that memory stays bounded.
                 if len(pending) > processes:
                     yield pending.popleft().result()
             while pending:

@@ -73,6 +73,7 @@ def hold_lock(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        # Remove the file while it is locked: afterwards it may be the lock of another process.
         file.unlink(missing_ok=True)
         os.close(descriptor)
         with suppress(OSError):  # a folder that is not empty stays

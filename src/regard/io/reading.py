@@ -219,6 +219,7 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
         value = json.loads(
             text,
             object_pairs_hook=_make_object,
+            # Python's conversion of an integer takes quadratic time in its digits.
             parse_int=_parse_integer,
             parse_float=_parse_finite if finite else float,
             parse_constant=_parse_finite if finite else float,

@@ -222,8 +222,10 @@ def _replace(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        # The new file has the permissions of the old one.
         if path.exists() and not path.is_symlink():
             building.chmod(stat.S_IMODE(path.stat().st_mode))
+        # Flush the rename, too, or a power failure may undo it.
         building.replace(path)
         sync_folder(path.parent)
     except BaseException:
