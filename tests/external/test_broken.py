@@ -135,5 +135,5 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pytest.importorskip("transformers")
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="'models/gpt' does not exist, 'models' does: .* the Hub was not asked"):
+    with pytest.raises(InputError, match="'models/gpt' does not exist, 'models' does: .*the Hub was not asked"):
         regard.look("models/gpt")
