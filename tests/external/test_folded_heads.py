@@ -90,6 +90,8 @@ def test_folded_heads_are_separated_from_samples(order: str, batch: int, steps: 
         torch.testing.assert_close(model(states), model.attention.projections[3](without))
     with regard.intervene(model, "attention.inner.drop", heads=[], modules="attention.inner.drop"):
         torch.testing.assert_close(model(states), plain, rtol=0, atol=0)
+    with regard.intervene(model, "attention", heads=[1]):  # in the softmax of the layer itself
+        torch.testing.assert_close(model(states), model.attention.projections[3](without))
 
 
 @pytest.mark.parametrize("name", ["num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead"])
@@ -113,6 +115,38 @@ def test_unclear_folding_gives_a_warning() -> None:
     with pytest.raises(InputError, match="heads cannot be told from samples"):
         with regard.intervene(model, "attention.inner.drop", heads=[0], modules="attention.inner.drop"):
             model(states)
+    with pytest.raises(InputError, match=r"attention: heads cannot be told from samples in weights \(8, 5, 5\)"):
+        with regard.intervene(model, "attention", heads=[0]):
+            model(states)
+    with regard.intervene(model, "attention"):  # all heads need no layout
+        without = model(states)
+    torch.testing.assert_close(without, model.attention.projections[3].bias.expand(2, 5, D))
+
+
+class BySoftmax(Folded):
+    """The same with a module for the softmax."""
+
+    def __init__(self) -> None:
+        super().__init__("heads side by side")
+        self.softmax = nn.Softmax(-1)
+
+    def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = (self.fold(layer(states)) for layer in self.projections[:3])
+        context: Tensor = self.projections[3](self.unfold(self.softmax(q @ k.transpose(-2, -1)) @ v))
+        return context
+
+
+@torch.no_grad()
+def test_weights_of_a_softmax_module_are_those_of_one_head() -> None:
+    model, states = Around("heads side by side"), torch.randn(2, 5, D)
+    model.attention = BySoftmax()
+    weights, values = by_head(model.attention, states)
+    weights[:, 1] = 0
+    without = model.attention.projections[3]((weights @ values).transpose(1, 2).flatten(2))
+    place = "attention.softmax"
+    with regard.intervene(model, place, heads=[1], modules=place), regard.record(model, modules=place) as records:
+        torch.testing.assert_close(model(states), without)
+    torch.testing.assert_close(records[place].weights, weights)
 
 
 class Single(nn.Module):
