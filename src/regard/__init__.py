@@ -80,7 +80,17 @@ if TYPE_CHECKING:
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
-    from regard.viz import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
+    from regard.viz import (
+        AttentionMap,
+        Layer,
+        LayerMap,
+        Maps,
+        Playback,
+        ProbeInput,
+        Subject,
+        make_maps,
+        view_weights,
+    )
 
 late(__name__)
 
@@ -130,6 +140,7 @@ __all__ = [
     "PairRun",
     "Patched",
     "Playback",
+    "ProbeInput",
     "PruneReport",
     "Quality",
     "Record",
@@ -145,7 +156,6 @@ __all__ = [
     "TestReport",
     "TranslationReport",
     "TranslationRun",
-    "Trial",
     "Variant",
     "__version__",
     "check",
@@ -164,7 +174,7 @@ __all__ = [
     "load_translator",
     "look",
     "make_config",
-    "maps_of",
+    "make_maps",
     "patch",
     "plot_positions",
     "prepare",
@@ -174,5 +184,5 @@ __all__ = [
     "record_long",
     "show",
     "train",
-    "view_of",
+    "view_weights",
 ]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.viz.page import as_data, write_page
+from regard.viz.page import write_page
+from regard.viz.serialization import view_json
 from tests.browser.conftest import map_of, settle
 
 INPUT = "BCCCBAABACCCA"
@@ -200,7 +201,7 @@ def test_without_room_nothing_fails(
             box.style.cssText = "";
             home.replaceChildren(box);
         }""",
-        [as_data([learned.attend(INPUT)], packed=True), style],
+        [view_json([learned.attend(INPUT)], packed=True), style],
     )
     page.wait_for_function("() => document.querySelector('#view figure canvas')?.clientWidth > 300")
 
@@ -271,7 +272,7 @@ def test_the_widget_keeps_its_place(page: Any, address: str, learned: regard.Ans
     """Other data of the same size is drawn on the canvas that is there."""
     page.goto(address)
     page.wait_for_selector("canvas")
-    given = [as_data([learned.attend(text)], packed=True) for text in (INPUT, INPUT[::-1])]
+    given = [view_json([learned.attend(text)], packed=True) for text in (INPUT, INPUT[::-1])]
     same = page.evaluate(
         """async ([one, other]) => {
             const { show } = await import("/view/entry.js");

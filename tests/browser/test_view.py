@@ -9,7 +9,8 @@ import pytest
 
 import regard
 from regard.interpret.importance import worth_by_layer
-from regard.viz.page import as_data, write_page
+from regard.viz.page import write_page
+from regard.viz.serialization import view_json
 from tests.browser.conftest import map_of, settle
 
 
@@ -125,7 +126,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
     attention, playback = learned.attend("BCCCBAABACCCA"), learned.playback("BCCCBAABACCCA")
     with regard.intervene(learned.model, "cross", heads=[1]):
         touched = learned.attend("BCCCBAABACCCA")
-    given = as_data(
+    given = view_json(
         [touched, attention],
         packed=True,
         original=attention,
@@ -195,7 +196,7 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
             };
             window.leave = widget.render({ model, el: document.getElementById("view") });
         }""",
-        as_data(playback.frames[-1:], packed=True, playback=playback.data()),
+        view_json(playback.frames[-1:], packed=True, playback=playback.data()),
     )
     settle(page)
     page.locator("figure [role=grid]").nth(1).focus()

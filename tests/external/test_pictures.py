@@ -17,7 +17,7 @@ from regard.cli import main
 from regard.errors import InputError
 from regard.external import pictures
 from regard.external.pictures import KEPT, Album, patch_labels, patches_of
-from regard.viz.overlay import LIT, lit, weights_on_patches
+from regard.viz.image_overlay import LARGEST, blend, patch_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Build = Callable[[str], Any]
@@ -59,7 +59,7 @@ def test_what_the_model_saw_is_shown(subject: Any, tmp_path: Path) -> None:
         first, rows, columns = layer.patches
         assert first + rows * columns == layer.weights.shape[2] == len(layer.key_labels)
         expected = layer.weights[:, 0, first:].reshape(-1, rows, columns)
-        assert np.array_equal(weights_on_patches(layer), expected)
+        assert np.array_equal(patch_weights(layer), expected)
     data = found.json()
     assert data["picture"].startswith("data:image/png;base64,") and data["layers"][0]["patches"][0] == 1
     shown = Image.open(io.BytesIO(base64.b64decode(data["picture"].partition(",")[2])))
@@ -70,15 +70,15 @@ def test_what_the_model_saw_is_shown(subject: Any, tmp_path: Path) -> None:
 
 def test_the_largest_weight_is_lit_where_its_patch_is() -> None:
     pixels = np.full((4, 6, 3), 100, np.uint8)
-    found = lit(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
-    assert found[:2, 4:, 0].min() > 0.8 * LIT[0] and (found[:2, 4:, 2] < 20).all()
+    found = blend(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
+    assert found[:2, 4:, 0].min() > 0.8 * LARGEST[0] and (found[:2, 4:, 2] < 20).all()
     assert (found[2:] == 99).all() or (found[2:] == 100).all()  # grey, as it was
     assert (found[:2, :4] == found[2, 0]).all()
 
 
 def test_pictures_come_by_name(subject: Any, tmp_path: Path) -> None:
     (tmp_path / "here.png").write_bytes(picture())
-    subject.put_picture("dog.png", picture())
+    subject.add_image("dog.png", picture())
     assert subject.check("dog.png") is None
     assert np.array_equal(subject.attend("dog.png").pixels, subject.attend(tmp_path / "here.png").pixels)
     with pytest.raises(InputError, match=r"picture '.*here\.png' is not here: choose a file, PNG or JPEG"):
@@ -91,13 +91,13 @@ def test_pictures_come_by_name(subject: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"nothing", picture("GIF"), picture("JPEG")[:200]])
 def test_what_is_no_picture_is_refused(subject: Any, content: bytes) -> None:
     with pytest.raises(InputError, match="picture 'a' cannot be read: choose one in PNG or JPEG"):
-        subject.put_picture("a", content)
+        subject.add_image("a", content)
 
 
 def test_large_pictures_are_refused_before_they_are_read(subject: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "LARGEST", 1000)
     with pytest.raises(InputError, match="picture 'a' has 1,200 pixels, at most 1,000 are taken"):
-        subject.put_picture("a", picture())
+        subject.add_image("a", picture())
 
 
 def test_what_is_no_picture_is_told(subject: Any, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_the_explorer_takes_a_picture(subject: Any) -> None:
 
 def test_a_model_of_texts_takes_none(model_of: Build, tokenizer: Any) -> None:
     with pytest.raises(InputError, match="sees no pictures: type a text"):
-        regard.look(model_of("bert"), tokenizer).put_picture("a", picture())
+        regard.look(model_of("bert"), tokenizer).add_image("a", picture())
 
 
 def test_on_the_command_line(
@@ -160,5 +160,5 @@ def test_on_the_command_line(
         ]
     )
     said = capsys.readouterr().out
-    assert "what [CLS] looks at" in said and "Saved" in said
+    assert "weights of [CLS]" in said and "Saved" in said
     assert Image.open(tmp_path / "o.png").width > 300

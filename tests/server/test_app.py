@@ -13,7 +13,7 @@ import pytest
 import regard
 from regard.interpret.importance import worth_by_layer
 from regard.viz import AttentionMap
-from regard.viz.bundle import VIEW, modules
+from regard.viz.page import VIEW, modules
 from tests.packed import unpack
 
 httpx = pytest.importorskip("httpx")
@@ -64,7 +64,7 @@ def test_an_answer_with_its_attention(client: Client, trained: regard.AnswerRun)
 def test_weights_that_are_a_view(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.random.default_rng(0).random((2, 3, 5), dtype=np.float32)[..., :4]
     monkeypatch.setattr(Explorer, "about", lambda self: {"weights": weights})
-    monkeypatch.setitem(app_module.QUESTIONS, "/api/run", app_module.Question(Explorer.about, None, 1))
+    monkeypatch.setitem(app_module.ENDPOINTS, "/api/run", app_module.Question(Explorer.about, None, 1))
     found = Client(make_app(Explorer(trained))).request("GET", "/api/run")
     assert np.array_equal(np.array(found.json()["weights"], dtype=np.float32), weights)
 

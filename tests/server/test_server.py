@@ -113,8 +113,8 @@ def test_a_body_without_a_length_is_refused_as_it_grows(shown: str) -> None:
 
 def test_who_sends_slowly_is_not_waited_for(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, bodies and rests of bodies that come byte by byte, fifty at once: others are answered meanwhile."""
-    monkeypatch.setattr("regard.server.protocol.HEAD_SECONDS", 1.0)
-    monkeypatch.setattr("regard.server.protocol.LINGER_SECONDS", 1.0)
+    monkeypatch.setattr("regard.server.http_server.HEAD_SECONDS", 1.0)
+    monkeypatch.setattr("regard.server.http_server.LINGER_SECONDS", 1.0)
     monkeypatch.setattr("regard.server.app.BODY_SECONDS", 1.0)
     begun = [b"", b"GET / HTTP/1.1\r\nhost: 127", asked({})[:-1], asked({}, content_length="9" * 9)]
     with serving(make_app(Explorer(trained))) as address:
@@ -139,7 +139,7 @@ def test_who_sends_slowly_is_not_waited_for(trained: regard.AnswerRun, monkeypat
 def test_a_request_that_follows_another_one_has_its_own_time(
     trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.server.protocol.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("regard.server.http_server.HEAD_SECONDS", 0.5)
     with serving(make_app(Explorer(trained))) as address, connect(address) as connection:
         for _ in range(3):
             connection.sendall(asked({"input": INPUT}))

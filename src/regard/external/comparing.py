@@ -19,7 +19,7 @@ from regard.interpret import HeadRoles, head_importance
 from regard.interpret.roles import FEWEST
 from regard.result import Result, plain
 from regard.viz import AttentionMap
-from regard.viz.alike import check_beside, layers_alike
+from regard.viz.subject import check_comparable, match_layers
 
 if TYPE_CHECKING:
     from regard.viz.widget import AttentionWidget
@@ -113,11 +113,11 @@ def beside(one: Any, other: Any, inputs: Sequence[Any]) -> Beside:
         raise InputError(
             f"{one.name} has a {one.measure}, {other.name} a {other.measure}: they cannot be compared"
         )
-    check_beside(one, [other])
+    check_comparable(one, [other])
     both = [_asked(each, len(inputs)) for each in (one, other)]
     maps: list[list[AttentionMap]] = [[each.attend(given) for given in inputs] for each in (one, other)]
     heads = [{layer.name: layer.heads for layer in each.layers} for each in (one, other)]
-    alike = layers_alike(one.layers, other.layers)
+    alike = match_layers(one.layers, other.layers)
     shared = {first: second for first, second in alike.items() if heads[0][first] == heads[1][second]}
     return Beside(
         names=(one.name, other.name),

@@ -221,7 +221,7 @@ def long_layers(
             query_labels=_squares_named(queries, side, of_rows),
             key_labels=_squares_named(keys, side, of_columns),
             written=of_rows is not None and of_rows is not tokens,
-            reads=record.kind,
+            kind_override=record.kind,
             rows=_long_rows(record, side, of_rows, of_columns, input),
         )
     return found

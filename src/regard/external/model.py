@@ -38,8 +38,8 @@ from regard.external.texts import Texts
 from regard.external.trials import trial_of
 from regard.external.untrained import untrained_model
 from regard.external.wrappers import device_of
-from regard.viz import AttentionMap, Layer, Playback, Trial
-from regard.viz.intervened import with_original
+from regard.viz import AttentionMap, Layer, Playback, ProbeInput
+from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
@@ -147,7 +147,7 @@ class ForeignModel:
         """Record some layers of the model, or all, while a block runs."""
         return record(self.model, layers=layers, at=self.at, tokenizer=self.tokenizer)
 
-    def touching(
+    def intervene(
         self,
         layer: str,
         *,
@@ -171,7 +171,7 @@ class ForeignModel:
             remove_heads(self.model, self.layers, layer, heads, lambda: states_of(called(self.model, tried)))
         self.__dict__.pop("_once", None)
 
-    def weighing(self, shown: str | None) -> ForeignModel:
+    def with_displayed_input(self, shown: str | None) -> ForeignModel:
         """Return itself where it has inputs of its own, or else one that has what is shown."""
         return self if self.inputs or shown is None else self.over([shown])
 
@@ -202,7 +202,7 @@ class ForeignModel:
         found = getattr(self.family, "inputs", None)
         return found if isinstance(found, Pictures) else None
 
-    def put_picture(self, name: str, content: bytes) -> None:
+    def add_image(self, name: str, content: bytes) -> None:
         """Take a picture, PNG or JPEG, as an input under a name; raises `InputError` for what it cannot see."""
         if self.pictures is None:
             raise InputError(f"{self.name} sees no pictures: type {self.family.accepts}")
@@ -232,7 +232,7 @@ class ForeignModel:
         count = self.generate if generate is None else generate
         check_range("generate", count, 0, MOST)
         answer = partial(self.family.answer, self.model, asked, count)
-        return with_original(self.model, self.where, lambda: self._map(answer()))
+        return attach_original(self.model, self.where, lambda: self._map(answer()))
 
     def _map(self, answer: Answer) -> AttentionMap:
         layers = layers_of_input(self.model, answer.fed, self.tokenizer, self.at)
@@ -287,7 +287,7 @@ class ForeignModel:
         """Return (N, 2), of each input: the sum of what `measure` says over its outputs, and their number."""
         return np.array([self.family.loss(self.model, each) for each in inputs], dtype=np.float64)
 
-    def trial(self, input: Fed) -> Trial | None:
+    def trial(self, input: Fed) -> ProbeInput | None:
         """Return an input ready to be probed; None for a model without outputs step by step."""
         return trial_of(self.model, self.family, self.layers, input)
 

@@ -15,7 +15,7 @@ from regard.external.long import long_layers, record_long, side_of
 from regard.external.pictures import Pictures, patch_labels, patches_of
 from regard.external.recording import record
 from regard.external.texts import Texts, parameters_of
-from regard.viz import Layer, LayerMap, layers_of_records
+from regard.viz import Layer, LayerMap, make_layer_maps
 
 START = "<start>"
 """Name of what a decoder reads before its first token."""
@@ -54,7 +54,7 @@ def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) 
         return long_layers(kept, texts.labels(tokens[0].tolist()), target=labels)
     with record(model, at=at, tokenizer=tokenizer) as records:
         called(model, fed.given)
-    found = layers_of_records(records, 0)
+    found = make_layer_maps(records, 0)
     writing = [name for name, layer in found.items() if layer.written]
     written = _written(fed, Texts(tokenizer)) if writing else None
     for name in writing:

@@ -35,7 +35,7 @@ from regard.external.removing import removables
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Layer
-from regard.viz.endings import PICTURES, check_ending
+from regard.viz.attention_map import PICTURES, check_extension
 
 SAME = 1e-6
 """Difference of the logit differences, in nats, below which there is nothing to bring back."""
@@ -78,13 +78,13 @@ class Patched(Result):
 
     def plot(self, path: str | Path) -> Path:
         """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.picture import draw_table
+        from regard.viz.plots import draw_head_table
 
         path = Path(path)
-        check_ending(path, PICTURES)
+        check_extension(path, PICTURES)
         first, second = self.answers
         title = f"{self.clean!r} put into {self.corrupted!r}: share of {first!r} - {second!r} brought back"
-        write_file(path, draw_table(self.heads, title, path.suffix.lower()[1:]))
+        write_file(path, draw_head_table(self.heads, title, path.suffix.lower()[1:]))
         return path
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from regard.external.families import Family, Fed, called
-from regard.viz import Layer, Trial
+from regard.viz import Layer, ProbeInput
 
 
-def trial_of(model: nn.Module, family: Family, layers: Sequence[Layer], input: Fed) -> Trial | None:
+def trial_of(model: nn.Module, family: Family, layers: Sequence[Layer], input: Fed) -> ProbeInput | None:
     """Return an input ready to be probed; None for a model without outputs step by step."""
     embedding = family.embedding(model)
     given = family.plain(model, input)
@@ -21,4 +21,4 @@ def trial_of(model: nn.Module, family: Family, layers: Sequence[Layer], input: F
         assert logits is not None
         return logits
 
-    return Trial(run, embedding, [each.name for each in layers if each.kind == family.reads], None)
+    return ProbeInput(run, embedding, [each.name for each in layers if each.kind == family.reads], None)

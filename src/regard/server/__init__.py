@@ -6,7 +6,7 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.server.explorer import Explorer
-    from regard.server.opening import check_port, show, teach
+    from regard.server.serve import check_port, show, teach
 
 late(__name__)
 

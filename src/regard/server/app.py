@@ -35,12 +35,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.errors import RegardError
+from regard.server.access import SHOWN, Guard
 from regard.server.explorer import Explorer
-from regard.server.guard import SHOWN, Guard
-from regard.server.lanes import Lane
-from regard.server.questions import Attend, Explain, Picture, Play, Row, Wanted, Written, read_question
-from regard.server.refusing import RefusedError, refusal
-from regard.viz.bundle import modules
+from regard.server.messages import (
+    AttendRequest,
+    ExplainRequest,
+    PictureRequest,
+    PlaybackRequest,
+    RowRequest,
+    SamplesRequest,
+    TreeRequest,
+    read_request,
+)
+from regard.server.refusing import RequestError, error_response
+from regard.server.request_queue import RequestQueue
+from regard.viz.page import modules
 
 BODY = 256 * 1024
 """Bytes of a request's body, at most."""
@@ -60,7 +69,7 @@ PAGES = {
     "/samples.js": ("regard.server", "page/samples.js", "text/javascript"),
     "/tour.js": ("regard.server", "page/tour.js", "text/javascript"),
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
-    **{f"/view/{name}": ("regard.viz", f"view/{name}", "text/javascript") for name in modules()},
+    **{f"/view/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
 
 
@@ -76,17 +85,17 @@ class Question(NamedTuple):
     """Bytes of what is sent, at most."""
 
 
-QUESTIONS = {
+ENDPOINTS = {
     "/api/run": Question(Explorer.about, None, 1),
-    "/api/attend": Question(Explorer.attend, Attend, 1),
-    "/api/picture": Question(Explorer.picture, Picture, 1, PICTURE),
-    "/api/row": Question(Explorer.row, Row, 1),
-    "/api/explain": Question(Explorer.explain, Explain, 1),
-    "/api/tree": Question(Explorer.tree, Written, 1),
-    "/api/playback": Question(Explorer.playback, Play, 4),
+    "/api/attend": Question(Explorer.attend, AttendRequest, 1),
+    "/api/picture": Question(Explorer.picture, PictureRequest, 1, PICTURE),
+    "/api/row": Question(Explorer.row, RowRequest, 1),
+    "/api/explain": Question(Explorer.explain, ExplainRequest, 1),
+    "/api/tree": Question(Explorer.tree, TreeRequest, 1),
+    "/api/playback": Question(Explorer.playback, PlaybackRequest, 4),
     "/api/importance": Question(Explorer.importance, None, 1),
     "/api/roles": Question(Explorer.roles, None, 1),
-    "/api/samples": Question(Explorer.samples, Wanted, 1),
+    "/api/samples": Question(Explorer.samples, SamplesRequest, 1),
     "/api/progress": Question(Explorer.progress, None, 1),
 }
 
@@ -94,7 +103,7 @@ QUESTIONS = {
 def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
     """Return the application; `hosts`: names under which it answers, None for any. `token`: what a request has
     to show; None for nothing."""
-    lanes = {path: Lane(explorer, question.most) for path, question in QUESTIONS.items()}
+    lanes = {path: RequestQueue(explorer, question.most) for path, question in ENDPOINTS.items()}
     waiting = 0
 
     def answering(path: str, question: Question) -> Callable[[Request], Any]:
@@ -102,9 +111,9 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
             nonlocal waiting
             given: tuple[Any, ...] = ()
             if question.body is not None:
-                given = (read_question(await _body(request, question.largest), question.body),)
+                given = (read_request(await _body(request, question.largest), question.body),)
             if waiting >= WAITING:
-                raise RefusedError(429, "too many requests are waiting: try again in a moment")
+                raise RequestError(429, "too many requests are waiting: try again in a moment")
             waiting += 1
             try:
                 working = lanes[path].run(lambda mine: _encoded(question.ask(mine, *given)))
@@ -119,11 +128,11 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
             *(Route(path, _file(*page)) for path, page in PAGES.items()),
             *(
                 Route(path, answering(path, question), methods=["GET" if question.body is None else "POST"])
-                for path, question in QUESTIONS.items()
+                for path, question in ENDPOINTS.items()
             ),
         ],
         middleware=[Middleware(Guard, hosts=hosts, token=token)],
-        exception_handlers={RefusedError: _refused, RegardError: _misfit, HTTPException: _not_there},
+        exception_handlers={RequestError: _refused, RegardError: _misfit, HTTPException: _not_there},
     )
     app.router.redirect_slashes = False
     app.state.lanes = list(lanes.values())
@@ -137,7 +146,7 @@ async def _while_there(request: Request, working: Any) -> bytes:
     try:
         await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
-            raise RefusedError(408, "the client has gone")
+            raise RequestError(408, "the client has gone")
         found: bytes = asked.result()
         return found
     finally:
@@ -157,32 +166,32 @@ def _encoded(found: Any) -> bytes:
 
 
 async def _body(request: Request, largest: int) -> bytes:
-    """Return a request's body; raises `RefusedError`, as soon as it is seen to be too large or too slow."""
+    """Return a request's body; raises `RequestError`, as soon as it is seen to be too large or too slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # which a page elsewhere could not send without asking first
-        raise RefusedError(415, f"content type {kind[:SHOWN] or 'none'!r} is not taken: send application/json")
+        raise RequestError(415, f"content type {kind[:SHOWN] or 'none'!r} is not taken: send application/json")
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > len(str(largest)) or int(length) > largest:
-        raise RefusedError(413, f"body is larger than {largest:,} bytes: send less")
+        raise RequestError(413, f"body is larger than {largest:,} bytes: send less")
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 body += part
                 if len(body) > largest:
-                    raise RefusedError(413, f"body is larger than {largest:,} bytes: send less")
+                    raise RequestError(413, f"body is larger than {largest:,} bytes: send less")
     except TimeoutError:
-        raise RefusedError(408, f"body did not come within {BODY_SECONDS:g} seconds: send it at once") from None
+        raise RequestError(408, f"body did not come within {BODY_SECONDS:g} seconds: send it at once") from None
     return bytes(body)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return refusal(error.status, str(error), {"retry-after": "1"} if error.status == 429 else None)
+    assert isinstance(error, RequestError)
+    return error_response(error.status, str(error), {"retry-after": "1"} if error.status == 429 else None)
 
 
 async def _misfit(request: Request, error: Exception) -> Response:
-    return refusal(422, str(error))
+    return error_response(422, str(error))
 
 
 async def _not_there(request: Request, error: Exception) -> Response:
@@ -190,10 +199,10 @@ async def _not_there(request: Request, error: Exception) -> Response:
     path = request.scope["path"][:SHOWN]
     if error.status_code == 405:
         allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-        return refusal(
+        return error_response(
             405, f"{request.method[:SHOWN]} is not taken by {path!r}: send {allowed}", {"allow": allowed}
         )
-    return refusal(error.status_code, f"{path!r} is not there: choose / or {', '.join(QUESTIONS)}")
+    return error_response(error.status_code, f"{path!r} is not there: choose / or {', '.join(QUESTIONS)}")
 
 
 def _file(package: str, path: str, kind: str) -> Callable[[Request], Any]:

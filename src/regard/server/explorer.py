@@ -11,11 +11,20 @@ from torch import nn
 from regard.errors import InputError, unknown
 from regard.interpret import explain, head_importance, head_roles, head_samples
 from regard.interpret.importance import worth_by_layer
-from regard.server.questions import Attend, Change, Explain, Picture, Play, Row, Wanted, Written
-from regard.viz import Sees, Subject, Writes
+from regard.server.messages import (
+    AttendRequest,
+    ExplainRequest,
+    Intervention,
+    PictureRequest,
+    PlaybackRequest,
+    RowRequest,
+    SamplesRequest,
+    TreeRequest,
+)
+from regard.viz import AcceptsImages, GeneratesSequences, Subject
 from regard.viz.data import BesideData, RowData, WorthData
 from regard.viz.maps import Map
-from regard.viz.page import as_json, row_data
+from regard.viz.serialization import map_data, row_data
 
 
 class Explorer:
@@ -64,9 +73,9 @@ class Explorer:
 
     def about(self) -> dict[str, Any]:
         """Return what the page says of the subject."""
-        return {**self.subject.about(), "writes": isinstance(self.subject, Writes), "back": self.back}
+        return {**self.subject.about(), "writes": isinstance(self.subject, GeneratesSequences), "back": self.back}
 
-    def attend(self, asked: Attend) -> dict[str, Any]:
+    def attend(self, asked: AttendRequest) -> dict[str, Any]:
         """Answer an input; the answer is a map, and with interventions also the `original`.
 
         Raises `InputError` where a part does not fit the subject.
@@ -80,8 +89,8 @@ class Explorer:
             self._long.update(key=(text, tuple(asked.interventions)), map=touched)
         others = self._beside(text)
         if asked.interventions:
-            others["original"] = as_json(touched.original or self.subject.attend(text))
-        return {"map": as_json(touched), **others}
+            others["original"] = map_data(touched.original or self.subject.attend(text))
+        return {"map": map_data(touched), **others}
 
     def _beside(self, text: str) -> dict[str, Any]:
         """Return what the other subjects do with an input, `beside`, and why some cannot read it, `left_out`."""
@@ -89,19 +98,19 @@ class Explorer:
         left_out: list[str] = []
         for each in self.beside:
             try:
-                found.append({"name": each.where, "map": as_json(each.attend(text))})
+                found.append({"name": each.where, "map": map_data(each.attend(text))})
             except InputError as error:
                 left_out.append(f"{each.where} is not shown beside it: {error}")
         return {name: some for name, some in (("beside", found), ("left_out", left_out)) if some}
 
-    def row(self, asked: Row) -> RowData:
+    def row(self, asked: RowRequest) -> RowData:
         """Return the weights of one step of a long input, exactly.
 
         Raises `InputError` for a layer, head or step that is not there, or a map that has all rows already.
         """
         key = (asked.input, tuple(asked.interventions))
         if self._long.get("key") != key:
-            self.attend(Attend(asked.input, asked.seed, asked.interventions))
+            self.attend(AttendRequest(asked.input, asked.seed, asked.interventions))
         found: Map | None = self._long.get("map")
         if found is None:
             raise InputError("the map has all rows already: each weight stands in it")
@@ -110,20 +119,20 @@ class Explorer:
             raise unknown("layer", asked.layer, found.layers)
         return row_data(layer.rows, asked.head, asked.step)
 
-    def picture(self, given: Picture) -> dict[str, str]:
+    def picture(self, given: PictureRequest) -> dict[str, str]:
         """Take a picture as an input; returns the `input` that it is called from now on.
 
         Raises `InputError` where the subject sees none, or not this one.
         """
         subject = self.subject
-        if not isinstance(subject, Sees):
+        if not isinstance(subject, AcceptsImages):
             raise InputError(f"{subject.name} sees no pictures: type an input")
         for each in (subject, *self.beside):
-            if isinstance(each, Sees):
-                each.put_picture(given.name, given.content)
+            if isinstance(each, AcceptsImages):
+                each.add_image(given.name, given.content)
         return {"input": given.name}
 
-    def explain(self, asked: Explain) -> dict[str, Any]:
+    def explain(self, asked: ExplainRequest) -> dict[str, Any]:
         """Return how one weight came about, number by number: an `ExplanationData`."""
         text = self._input(asked.input, asked.seed)
         with self._touched(asked.interventions):
@@ -138,20 +147,20 @@ class Explorer:
             )
         return found.json()
 
-    def tree(self, asked: Written) -> dict[str, Any]:
+    def tree(self, asked: TreeRequest) -> dict[str, Any]:
         """Return what a search tries while it answers an input: the `tree`, and for each branch, which of `maps`
         shows what it attended to.
 
         Raises `InputError` where the subject writes no sequences.
         """
         subject = self.subject
-        if not isinstance(subject, Writes):
+        if not isinstance(subject, GeneratesSequences):
             raise InputError(f"{subject.name} answers with numbers, all at once: there is no search to show")
         text = self._input(asked.input, asked.seed)
         with self._touched(asked.interventions):
             found = subject.tree(text, beam=asked.beam)
             leaves = found.leaves
-            maps = [as_json(subject.along(text, found.path(leaf)), packed=True) for leaf in leaves]
+            maps = [map_data(subject.attend_tokens(text, found.path(leaf)), packed=True) for leaf in leaves]
         shown: list[int] = [0] * len(found.branches)
         for place, leaf in sorted(enumerate(leaves), key=lambda each: each[1] in found.best):
             at: int | None = leaf
@@ -159,19 +168,19 @@ class Explorer:
                 shown[at], at = place, found.branches[at].parent
         return {"tree": found.json(), "shown": shown, "maps": maps}
 
-    def playback(self, asked: Play) -> dict[str, Any]:
+    def playback(self, asked: PlaybackRequest) -> dict[str, Any]:
         """Return how attention on an input formed: `{steps, losses, frames}`, a map for each step.
 
         The weights of so many maps are rounded and packed as in a page.
         """
         found = self.subject.playback(self._input(asked.input, asked.seed))
-        return {**found.data(), "frames": [as_json(each, packed=True) for each in found.frames]}
+        return {**found.data(), "frames": [map_data(each, packed=True) for each in found.frames]}
 
     def importance(self) -> dict[str, list[WorthData]]:
         """Return, for each layer, what each head is worth: over unseen inputs, worked out once, or where there
         are none over the input that was shown last."""
         shown = self._shown[0] if self._shown else None
-        weighed = self.subject.weighing(shown)
+        weighed = self.subject.with_displayed_input(shown)
         over = None if weighed is self.subject else shown
         if over not in self._importance:
             try:
@@ -190,7 +199,7 @@ class Explorer:
                 self._progress.pop("roles", None)
         return self._roles
 
-    def samples(self, asked: Wanted) -> dict[str, Any]:
+    def samples(self, asked: SamplesRequest) -> dict[str, Any]:
         """Return unseen inputs that a head weighs most, a `HeadSamples`."""
         found = head_samples(
             self.subject, asked.layer, asked.head, token=asked.token, wrong_first=asked.wrong_first
@@ -208,12 +217,12 @@ class Explorer:
         return tell
 
     @contextmanager
-    def _touched(self, interventions: Sequence[Change]) -> Iterator[None]:
+    def _touched(self, interventions: Sequence[Intervention]) -> Iterator[None]:
         """Do to the model what was asked for, while the block runs."""
         with ExitStack() as stack:
             for each in interventions:
                 stack.enter_context(
-                    self.subject.touching(
+                    self.subject.intervene(
                         each.layer, heads=each.heads, to=each.to, query=each.query, key=each.key
                     )
                 )

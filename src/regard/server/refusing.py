@@ -9,7 +9,7 @@ LONGEST = 1000
 """Characters of an error, at most."""
 
 
-class RefusedError(Exception):
+class RequestError(Exception):
     """A request that is not answered; `status` says why to programs, the message to people."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -22,6 +22,6 @@ def error_body(message: str) -> bytes:
     return json.dumps({"error": " ".join(message.split())[:LONGEST]}).encode()
 
 
-def refusal(status: int, message: str, headers: dict[str, Any] | None = None) -> Response:
+def error_response(status: int, message: str, headers: dict[str, Any] | None = None) -> Response:
     """Return an error as an answer."""
     return Response(error_body(message), status, headers, "application/json")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import uvicorn
 from starlette.applications import Starlette
 
-from regard.server.protocol import Protocol
+from regard.server.http_server import Protocol
 
 IDLE_SECONDS = 30
 """Time for which a connection without a request is kept."""

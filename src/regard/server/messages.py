@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from regard.server.refusing import RefusedError
+from regard.server.refusing import RequestError
 
 LONGEST = 100_000
 """Characters of an input, at most."""
@@ -50,7 +50,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=200, description="a name of 
 Base64 = Annotated[bytes, Meta(description="the file in base64")]
 
 
-class Change(Struct, frozen=True, forbid_unknown_fields=True):
+class Intervention(Struct, frozen=True, forbid_unknown_fields=True):
     """An intervention: what happens to the weights of some heads, as in `regard.intervene`."""
 
     layer: LayerName
@@ -60,23 +60,25 @@ class Change(Struct, frozen=True, forbid_unknown_fields=True):
     key: Step = None
 
 
-Changes = Annotated[list[Change], Meta(max_length=MOST, description=f"a list of at most {MOST} interventions")]
+Changes = Annotated[
+    list[Intervention], Meta(max_length=MOST, description=f"a list of at most {MOST} interventions")
+]
 
 
-class Play(Struct, frozen=True, forbid_unknown_fields=True):
+class PlaybackRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What `/api/playback` is asked; an input that is left out is drawn by the seed."""
 
     input: Input = None
     seed: Seed = 0
 
 
-class Attend(Play, frozen=True):
+class AttendRequest(PlaybackRequest, frozen=True):
     """What `/api/attend` is asked."""
 
     interventions: Changes = []
 
 
-class Explain(Attend, frozen=True, kw_only=True):
+class ExplainRequest(AttendRequest, frozen=True, kw_only=True):
     """What `/api/explain` is asked: which weight, and what the scores of its head are divided by."""
 
     layer: LayerName
@@ -86,7 +88,7 @@ class Explain(Attend, frozen=True, kw_only=True):
     temperature: Temperature = 1.0
 
 
-class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+class SamplesRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What `/api/samples` is asked: of which head, and which key it is to look at; None: any."""
 
     layer: LayerName
@@ -95,7 +97,7 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     wrong_first: Flag = False
 
 
-class Row(Attend, frozen=True, kw_only=True):
+class RowRequest(AttendRequest, frozen=True, kw_only=True):
     """What `/api/row` is asked: which row of a long input."""
 
     layer: LayerName
@@ -103,14 +105,14 @@ class Row(Attend, frozen=True, kw_only=True):
     step: Number = 0
 
 
-class Picture(Struct, frozen=True, forbid_unknown_fields=True):
+class PictureRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What `/api/picture` is given: a PNG or JPEG file, and its name."""
 
     name: Name
     content: Base64
 
 
-class Written(Attend, frozen=True):
+class TreeRequest(AttendRequest, frozen=True):
     """What `/api/tree` is asked: how many prefixes are kept side by side; None: as many as is usual."""
 
     beam: Beam = None
@@ -119,36 +121,36 @@ class Written(Attend, frozen=True):
 Shape = TypeVar("Shape", bound=Struct)
 
 
-def read_question(body: bytes, shape: type[Shape]) -> Shape:
-    """Return a body as what it should be; raises `RefusedError`, 400 for what is no JSON object, 422 for what is
+def read_request(body: bytes, shape: type[Shape]) -> Shape:
+    """Return a body as what it should be; raises `RequestError`, 400 for what is no JSON object, 422 for what is
     one and does not fit."""
     try:
         return msgspec.json.decode(body, type=shape)
     except msgspec.ValidationError as error:
         raise _misfit(body, shape, str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(400, "body is not JSON: send an object such as {}") from error
+        raise RequestError(400, "body is not JSON: send an object such as {}") from error
 
 
-def _misfit(body: bytes, shape: type[Struct], said: str) -> RefusedError:
+def _misfit(body: bytes, shape: type[Struct], said: str) -> RequestError:
     """Say in our words what msgspec has found."""
     found = FIELD.search(said)
     path = found[1] if found else ""
     here = path.lstrip(".") or "the request"
     names = [part[0] for part in PART.findall(path) if part[0]]
-    inner = Change if names[:1] == ["interventions"] else shape
+    inner = Intervention if names[:1] == ["interventions"] else shape
     if unknown := UNKNOWN.search(said):
-        return RefusedError(
+        return RequestError(
             422, f"{unknown[1][:SHOWN]!r} is unknown in {here}: choose {', '.join(inner.__struct_fields__)}"
         )
     if missing := MISSING.search(said):
-        return RefusedError(422, f"{missing[1]} is missing in {here}: give {_wanted(inner, missing[1])}")
+        return RequestError(422, f"{missing[1]} is missing in {here}: give {_wanted(inner, missing[1])}")
     if not path:
-        return RefusedError(400, "body is not a JSON object: send one such as {}")
-    if inner is Change and len(names) == 1 and path.endswith("]"):
-        return RefusedError(422, f"{here} {_value(body, path)}is no intervention: give an object with a layer")
+        return RequestError(400, "body is not a JSON object: send one such as {}")
+    if inner is Intervention and len(names) == 1 and path.endswith("]"):
+        return RequestError(422, f"{here} {_value(body, path)}is no intervention: give an object with a layer")
     owner = shape if len(names) == 1 else inner
-    return RefusedError(422, f"{here} {_value(body, path)}does not fit: give {_wanted(owner, names[-1])}")
+    return RequestError(422, f"{here} {_value(body, path)}does not fit: give {_wanted(owner, names[-1])}")
 
 
 def _wanted(shape: type[Struct], field: str) -> str:

@@ -1,10 +1,10 @@
-"""Attention between words, from attention between their pieces."""
+"""Merging word pieces into words."""
 
 import numpy as np
 
 import regard
+from regard.viz.labels import merge_words
 from regard.viz.maps import LayerMap
-from regard.viz.words import merge_words
 
 
 def test_a_worked_example() -> None:
@@ -24,7 +24,7 @@ def test_a_worked_example() -> None:
     assert merged.relevant is not None and merged.relevant.tolist() == [[True, False], [False, True]]
 
 
-def test_words_of_many_kinds() -> None:
+def test_punctuation_hyphens_and_special_symbols() -> None:
     labels = ["▁", "„", "schn", "ell", "“", ",", "▁sagt", "▁Fuß", "-", "ball", "▁", "�", "</s>"]
     layer = LayerMap(
         name="cross", title="", weights=np.eye(13, dtype=np.float32)[None], query_labels=labels, key_labels=labels
@@ -34,7 +34,7 @@ def test_words_of_many_kinds() -> None:
     np.testing.assert_allclose(merged.weights.sum(-1), 1.0, atol=1e-6)
 
 
-def test_characters_stay_as_they_are(translator: regard.PairRun) -> None:
+def test_characters_are_unchanged(translator: regard.PairRun) -> None:
     attention = translator.attend("3. Mai 1979")
     layer, same = attention.cross, attention.words().cross
     assert layer.key_labels == same.key_labels and np.array_equal(layer.weights, same.weights)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.refusing import refusal
+from regard.server.refusing import error_response
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -70,10 +70,10 @@ class Guard:
             if refused is None:
                 await self.app(scope, receive, sending)
             else:
-                await refusal(*refused)(scope, receive, sending)
+                await error_response(*refused)(scope, receive, sending)
         except asyncio.CancelledError:  # the explorer ends
             if not started:
-                await refusal(503, "the explorer has been ended")(scope, receive, sending)
+                await error_response(503, "the explorer has been ended")(scope, receive, sending)
             raise
         except Exception as error:
             if os.environ.get("REGARD_DEBUG"):
@@ -81,7 +81,7 @@ class Guard:
             if not started:
                 what = f"{type(error).__name__}: {error}"
                 more = "please report it, with what REGARD_DEBUG=1 regard show prints"
-                await refusal(500, f"the explorer failed ({what}): {more}")(scope, receive, sending)
+                await error_response(500, f"the explorer failed ({what}): {more}")(scope, receive, sending)
 
     def _refused(self, request: Request) -> tuple[int, str] | None:
         """Return the status and the reason why a request is not answered; None where it is."""

@@ -1,6 +1,6 @@
-"""What a result tells, as one page of HTML that opens offline: its tables, its pictures, its words and its links.
+"""HTML pages of results that open offline, made of tables, figures, text and links.
 
-Tables are those that rich prints, written as tables of a page; whatever they say is text, and is escaped.
+Tables are those that rich prints. All text is escaped.
 """
 
 import base64
@@ -27,44 +27,42 @@ a { color: light-dark(#08519c, #8abaea); }
 @media print { body { margin: 0; } table, img { break-inside: avoid; } }
 """
 
-
 DARK: dict[Any, Any] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "legend.facecolor"), "#101418"),
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#e8eaed"),
     "grid.color": "#7f8894",
     "legend.edgecolor": "#7f8894",
 }
-"""How matplotlib draws on a dark page."""
+"""Matplotlib settings for a dark page."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture of a page, which is drawn twice: for a light page and for a dark one."""
+    """A figure that is drawn twice, for light and for dark pages."""
 
     draw: Callable[[], bytes]
-    """Returns it as SVG, in the colours that matplotlib is set to."""
+    """Returns the figure as SVG in matplotlib's current colours."""
     says: str
-    """What it shows, for who cannot see it."""
+    """Alternative text."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """Places to go on at."""
+    """A list of links."""
 
     title: str
     to: Sequence[tuple[str, str]]
-    """Pairs of a name and an address."""
+    """Pairs of a name and a URL."""
 
 
 Part = Group | Table | Text | str | Plot | Links
-"""What a page is made of."""
 
 
-def page_of(title: str, parts: Iterable[Part]) -> str:
-    """Return a page of `parts`, one after the other."""
+def render_page(title: str, parts: Iterable[Part]) -> str:
+    """Return a page that shows `parts` one after the other."""
     name = html.escape(title)
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    body = "\n".join(filter(None, map(_written, parts)))
+    body = "\n".join(filter(None, map(_render, parts)))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -74,51 +72,49 @@ def page_of(title: str, parts: Iterable[Part]) -> str:
     )
 
 
-def _written(part: object) -> str:
-    """Return one part as HTML; what has no words is nothing."""
+def _render(part: object) -> str:
+    """Return one part as HTML; empty text gives no paragraph."""
     if isinstance(part, Group):
-        return "\n".join(filter(None, map(_written, part.renderables)))
+        return "\n".join(filter(None, map(_render, part.renderables)))
     if isinstance(part, Table):
-        return _table(part)
+        return _render_table(part)
     if isinstance(part, Plot):
-        return _picture(part)
+        return _render_plot(part)
     if isinstance(part, Links):
-        items = (f'<li><a href="{html.escape(to)}">{html.escape(name)}</a></li>' for name, to in part.to)
+        items = (f'<li><a href="{html.escape(url)}">{html.escape(name)}</a></li>' for name, url in part.to)
         return f"<h2>{html.escape(part.title)}</h2>\n<ul>{''.join(items)}</ul>"
-    text = _plain(part).strip()
+    text = _plain_text(part).strip()
     return f"<p>{html.escape(text)}</p>" if text else ""
 
 
-def _picture(plot: Plot) -> str:
-    """Return a plot as a picture in the colours of the page."""
-    from matplotlib import rc_context  # takes a while
+def _render_plot(plot: Plot) -> str:
+    from matplotlib import rc_context  # slow to import, and most pages have no figure
 
-    light = _address(plot.draw())
+    light = _data_url(plot.draw())
     with rc_context(DARK):
-        dark = _address(plot.draw())
+        dark = _data_url(plot.draw())
     source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
     return f'<picture>{source}<img src="{light}" alt="{html.escape(plot.says)}"></picture>'
 
 
-def _address(svg: bytes) -> str:
+def _data_url(svg: bytes) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
-def _table(table: Table) -> str:
-    """Return a table of rich's: its title, the names of its columns, its cells."""
-    title = _plain(table.title or "")
+def _render_table(table: Table) -> str:
+    title = _plain_text(table.title or "")
     caption = f"<caption>{html.escape(title)}</caption>" if title else ""
-    names = [_plain(column.header) for column in table.columns]
-    head = "".join(f'<th scope="col">{html.escape(each)}</th>' if each else "<td></td>" for each in names)
-    columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
+    names = [_plain_text(column.header) for column in table.columns]
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in names)
+    columns = [[_plain_text(cell) for cell in column.cells] for column in table.columns]
     rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in zip(*columns, strict=True))
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    top = f"<thead><tr>{head}</tr></thead>" if table.show_header and any(names) else ""
-    return f'<div class="wide"><table>{caption}{top}<tbody>{body}</tbody></table></div>'
+    header = f"<thead><tr>{head}</tr></thead>" if table.show_header and any(names) else ""
+    return f'<div class="wide"><table>{caption}{header}<tbody>{body}</tbody></table></div>'
 
 
-def _plain(value: object) -> str:
-    """Return the letters of what rich prints, without its markup."""
+def _plain_text(value: object) -> str:
+    """Return text without rich's markup."""
     if isinstance(value, Text):
         return value.plain
     return Text.from_markup(value).plain if isinstance(value, str) else str(value)

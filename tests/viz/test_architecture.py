@@ -1,14 +1,14 @@
-"""The architecture of a model, found by running it."""
+"""Tracing the architecture of a model."""
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
-from regard.viz.blueprint import ANSWER, INPUT, blueprint_of
+from regard.viz.architecture import ANSWER, INPUT, trace_graph
 
 
 class Small(nn.Module):
-    """A residual around attention, and a learned vector that is added at the end."""
+    """A residual connection around attention, and a learned vector added at the end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class Small(nn.Module):
         return found
 
 
-def test_parts_flows_shapes_and_parameters() -> None:
+def test_nodes_edges_shapes_and_parameters() -> None:
     model = Small().eval()
-    found = blueprint_of(model, lambda: model(torch.zeros(1, 7, dtype=torch.int64)), "small")
-    assert found.parameters == 5 * 6 + 4 * 36 + 7 * 3 + 6
-    assert set(found.flows) == {
+    graph = trace_graph(model, lambda: model(torch.zeros(1, 7, dtype=torch.int64)), "small")
+    assert graph.parameters == 5 * 6 + 4 * 36 + 7 * 3 + 6
+    assert set(graph.edges) == {
         (INPUT, "embedding"),
         ("embedding", "attention"),
         ("embedding", "output"),
@@ -37,13 +37,13 @@ def test_parts_flows_shapes_and_parameters() -> None:
         ("own", "output"),
         ("output", ANSWER),
     }
-    assert found.parts["attention"].attends and not found.parts["output"].attends
-    assert found.parts["attention"].parameters == 4 * 36 and found.parts["own"].parameters == 6
-    assert (found.parts["output"].given, found.parts["output"].gave) == ((1, 7, 6), (1, 7, 3))
+    assert graph.nodes["attention"].is_attention and not graph.nodes["output"].is_attention
+    assert graph.nodes["attention"].parameters == 4 * 36 and graph.nodes["own"].parameters == 6
+    assert (graph.nodes["output"].input_shape, graph.nodes["output"].output_shape) == ((1, 7, 6), (1, 7, 3))
     assert not model.attention._forward_hooks and not model.output._forward_pre_hooks
 
 
-def test_a_recurrent_layer_is_drawn_with_the_states_of_all_its_steps() -> None:
+def test_recurrent_layer_has_the_states_of_all_steps() -> None:
     class Reader(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -56,6 +56,6 @@ def test_a_recurrent_layer_is_drawn_with_the_states_of_all_its_steps() -> None:
             return found
 
     model = Reader()
-    found = blueprint_of(model, lambda: model(torch.zeros(1, 7, 5)), "reader")
-    assert (found.parts["rnn"].given, found.parts["rnn"].gave) == ((1, 7, 5), (1, 7, 3))
-    assert ("rnn", "output") in found.flows
+    graph = trace_graph(model, lambda: model(torch.zeros(1, 7, 5)), "reader")
+    assert (graph.nodes["rnn"].input_shape, graph.nodes["rnn"].output_shape) == ((1, 7, 5), (1, 7, 3))
+    assert ("rnn", "output") in graph.edges

@@ -1,11 +1,11 @@
-"""The view's modules, joined to one."""
+"""Bundling the JavaScript modules of the view."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from regard.viz.bundle import DEFINITION, VIEW, bundle, modules
+from regard.viz.page import DEFINITION, VIEW, bundle, modules
 
 
 def written(folder: Path, **texts: str) -> Path:
@@ -14,7 +14,7 @@ def written(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def test_modules_follow_those_that_they_import(tmp_path: Path) -> None:
+def test_modules_follow_their_imports(tmp_path: Path) -> None:
     folder = written(
         tmp_path,
         entry='// Last.\nimport { b } from "./b.js";\n'
@@ -65,19 +65,19 @@ def test_a_circle(tmp_path: Path) -> None:
         "export const [a, b] = c;",
     ],
 )
-def test_forms_that_cannot_be_joined(tmp_path: Path, line: str) -> None:
+def test_unsupported_forms(tmp_path: Path, line: str) -> None:
     folder = written(tmp_path, entry='import { a } from "./a.js";\n', a=f"{line}\n", b="export const b = 1;\n")
-    with pytest.raises(ValueError, match=r"a\.js cannot be joined"):
+    with pytest.raises(ValueError, match=r"a\.js cannot be bundled"):
         bundle(folder)
 
 
-def test_the_entry_is_held_to_the_same_forms(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"entry\.js cannot be joined"):
+def test_unsupported_forms_in_the_entry(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"entry\.js cannot be bundled"):
         bundle(written(tmp_path, entry='import * as all from "./a.js";\n', a=""))
 
 
 def test_the_view() -> None:
-    """Every module that does something is in the bundle, which imports nothing and exports what it is for."""
+    """The bundle contains every module with code, imports nothing and exports the entry's functions."""
     text = bundle()
     assert not re.search(r"^import\b", text, re.MULTILINE)
     assert re.findall(r"^export [\w ]+", text, re.MULTILINE) == [
@@ -91,8 +91,8 @@ def test_the_view() -> None:
         assert set(defined) <= set(DEFINITION.findall(text)), name
 
 
-def test_no_two_modules_know_of_each_other() -> None:
-    """Not even by their types, which the bundle does not see."""
+def test_no_circular_imports() -> None:
+    """This includes type imports, which the bundler ignores."""
     known = {
         name: set(
             re.findall(r'^(?!//).* from "\./([\w-]+\.js)"', (VIEW / name).read_text(encoding="utf-8"), re.M)
@@ -100,15 +100,15 @@ def test_no_two_modules_know_of_each_other() -> None:
         for name in modules()
     }
 
-    def reached(name: str, above: tuple[str, ...]) -> None:
+    def visit(name: str, above: tuple[str, ...]) -> None:
         assert name not in above, f"{' > '.join((*above, name))}"
-        for other in known[name]:
-            reached(other, (*above, name))
+        for imported in known[name]:
+            visit(imported, (*above, name))
 
     for name in known:
-        reached(name, ())
+        visit(name, ())
 
 
-def test_a_module_is_one_idea() -> None:
+def test_modules_are_short() -> None:
     lengths = {name: len((VIEW / name).read_text(encoding="utf-8").splitlines()) for name in modules()}
     assert max(lengths.values()) <= 250, lengths

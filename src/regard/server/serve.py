@@ -19,11 +19,11 @@ from regard.libraries import import_library
 from regard.server.tokens import make_token
 from regard.training.stopping import stop_as_usual, stopping
 from regard.viz import Subject
-from regard.viz.alike import check_beside
+from regard.viz.subject import check_comparable
 
 if TYPE_CHECKING:
     from regard.server.explorer import Explorer
-    from regard.server.lanes import Lane
+    from regard.server.request_queue import RequestQueue
 
 USUAL_PORT = 8137
 EVERYWHERE = ("0.0.0.0", "::")
@@ -48,7 +48,7 @@ def show(
     usual.
     """
     check_port(port)
-    check_beside(subject, beside)
+    check_comparable(subject, beside)
     check_server("the explorer")
     import torch
 
@@ -64,9 +64,9 @@ def teach(home: Path, *, port: int | None = None, host: str = "127.0.0.1", brows
     """Serve the course, whose runs are kept under `home`, until interrupted; the rest is as in `show`."""
     check_port(port)
     check_server("the course")
-    from regard.server.classroom import make_classroom
+    from regard.server.course_app import make_course_app
 
-    _listen(lambda **who: make_classroom(home, **who), "the course", host, port, browser=browser)
+    _listen(lambda **who: make_course_app(home, **who), "the course", host, port, browser=browser)
 
 
 def _serve(explorer: Explorer, host: str, port: int | None, *, browser: bool) -> None:
@@ -123,7 +123,7 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _leave_if_busy(lanes: Sequence[Lane], status: int) -> None:
+def _leave_if_busy(lanes: Sequence[RequestQueue], status: int) -> None:
     if any(lane.busy for lane in lanes):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

@@ -30,10 +30,10 @@ from regard.course.pages import index_page, lesson_page, style
 from regard.course.trying import forget, run_of, state_of
 from regard.errors import RegardError
 from regard.io import open_own, refuse_links
+from regard.server.access import Guard
 from regard.server.app import LOCAL, make_app
 from regard.server.explorer import Explorer
-from regard.server.guard import Guard
-from regard.server.refusing import refusal
+from regard.server.refusing import error_response
 
 TRAINING = "from regard.course.trying import main; main()"
 SEE = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
@@ -83,7 +83,7 @@ class Classroom:
                 training.kill()
 
 
-def make_classroom(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
+def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
     """Return the application; `home`: where the runs are kept; `hosts` and `token` as in `make_app`."""
     room = Classroom(home)
 
@@ -107,7 +107,7 @@ def make_classroom(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: st
         return _html(index_page())
 
     async def failed(request: Request, error: Exception) -> Response:
-        return refusal(404, str(error))
+        return error_response(404, str(error))
 
     script = files("regard.server").joinpath("page/learn.js").read_text(encoding="utf-8")
     app = Starlette(
@@ -139,7 +139,7 @@ class _Exploring:
         try:
             app = await asyncio.to_thread(self._app)
         except RegardError as error:
-            await refusal(404, str(error))(scope, receive, send)
+            await error_response(404, str(error))(scope, receive, send)
             return
         await app(scope, receive, send)
 

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 
 from regard.libraries import message_of
 from regard.server.explorer import Explorer
-from regard.server.refusing import RefusedError
+from regard.server.refusing import RequestError
 
 Ask = Callable[[Explorer], bytes]
 
@@ -27,7 +27,7 @@ class StoppedError(BaseException):
     """Nobody waits for the answer any more; no `except Exception` in a library holds it."""
 
 
-class Lane:
+class RequestQueue:
     """Answers `most` questions at once, in the order in which they come."""
 
     def __init__(self, explorer: Explorer, most: int) -> None:
@@ -52,7 +52,7 @@ class Lane:
             self._idle += [worker for worker in self._stuck if not worker.busy]
             self._stuck = [worker for worker in self._stuck if worker.busy]
             if len(self._stuck) >= MOST_STUCK:
-                raise RefusedError(503, f"{MOST_STUCK} questions never ended: start the explorer anew")
+                raise RequestError(503, f"{MOST_STUCK} questions never ended: start the explorer anew")
             worker = self._idle.pop() if self._idle else self._another()
             working = worker.begin(ask)
             try:
@@ -123,4 +123,4 @@ def _failure(error: BaseException) -> Exception:
     """Return an error as a future takes it: a panic is no `Exception`, and `StopIteration` none that it takes."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    return RefusedError(500, f"the model failed: {message_of(error)}; ask for something else")
+    return RequestError(500, f"the model failed: {message_of(error)}; ask for something else")

@@ -1,4 +1,4 @@
-"""Pictures, pages, tables and JSON of a model that was changed say so, and what it answers without the change."""
+"""Figures, pages, tables and JSON mention interventions and the prediction without them."""
 
 import io
 import json
@@ -26,7 +26,7 @@ def changed(trained: regard.AnswerRun) -> AttentionMap:
         return trained.attend(TEXT)
 
 
-def test_a_map_names_interventions_and_holds_the_answer_without_them(
+def test_map_contains_interventions_and_the_original_map(
     trained: regard.AnswerRun, changed: AttentionMap
 ) -> None:
     plain = trained.attend(TEXT)
@@ -41,7 +41,7 @@ def test_a_map_names_interventions_and_holds_the_answer_without_them(
     assert interventions_in(trained.model) == ()
 
 
-def test_every_kind_is_named(trained: regard.AnswerRun, translator: regard.PairRun) -> None:
+def test_every_kind_of_intervention_is_described(trained: regard.AnswerRun, translator: regard.PairRun) -> None:
     with regard.intervene(trained, "cross", to="uniform"), temper(trained.model, "cross", 2.0, heads=[0]):
         with regard.intervene(translator, translator.layers[-1].name, heads=[0]):
             found = trained.attend(TEXT)
@@ -54,64 +54,64 @@ def test_every_kind_is_named(trained: regard.AnswerRun, translator: regard.PairR
     )
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "html", "json", "terminal"])
-def test_each_way_to_show_it_names_all(
-    trained: regard.AnswerRun, changed: AttentionMap, tmp_path: Path, ending: str
+@pytest.mark.parametrize("extension", ["png", "svg", "pdf", "html", "json", "terminal"])
+def test_every_format_contains_interventions_and_predictions(
+    trained: regard.AnswerRun, changed: AttentionMap, tmp_path: Path, extension: str
 ) -> None:
-    path = changed.save(tmp_path / f"a.{ending}") if ending not in ("json", "terminal") else tmp_path
+    path = changed.save(tmp_path / f"a.{extension}") if extension not in ("json", "terminal") else tmp_path
     before, after = (
         " ".join(map(str, each or ()))
         for each in (changed.original and changed.original.prediction, changed.prediction)
     )
-    if ending == "terminal":
+    if extension == "terminal":
         console = Console(width=120, record=True, file=io.StringIO())
         console.print(changed.table(), str(changed))
-        said, after = console.export_text(), repr(changed.prediction)
-    elif ending == "json":
-        said = json.dumps(changed.json(), default=str)
+        text, after = console.export_text(), repr(changed.prediction)
+    elif extension == "json":
+        text = json.dumps(changed.json(), default=str)
         assert changed.json()["original_prediction"] == list(changed.original.prediction)  # type: ignore[union-attr, arg-type]
         before = after = ""
-    elif ending == "png":
+    elif extension == "png":
         with Image.open(path) as image:
-            said = str(image.info["Description"])
-    elif ending == "html":
-        said = path.read_text(encoding="utf-8")
-        data = json.loads(said.partition('type="application/json">')[2].partition("</script>")[0])
+            text = str(image.info["Description"])
+    elif extension == "html":
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text.partition('type="application/json">')[2].partition("</script>")[0])
         assert data["maps"][0]["interventions"] == [OFF, SET]
         assert data["original"]["prediction"] == changed.original.prediction  # type: ignore[union-attr]
         before = after = ""
     else:
-        said = path.read_bytes().decode("utf-8", errors="replace")
+        text = path.read_bytes().decode("utf-8", errors="replace")
     for each in (OFF, SET, before, after):
-        assert each in said
-    if ending in ("png", "svg", "pdf"):
-        assert str(trained.folder) in said and "weight 0 to" in said and "head 0, head 1" in said
+        assert each in text
+    if extension in ("png", "svg", "pdf"):
+        assert str(trained.folder) in text and "weight 0 to" in text and "head 0, head 1" in text
 
 
-def test_the_picture_itself_says_so(changed: AttentionMap, trained: regard.AnswerRun, tmp_path: Path) -> None:
-    """As text of the picture, beside the metadata: glyphs of an SVG name the letters in comments."""
+def test_figure_shows_the_interventions(changed: AttentionMap, trained: regard.AnswerRun, tmp_path: Path) -> None:
+    """They are drawn, not only stored as metadata: comments of an SVG contain the text of its glyphs."""
     comments = re.findall(r"<!-- (.*?) -->", changed.save(tmp_path / "a.svg").read_text(encoding="utf-8"))
     assert any(OFF in each for each in comments) and any(
-        "Prediction without the change" in each for each in comments
+        "Prediction without interventions" in each for each in comments
     )
     plain = re.findall(
         r"<!-- (.*?) -->", trained.attend(TEXT).save(tmp_path / "b.svg").read_text(encoding="utf-8")
     )
-    assert not any("Changed" in each for each in plain)
+    assert not any("Interventions" in each for each in plain)
     assert any(each.startswith("Colours: weight 0 to") and "the same for all panels" in each for each in plain)
 
 
-def test_records_name_what_was_in_force_when_they_were_made(trained: regard.AnswerRun) -> None:
+def test_records_contain_the_interventions_active_while_recording(trained: regard.AnswerRun) -> None:
     inputs = trained.task.parse(TEXT)
     with regard.record(trained.model) as records:
         with regard.intervene(trained.model, "cross", heads=[0]):
             trained.model(inputs)
-        assert regard.maps_of(records)[0].interventions == ("cross: head 0 off",)
+        assert regard.make_maps(records)[0].interventions == ("cross: head 0 off",)
         trained.model(inputs)
-        assert regard.maps_of(records)[0].interventions == ()
+        assert regard.make_maps(records)[0].interventions == ()
 
 
-def test_a_picture_says_which_names_are_left_out(tmp_path: Path) -> None:
+def test_caption_mentions_omitted_labels(tmp_path: Path) -> None:
     import numpy as np
 
     from regard.viz import LayerMap
@@ -130,5 +130,5 @@ def test_a_picture_says_which_names_are_left_out(tmp_path: Path) -> None:
         )
         return found.save(tmp_path / "a.svg").read_text(encoding="utf-8")
 
-    assert "steps is named" not in saved(12) and "␣w3" in saved(12) and "▁" not in saved(12)
-    assert "1 in 2 steps is named where there is no room" in saved(330)
+    assert "steps is labelled" not in saved(12) and "␣w3" in saved(12) and "▁" not in saved(12)
+    assert "1 in 2 steps is labelled for lack of room" in saved(330)

@@ -7,7 +7,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.server import Explorer
-from regard.server.opening import is_this_machine
+from regard.server.serve import is_this_machine
 from regard.server.tokens import make_token
 from tests.server.running import asked, request, send, serving, showing
 

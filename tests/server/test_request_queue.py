@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from regard.server import lanes
-from regard.server.lanes import Lane, StoppedError
-from regard.server.refusing import RefusedError
+from regard.server.refusing import RequestError
+from regard.server.request_queue import RequestQueue, StoppedError
 from tests.test_libraries import PANICS, SLOW_PATTERN
 
 
@@ -20,8 +20,8 @@ class Asked:
         return self
 
 
-def lane() -> Lane:
-    return Lane(Asked(), 1)  # type: ignore[arg-type]
+def lane() -> RequestQueue:
+    return RequestQueue(Asked(), 1)  # type: ignore[arg-type]
 
 
 def panics(explorer: Any) -> bytes:
@@ -44,7 +44,7 @@ def answer(explorer: Any) -> bytes:
 def test_what_is_no_exception_ends_one_question(ask: Any) -> None:
     async def both() -> None:
         line = lane()
-        with pytest.raises(RefusedError, match="the model failed: ") as caught:
+        with pytest.raises(RequestError, match="the model failed: ") as caught:
             await asyncio.wait_for(line.run(ask), 20)
         assert caught.value.status == 500 and "\n" not in str(caught.value)
         assert await asyncio.wait_for(line.run(answer), 20) == b"answer"
@@ -77,7 +77,7 @@ def test_a_question_that_never_ends_holds_up_no_other(monkeypatch: pytest.Monkey
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(line.run(stuck), 0.05)
             assert len(line._stuck) == lanes.MOST_STUCK or await line.run(answer) == b"answer"
-        with pytest.raises(RefusedError, match="never ended"):
+        with pytest.raises(RequestError, match="never ended"):
             await line.run(answer)
         end.set()
         while line.busy:

@@ -8,12 +8,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.course.lessons import lessons
-from regard.server.classroom import make_classroom
+from regard.server.course_app import make_course_app
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> TestClient:
-    return TestClient(make_classroom(tmp_path, hosts=None))
+    return TestClient(make_course_app(tmp_path, hosts=None))
 
 
 def test_pages_are_there(client: TestClient) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from regard.attention import Sinusoidal
-from regard.viz.waves import similarity
+from regard.viz.plots import similarity
 
 
 def test_similarity_is_the_cosine() -> None:
@@ -14,7 +14,7 @@ def test_similarity_is_the_cosine() -> None:
     )
 
 
-def test_sinusoidal_similarity_depends_on_distance_alone() -> None:
-    alike = similarity(Sinusoidal(16).vectors(0, 30).numpy())
+def test_sinusoidal_similarity_depends_only_on_distance() -> None:
+    cosines = similarity(Sinusoidal(16).vectors(0, 30).numpy())
     for distance in range(30):
-        np.testing.assert_allclose(np.diagonal(alike, distance), alike[0, distance])
+        np.testing.assert_allclose(np.diagonal(cosines, distance), cosines[0, distance])
