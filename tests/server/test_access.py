@@ -1,4 +1,4 @@
-"""Whom the explorer answers, where others than this machine can reach it."""
+"""Tokens, and access from other machines."""
 
 import re
 
@@ -7,8 +7,8 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.server import Explorer
+from regard.server.access import make_token
 from regard.server.serve import is_this_machine
-from regard.server.tokens import make_token
 from tests.server.running import asked, request, send, serving, showing
 
 pytest.importorskip("uvicorn")
@@ -16,7 +16,7 @@ make_app = pytest.importorskip("regard.server.app").make_app
 TOKEN = "a-token-of-ours"
 
 
-def test_nothing_without_the_token(trained: regard.AnswerRun) -> None:
+def test_token_is_required(trained: regard.AnswerRun) -> None:
     with serving(make_app(Explorer(trained), hosts=None, token=TOKEN)) as address:
         for path in ("/", "/explorer.js", "/view/entry.js", "/none", "/api/run", "/api/importance"):
             for shown in (
@@ -34,23 +34,23 @@ def test_nothing_without_the_token(trained: regard.AnswerRun) -> None:
             assert send(address, asked({}, cookie=cookie)).status == 401
 
 
-def test_the_token_once_and_then_the_cookie(trained: regard.AnswerRun) -> None:
+def test_token_is_stored_in_a_cookie(trained: regard.AnswerRun) -> None:
     with serving(make_app(Explorer(trained), hosts=None, token=TOKEN)) as address:
         first = send(address, request("GET", f"/?token={TOKEN}", host="example.org:8137"))
-        found = re.fullmatch(
+        cookie = re.fullmatch(
             r"(regard-[0-9a-f]{8}=[\w-]+); Path=/; HttpOnly; SameSite=Strict", first.headers["set-cookie"]
         )
-        assert first.status == 200 and b"explorer.js" in first.body and found is not None
+        assert first.status == 200 and b"explorer.js" in first.body and cookie is not None
         answer = send(
-            address, asked({}, host="example.org:8137", cookie=found[1], origin="http://example.org:8137")
+            address, asked({}, host="example.org:8137", cookie=cookie[1], origin="http://example.org:8137")
         )
         assert answer.status == 200 and "set-cookie" not in answer.headers
         for other in ("http://evil.example", "http://example.org", "null"):
-            answer = send(address, asked({}, host="example.org:8137", cookie=found[1], origin=other))
+            answer = send(address, asked({}, host="example.org:8137", cookie=cookie[1], origin=other))
             assert answer.status == 403 and "is not this page" in answer.error
 
 
-def test_two_explorers_have_two_cookies(trained: regard.AnswerRun) -> None:
+def test_cookies_differ_between_tokens(trained: regard.AnswerRun) -> None:
     names = set()
     for token in ("one-token", "another-token"):
         with serving(make_app(Explorer(trained), hosts=None, token=token)) as address:
@@ -59,23 +59,23 @@ def test_two_explorers_have_two_cookies(trained: regard.AnswerRun) -> None:
     assert len(names) == 2
 
 
-def test_a_token_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_TOKEN", TOKEN)
     assert make_token() == TOKEN
     for unset in ("", None):
         monkeypatch.delenv("REGARD_TOKEN") if unset is None else monkeypatch.setenv("REGARD_TOKEN", unset)
         assert make_token() != make_token() and len(make_token()) >= 32
-    for given, message in [
+    for token, message in [
         ("short", "REGARD_TOKEN has 5 characters: choose 8 to 200"),
         ("x" * 201, "REGARD_TOKEN has 201 characters"),
         ("with a blank", "choose letters, digits, - and _"),
         ("zwölf-zeichen", "choose letters"),
         ("line\nend--", "choose letters"),
     ]:
-        monkeypatch.setenv("REGARD_TOKEN", given)
+        monkeypatch.setenv("REGARD_TOKEN", token)
         with pytest.raises(InputError, match=re.escape(message)) as caught:
             make_token()
-        assert given not in str(caught.value)  # which may be a secret
+        assert token not in str(caught.value)  # it may be a secret
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_token_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         *((host, False) for host in ("0.0.0.0", "::", "192.168.1.2", "example.org", "", "127.0.0.1.evil")),
     ],
 )
-def test_what_this_machine_is(host: str, here: bool) -> None:
+def test_loopback_addresses(host: str, here: bool) -> None:
     assert is_this_machine(host) is here
 
 
-def test_the_address_that_is_printed(trained: regard.AnswerRun) -> None:
+def test_printed_address(trained: regard.AnswerRun) -> None:
     with showing(trained.folder, "--host", "0.0.0.0", env={"REGARD_TOKEN": TOKEN}) as (_, address):
         assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/\?token={TOKEN}", address)
         assert send(address, request("GET", "/api/run")).status == 401

@@ -1,4 +1,4 @@
-"""The course in the explorer's server."""
+"""The course as a web application."""
 
 import time
 from pathlib import Path
@@ -16,22 +16,22 @@ def client(tmp_path: Path) -> TestClient:
     return TestClient(make_course_app(tmp_path, hosts=None))
 
 
-def test_pages_are_there(client: TestClient) -> None:
-    for each in ("index", *(lesson.name for lesson in lessons())):
-        answer = client.get(f"/{each}.html")
+def test_pages_exist(client: TestClient) -> None:
+    for name in ("index", *(lesson.name for lesson in lessons())):
+        answer = client.get(f"/{name}.html")
         assert answer.status_code == 200 and "script-src 'self'" in answer.headers["content-security-policy"]
     assert client.get("/").text == client.get("/index.html").text
     assert client.get("/learn.css").status_code == client.get("/learn.js").status_code == 200
 
 
-def test_the_explorer_opens_at_what_the_lesson_asks_about(client: TestClient) -> None:
+def test_explorer_link_contains_the_lessons_input(client: TestClient) -> None:
     assert 'href="explore/counting/#input=ABBA_CABBA"' in client.get("/counting.html").text
     assert 'href="explore/phrases/' not in client.get("/translation.html").text
     assert "#input=she+says+that+the+birds" in client.get("/translation.html").text
     assert 'href="explore/scores/"' in client.get("/scores.html").text
 
 
-def test_what_is_not_there_is_one_line(client: TestClient) -> None:
+def test_unknown_names_are_one_line_errors(client: TestClient) -> None:
     for path, words in (
         ("/nothing.html", "lesson 'nothing' is unknown"),
         ("/api/lessons/nothing", "lesson 'nothing' is unknown"),
@@ -42,7 +42,7 @@ def test_what_is_not_there_is_one_line(client: TestClient) -> None:
 
 
 @pytest.mark.slow
-def test_a_lesson_is_trained_and_explored(client: TestClient) -> None:
+def test_training_and_exploring_a_lesson(client: TestClient) -> None:
     assert client.get("/api/lessons/counting").json()["words"] is None
     state: Any = client.post("/api/lessons/counting").json()
     assert state["busy"]

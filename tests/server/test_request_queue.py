@@ -1,4 +1,4 @@
-"""Lanes: whatever a question does, the next one is answered."""
+"""A failing or stuck job does not prevent the next one."""
 
 import asyncio
 import threading
@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from regard.server import lanes
-from regard.server.refusing import RequestError
+from regard.server import request_queue
+from regard.server.messages import RequestError
 from regard.server.request_queue import RequestQueue, StoppedError
 from tests.test_libraries import PANICS, SLOW_PATTERN
 
 
-class Asked:
-    """What a lane needs of an explorer."""
+class FakeExplorer:
+    """The part of an explorer that a queue uses."""
 
-    def apart(self, check: Any) -> "Asked":
+    def copy(self, check: Any) -> "FakeExplorer":
         self.check = check
         return self
 
 
-def lane() -> RequestQueue:
-    return RequestQueue(Asked(), 1)  # type: ignore[arg-type]
+def make_queue() -> RequestQueue:
+    return RequestQueue(FakeExplorer(), 1)  # type: ignore[arg-type]
 
 
 def panics(explorer: Any) -> bytes:
@@ -41,30 +41,30 @@ def answer(explorer: Any) -> bytes:
 
 
 @pytest.mark.parametrize("ask", [panics, fails(StopIteration()), fails(SystemExit(2)), fails(GeneratorExit())])
-def test_what_is_no_exception_ends_one_question(ask: Any) -> None:
+def test_errors_that_are_not_exceptions_end_one_job(ask: Any) -> None:
     async def both() -> None:
-        line = lane()
+        queue = make_queue()
         with pytest.raises(RequestError, match="the model failed: ") as caught:
-            await asyncio.wait_for(line.run(ask), 20)
+            await asyncio.wait_for(queue.run(ask), 20)
         assert caught.value.status == 500 and "\n" not in str(caught.value)
-        assert await asyncio.wait_for(line.run(answer), 20) == b"answer"
+        assert await asyncio.wait_for(queue.run(answer), 20) == b"answer"
 
     asyncio.run(both())
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RecursionError("deep")])
-def test_errors_of_a_question_are_its_own(error: Exception) -> None:
+def test_errors_end_one_job(error: Exception) -> None:
     async def both() -> None:
-        line = lane()
+        queue = make_queue()
         with pytest.raises(type(error)):
-            await asyncio.wait_for(line.run(fails(error)), 20)
-        assert await asyncio.wait_for(line.run(answer), 20) == b"answer"
+            await asyncio.wait_for(queue.run(fails(error)), 20)
+        assert await asyncio.wait_for(queue.run(answer), 20) == b"answer"
 
     asyncio.run(both())
 
 
-def test_a_question_that_never_ends_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GRACE", 0.05)
+def test_stuck_jobs_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_queue, "STOP_SECONDS", 0.05)
     end = threading.Event()
 
     def stuck(explorer: Any) -> bytes:
@@ -72,32 +72,32 @@ def test_a_question_that_never_ends_holds_up_no_other(monkeypatch: pytest.Monkey
         return b"late"
 
     async def several() -> None:
-        line = lane()
-        for _ in range(lanes.MOST_STUCK):
+        queue = make_queue()
+        for _ in range(request_queue.MAX_ABANDONED):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(line.run(stuck), 0.05)
-            assert len(line._stuck) == lanes.MOST_STUCK or await line.run(answer) == b"answer"
+                await asyncio.wait_for(queue.run(stuck), 0.05)
+            assert len(queue._abandoned) == request_queue.MAX_ABANDONED or await queue.run(answer) == b"answer"
         with pytest.raises(RequestError, match="never ended"):
-            await line.run(answer)
+            await queue.run(answer)
         end.set()
-        while line.busy:
+        while queue.busy:
             await asyncio.sleep(0.01)
-        assert await line.run(answer) == b"answer"  # they have ended after all
+        assert await queue.run(answer) == b"answer"  # the abandoned jobs have ended
 
     asyncio.run(several())
 
 
-def test_a_library_that_catches_exceptions_does_not_go_on_when_stopped() -> None:
+def test_libraries_that_catch_exceptions_are_stopped() -> None:
     def ask(explorer: Any) -> bytes:
         while True:
             try:
                 explorer.check()
-            except Exception:  # as some do with whatever a hook raises
+            except Exception:  # some libraries do this around hooks
                 continue
 
     async def one() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(lane().run(ask), 0.2)
+            await asyncio.wait_for(make_queue().run(ask), 0.2)
 
     assert not issubclass(StoppedError, Exception)
     asyncio.run(asyncio.wait_for(one(), 20))

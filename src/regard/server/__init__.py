@@ -1,4 +1,4 @@
-"""Serving: the explorer, a page on which one types an input and sees what a subject makes of it."""
+"""The explorer and the course as local web applications."""
 
 from typing import TYPE_CHECKING
 

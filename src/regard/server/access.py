@@ -1,8 +1,8 @@
-"""The guard before every route: whom the explorer answers, and what no answer lacks.
+"""Access control of the server: hosts, origins and tokens, security headers, and a last handler for errors.
 
-On this machine it answers to this machine's names only, or a page elsewhere could reach in by a name of its own
-that leads here (DNS rebinding). Beyond, whoever comes shows a token: in the address the first time, then in a
-cookie. To a page of another origin it never answers.
+A server on this machine answers only under this machine's names. Otherwise a web page elsewhere could reach it
+through a domain name that resolves to this machine (DNS rebinding). A server for other machines requires a token,
+as Jupyter does: in the address at first, then in a cookie. Requests from pages of other origins are rejected.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.server.refusing import error_response
+from regard.errors import InputError
+from regard.server.messages import error_response
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -31,97 +32,111 @@ HEADERS = {
     "cache-control": "no-cache",
 }
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?", re.IGNORECASE)
-"""A Host header: a name or an address, and a port."""
-SHOWN = 80
-"""Characters of a header or a path in an error, at most."""
+"""A Host header: a name or an address, and optionally a port."""
+SHOWN = 80  # characters of a header or a path in an error
+TOKEN_VARIABLE = "REGARD_TOKEN"
+TOKEN = re.compile(r"[A-Za-z0-9_-]*")
+MIN_TOKEN, MAX_TOKEN = 8, 200
 
 
-class Guard:
-    """Lets through to `app` whoever may ask; what fails in there is answered too, and said to nobody else."""
+def make_token() -> str:
+    """Return the token of the environment variable REGARD_TOKEN, or a random one.
+
+    Raises `InputError` if the variable has an unsuitable length or character.
+    """
+    token = os.environ.get(TOKEN_VARIABLE)
+    if not token:
+        return secrets.token_urlsafe(24)
+    if not MIN_TOKEN <= len(token) <= MAX_TOKEN:
+        raise InputError(f"{TOKEN_VARIABLE} has {len(token)} characters: choose {MIN_TOKEN} to {MAX_TOKEN}")
+    if not TOKEN.fullmatch(token):
+        raise InputError(f"{TOKEN_VARIABLE} has characters not allowed in a URL: choose letters, digits, - and _")
+    return token
+
+
+class AccessControl:
+    """Middleware that rejects requests without access, and answers those for which the application fails."""
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, token: str | None = None) -> None:
-        """`hosts`: names under which it answers, None for any. `token`: what is to be shown; None for nothing."""
+        """`hosts`: accepted names of the server, None for any. `token`: the required token; None for none."""
         self.app = app
         self._hosts = hosts
         self._token = token
-        # One for each explorer, for a browser keeps the cookies of all ports of a machine together.
+        # Browsers share cookies between all ports of a host, so each token has its own cookie.
         self._cookie = f"regard-{hashlib.sha256((token or '').encode()).hexdigest()[:8]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever comes of it."""
+        """Answer a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         request, started = Request(scope, receive), False
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                added = {**HEADERS, **self._remembering(request)}
+                headers = {**HEADERS, **self._cookie_header(request)}
                 message["headers"] = [
                     *message.get("headers", []),
-                    *((name.encode(), value.encode()) for name, value in added.items()),
+                    *((name.encode(), value.encode()) for name, value in headers.items()),
                 ]
             await send(message)
 
-        refused = self._refused(request)
+        rejection = self._rejection(request)
         try:
-            if refused is None:
-                await self.app(scope, receive, sending)
+            if rejection is None:
+                await self.app(scope, receive, send_with_headers)
             else:
-                await error_response(*refused)(scope, receive, sending)
-        except asyncio.CancelledError:  # the explorer ends
+                await error_response(*rejection)(scope, receive, send_with_headers)
+        except asyncio.CancelledError:  # the server shuts down
             if not started:
-                await error_response(503, "the explorer has been ended")(scope, receive, sending)
+                await error_response(503, "the explorer has been ended")(scope, receive, send_with_headers)
             raise
         except Exception as error:
             if os.environ.get("REGARD_DEBUG"):
                 traceback.print_exc()
             if not started:
-                what = f"{type(error).__name__}: {error}"
-                more = "please report it, with what REGARD_DEBUG=1 regard show prints"
-                await error_response(500, f"the explorer failed ({what}): {more}")(scope, receive, sending)
+                advice = "please report it, with the output of REGARD_DEBUG=1 regard show"
+                message = f"the explorer failed ({type(error).__name__}: {error}): {advice}"
+                await error_response(500, message)(scope, receive, send_with_headers)
 
-    def _refused(self, request: Request) -> tuple[int, str] | None:
-        """Return the status and the reason why a request is not answered; None where it is."""
+    def _rejection(self, request: Request) -> tuple[int, str] | None:
+        """Return status and reason for rejecting a request; None to accept it."""
         host, origins = request.headers.get("host", ""), request.headers.getlist("origin")
-        named = HOST.fullmatch(host)
-        if named is None:
-            return 400, f"host {host[:SHOWN]!r} is no name: open the address that regard show printed"
-        if self._hosts is not None and named[1].lower() not in self._hosts:
+        match = HOST.fullmatch(host)
+        if match is None:
+            return 400, f"host {host[:SHOWN]!r} is not valid: open the address that regard show printed"
+        if self._hosts is not None and match[1].lower() not in self._hosts:
             return 400, f"host {host[:SHOWN]!r} is not this machine: choose {', '.join(self._hosts)}"
-        if any(not _same(origin, host) for origin in origins):
-            return 403, f"origin {origins[0][:SHOWN]!r} is not this page: ask from {host[:SHOWN]}"
+        if any(not _same_origin(origin, host) for origin in origins):
+            return 403, f"origin {origins[0][:SHOWN]!r} is not this page: send requests from {host[:SHOWN]}"
         site = request.headers.get("sec-fetch-site", "none")
         if request.scope["path"].startswith("/api/") and site not in ("same-origin", "none"):
-            return 403, f"a page elsewhere ({site[:SHOWN]}) is not answered: ask from {host[:SHOWN]}"
-        if self._token is not None and not (self._shown(request) or self._remembered(request)):
+            return 403, f"a page of another site ({site[:SHOWN]}) has no access: send from {host[:SHOWN]}"
+        if self._token is not None and not (self._token_in_url(request) or self._token_in_cookie(request)):
             return 401, "the token is missing or wrong: open the address, with ?token=, that regard show printed"
         return None
 
-    def _shown(self, request: Request) -> bool:
-        """Whether the token is in the address."""
+    def _token_in_url(self, request: Request) -> bool:
         return self._token is not None and _equal(request.query_params.get("token"), self._token)
 
-    def _remembered(self, request: Request) -> bool:
-        """Whether the token is in the cookie."""
+    def _token_in_cookie(self, request: Request) -> bool:
         return self._token is not None and _equal(request.cookies.get(self._cookie), self._token)
 
-    def _remembering(self, request: Request) -> dict[str, str]:
-        """Return the header that has a browser show the token from now on, once it has been shown."""
-        if not self._shown(request) or self._remembered(request):
+    def _cookie_header(self, request: Request) -> dict[str, str]:
+        """Return the header that stores the token as a cookie, after a request with the token in its URL."""
+        if not self._token_in_url(request) or self._token_in_cookie(request):
             return {}
         return {"set-cookie": f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"}
 
 
-def _equal(given: str | None, token: str) -> bool:
-    """Compare in a time that tells nothing of the token."""
-    return given is not None and secrets.compare_digest(given.encode(errors="replace"), token.encode())
+def _equal(candidate: str | None, token: str) -> bool:
+    # A comparison in constant time: its duration does not reveal how many characters are right.
+    return candidate is not None and secrets.compare_digest(candidate.encode(errors="replace"), token.encode())
 
 
-def _same(origin: str, host: str) -> bool:
-    """Whether a page of this origin was served under this host."""
+def _same_origin(origin: str, host: str) -> bool:
     try:
         return urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:

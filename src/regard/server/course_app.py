@@ -1,9 +1,9 @@
-"""The course in the explorer's server (Starlette).
+"""The course as a web application (Starlette).
 
-GET  /                      the lessons; /NAME.html one of them
-GET  /api/lessons/NAME      how far its run has come, and what it came to
-POST /api/lessons/NAME      train it, in a process of its own
-GET  /explore/NAME/         the explorer on its run
+GET  /                      the list of lessons; /NAME.html is one of them
+GET  /api/lessons/NAME      progress and results of its run
+POST /api/lessons/NAME      train the run in a process of its own
+GET  /explore/NAME/         the explorer for the run
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +20,7 @@ import orjson
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
@@ -30,110 +29,108 @@ from regard.course.pages import index_page, lesson_page, style
 from regard.course.trying import forget, run_of, state_of
 from regard.errors import RegardError
 from regard.io import open_own, refuse_links
-from regard.server.access import Guard
-from regard.server.app import LOCAL, make_app
+from regard.server.access import AccessControl
+from regard.server.app import LOCAL, make_app, send_text
 from regard.server.explorer import Explorer
-from regard.server.refusing import error_response
+from regard.server.messages import error_response
 
-TRAINING = "from regard.course.trying import main; main()"
-SEE = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
+TRAIN = "from regard.course.trying import main; main()"
+CONTROLS = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
 <progress id="progress" max="1" value="0" aria-label="Training" hidden></progress>
 <ul id="words"></ul>
-<p><a id="explore" href="explore/{name}/{asked}" target="_blank" hidden>Look at it in the explorer</a></p>"""
+<p><a id="explore" href="explore/{name}/{fragment}" target="_blank" hidden>Open it in the explorer</a></p>"""
 
 
-class Classroom:
-    """The trainings of a course, one process for each lesson that is being tried."""
+class TrainingProcesses:
+    """The training processes of a course, one for each lesson."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.trainings: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def begin(self, lesson: Lesson) -> None:
-        """Train a lesson's run, unless that is being done."""
+    def start(self, lesson: Lesson) -> None:
+        """Train the run of a lesson, unless it is being trained."""
         if self.busy(lesson):
             return
         self.home.mkdir(parents=True, exist_ok=True)
         forget(lesson, self.home)
-        argv = [sys.executable, "-P", "-c", TRAINING, str(self.home), lesson.name]
+        argv = [sys.executable, "-P", "-c", TRAIN, str(self.home), lesson.name]
         refuse_links(self.home / lesson.name)
         file = self.home / f"{lesson.name}.log"
         file.unlink(missing_ok=True)
         with open_own(file, "xb") as log:
-            self.trainings[lesson.name] = subprocess.Popen(
+            self.processes[lesson.name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def busy(self, lesson: Lesson) -> bool:
-        """Whether a lesson's run is being trained."""
-        training = self.trainings.get(lesson.name)
-        return training is not None and training.poll() is None
+        """Return whether the run of a lesson is being trained."""
+        process = self.processes.get(lesson.name)
+        return process is not None and process.poll() is None
 
     def state(self, lesson: Lesson) -> dict[str, Any]:
-        """Return how far a lesson has come."""
-        training = self.trainings.get(lesson.name)
-        failed = training is not None and training.poll() not in (None, 0)
-        why = (self.home / f"{lesson.name}.log").read_text(errors="replace").strip()[-300:] if failed else ""
-        return {**state_of(lesson, self.home), "busy": self.busy(lesson), "failed": why}
+        """Return the progress of a lesson's run, and the end of its log if training has failed."""
+        process = self.processes.get(lesson.name)
+        failed = process is not None and process.poll() not in (None, 0)
+        log = (self.home / f"{lesson.name}.log").read_text(errors="replace").strip()[-300:] if failed else ""
+        return {**state_of(lesson, self.home), "busy": self.busy(lesson), "failed": log}
 
-    def end(self) -> None:
-        """End all trainings."""
-        for training in self.trainings.values():
+    def kill(self) -> None:
+        """End all training processes."""
+        for process in self.processes.values():
             with contextlib.suppress(OSError):
-                training.kill()
+                process.kill()
 
 
 def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
-    """Return the application; `home`: where the runs are kept; `hosts` and `token` as in `make_app`."""
-    room = Classroom(home)
+    """Return the application; `home`: folder of the runs; `hosts` and `token` as in `AccessControl`."""
+    processes = TrainingProcesses(home)
 
-    async def ask(request: Request) -> Response:
+    async def training(request: Request) -> Response:
         lesson = find_lesson(request.path_params["name"])
         if request.method == "POST":
-            room.begin(lesson)
-        return Response(orjson.dumps(room.state(lesson)), media_type="application/json")
+            processes.start(lesson)
+        return Response(orjson.dumps(processes.state(lesson)), media_type="application/json")
 
     async def page(request: Request) -> Response:
-        name = request.path_params["name"]
+        name = request.path_params.get("name", "index")
         if name == "index":
-            return _html(index_page())
+            return HTMLResponse(index_page())
         lesson = find_lesson(name)
-        asked = lesson.runs[0].input
-        place = "" if asked is None else f"#{urlencode({'input': asked})}"
-        see = SEE.format(name=name, asked=place)
-        return _html(lesson_page(lesson, see=see, script="learn.js", home=home.absolute()))
+        text = lesson.runs[0].input
+        controls = CONTROLS.format(name=name, fragment="" if text is None else f"#{urlencode({'input': text})}")
+        return HTMLResponse(lesson_page(lesson, see=controls, script="learn.js", home=home.absolute()))
 
-    async def first(request: Request) -> Response:
-        return _html(index_page())
+    async def stylesheet(request: Request) -> Response:
+        return Response(style(), media_type="text/css")
 
     async def failed(request: Request, error: Exception) -> Response:
         return error_response(404, str(error))
 
-    script = files("regard.server").joinpath("page/learn.js").read_text(encoding="utf-8")
     app = Starlette(
         routes=[
-            Route("/", first),
-            Route("/learn.css", _sending(style(), "text/css")),
-            Route("/learn.js", _sending(script, "text/javascript")),
+            Route("/", page),
+            Route("/learn.css", stylesheet),
+            Route("/learn.js", send_text("regard.server", "page/learn.js", "text/javascript")),
             Route("/{name}.html", page),
-            Route("/api/lessons/{name}", ask, methods=["GET", "POST"]),
-            *(Mount(f"/explore/{each.name}", _Exploring(each, home)) for each in lessons()),
+            Route("/api/lessons/{name}", training, methods=["GET", "POST"]),
+            *(Mount(f"/explore/{lesson.name}", _LessonExplorer(lesson, home)) for lesson in lessons()),
         ],
-        middleware=[Middleware(Guard, hosts=hosts, token=token)],
+        middleware=[Middleware(AccessControl, hosts=hosts, token=token)],
         exception_handlers={RegardError: failed},
     )
-    atexit.register(room.end)
-    app.state.lanes = []
-    app.state.room = room
+    atexit.register(processes.kill)
+    app.state.queues = []
+    app.state.processes = processes
     return app
 
 
-class _Exploring:
-    """The explorer on a lesson's run, loaded when somebody looks, and again when it was trained anew."""
+class _LessonExplorer:
+    """The explorer for a lesson's run, loaded on the first request and again after each training."""
 
     def __init__(self, lesson: Lesson, home: Path) -> None:
         self.lesson, self.home = lesson, home
-        self.made: tuple[Any, Starlette] | None = None
+        self.loaded: tuple[int, Starlette] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -146,18 +143,7 @@ class _Exploring:
     def _app(self) -> Starlette:
         run = run_of(self.lesson, self.home)
         trained = (run.folder / "model.safetensors").stat().st_mtime_ns
-        if self.made is None or self.made[0] != trained:
+        if self.loaded is None or self.loaded[0] != trained:
             back = (f"Lesson: {self.lesson.title}", f"../../{self.lesson.name}.html")
-            self.made = trained, make_app(Explorer(run, back=back), hosts=None)
-        return self.made[1]
-
-
-def _html(text: str) -> Response:
-    return Response(text, media_type="text/html")
-
-
-def _sending(text: str, kind: str) -> Any:
-    async def send(request: Request) -> Response:
-        return Response(text, media_type=kind)
-
-    return send
+            self.loaded = trained, make_app(Explorer(run, back=back), hosts=None)
+        return self.loaded[1]

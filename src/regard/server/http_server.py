@@ -1,126 +1,176 @@
-"""HTTP/1.1 as uvicorn speaks it, with an end to patience: who sends or takes nothing does not stay.
+"""The HTTP server: uvicorn with time-outs for slow clients, a limit of connections, and an immediate shutdown.
 
-uvicorn waits for the head of a request, and for the rest of what it has refused, as long as a client likes.
+uvicorn itself waits forever for the head of a request, for the rest of a rejected body, and for a client that
+does not read its response.
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import h11
+import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from regard.server.refusing import error_body
+from regard.server.messages import error_body
 
-CONNECTIONS = 400
-"""At once, at most; below the number of files that a process may usually have open."""
-HEAD_SECONDS = 10.0
-"""Time in which the head of a request is to come."""
-LINGER_SECONDS = 5.0
-"""Time for which what was refused may still be sent, so that the client comes to read why."""
-TAKE_SECONDS = 120.0
-"""Time in which an answer is to be taken, once it piles up."""
+CONNECTIONS = 400  # below the usual limit of open files of a process
+IDLE_SECONDS = 30  # for a connection without a request
+HEAD_SECONDS = 10.0  # for the head of a request
+LINGER_SECONDS = 5.0  # for the rest of a rejected request: clients that send a body read the response afterwards
+READ_SECONDS = 120.0  # for a client to read a response that fills the buffer
 
 
-class _Patience:
-    """Something that happens after a while, unless it is stopped."""
+class Timer:
+    """Calls a function after some time, unless it is stopped."""
 
-    _timer: asyncio.TimerHandle | None = None
+    def __init__(self) -> None:
+        self._handle: asyncio.TimerHandle | None = None
 
-    def begin(self, seconds: float, then: Callable[[], object]) -> None:
-        """Wait for so long from now on."""
-        self.end()
-        self._timer = asyncio.get_running_loop().call_later(seconds, then)
+    def start(self, seconds: float, callback: Callable[[], object]) -> None:
+        """Start the timer anew."""
+        self.stop()
+        self._handle = asyncio.get_running_loop().call_later(seconds, callback)
 
-    def end(self) -> None:
-        """Wait no longer."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
+    def stop(self) -> None:
+        """Stop the timer."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle = None
 
     @property
-    def lasts(self) -> bool:
-        """Whether it is being waited for."""
-        return self._timer is not None
+    def running(self) -> bool:
+        """Whether the timer is running."""
+        return self._handle is not None
 
 
 class Protocol(H11Protocol):
     """One connection."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._head, self._rest, self._taking = _Patience(), _Patience(), _Patience()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_timer, self._linger_timer, self._read_timer = Timer(), Timer(), Timer()
 
     def connection_made(self, transport: Any) -> None:
-        """Begin; or refuse, where there are too many."""
+        """Start the time-out for the head, or reject the connection if there are too many."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
-            self._refuse(429, "too many connections are open: try again in a moment")
+            self._reject(429, "too many connections are open: try again in a moment")
         else:
-            self._head.begin(HEAD_SECONDS, self._head_is_late)
+            self._head_timer.start(HEAD_SECONDS, self._reject_late_head)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        for patience in (self._head, self._rest, self._taking):
-            patience.end()
+        """Stop all timers."""
+        for timer in (self._head_timer, self._linger_timer, self._read_timer):
+            timer.stop()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read, unless the connection is being closed."""
+        """Process data, unless the connection is closing."""
         if self.transport.is_closing():
             return
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._head.end()
-        elif not self._head.lasts:  # the next request has begun to come
-            self._rest.end()
-            self._head.begin(HEAD_SECONDS, self._head_is_late)
+            self._head_timer.stop()
+        elif not self._head_timer.running:  # the first bytes of the next request
+            self._linger_timer.stop()
+            self._head_timer.start(HEAD_SECONDS, self._reject_late_head)
 
     def on_response_complete(self) -> None:
-        """Go on with the next request; the rest of one that was refused may come for a while."""
+        """Continue with the next request; limit the time for the rest of a rejected one."""
         if self.conn.their_state is h11.SEND_BODY:
-            self._rest.begin(LINGER_SECONDS, self.transport.abort)
+            self._linger_timer.start(LINGER_SECONDS, self.transport.abort)
         super().on_response_complete()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close what nobody uses, also where the last answer was never taken."""
+        """Close an idle connection, even if the client has not read its last response."""
         super().timeout_keep_alive_handler()
-        self._rest.begin(LINGER_SECONDS, self.transport.abort)
+        self._linger_timer.start(LINGER_SECONDS, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """The answer piles up."""
+        """Start the time-out for reading: the buffer is full."""
         super().pause_writing()
-        self._taking.begin(TAKE_SECONDS, self.transport.abort)
+        self._read_timer.start(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The answer has been taken."""
+        """Stop the time-out for reading."""
         super().resume_writing()
-        self._taking.end()
+        self._read_timer.stop()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP."""
-        self._refuse(400, "this is no HTTP/1.1 request: open the address in a browser")
+        """Reject data that is not HTTP."""
+        self._reject(400, "this is not an HTTP/1.1 request: open the address in a browser")
 
     def shutdown(self) -> None:
-        """Close at once, or after the answer that is being made."""
+        """Close the connection, after the current response if there is one."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
         else:
             self.cycle.keep_alive = False
 
-    def _head_is_late(self) -> None:
-        self._refuse(408, f"the request did not come within {HEAD_SECONDS:g} seconds: send it at once")
+    def _reject_late_head(self) -> None:
+        self._reject(408, f"the request did not arrive within {HEAD_SECONDS:g} seconds: send it at once")
 
-    def _refuse(self, status: int, message: str) -> None:
-        """Close; with an answer of our own, unless the application has begun one."""
-        answered = self.cycle is None or self.cycle.response_complete
-        if answered or not self.cycle.response_started:
+    def _reject(self, status: int, message: str) -> None:
+        """Close the connection, with an error response unless the application has started one."""
+        complete = self.cycle is None or self.cycle.response_complete
+        if complete or not self.cycle.response_started:
             body = error_body(message)
             head = f"HTTP/1.1 {status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-        if not answered:  # whatever is at work on it need not answer
+        if not complete:  # tell the application that the client has disconnected
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.conn.send_failed()
         self.transport.close()
-        self._rest.begin(LINGER_SECONDS, self.transport.abort)
+        self._linger_timer.start(LINGER_SECONDS, self.transport.abort)
+
+
+class Server(uvicorn.Server):
+    """Serves until `signals` contains a signal; running requests do not delay the end.
+
+    Errors of clients are reported to the client only. With REGARD_DEBUG=1 they are also logged on standard error.
+    """
+
+    def __init__(self, app: Starlette, signals: Sequence[int]) -> None:
+        self._quiet = not os.environ.get("REGARD_DEBUG")
+        config = uvicorn.Config(
+            app,
+            http=Protocol,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical" if self._quiet else "debug",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=0,
+        )
+        super().__init__(config)
+        self._signals = signals
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start serving; errors inside asyncio are ignored unless REGARD_DEBUG is set."""
+        if self._quiet:
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        await super().startup(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether the server should end."""
+        return bool(self._signals) or await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Cancel all running requests and end."""
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signal handling to the caller."""
+        yield

@@ -1,7 +1,7 @@
-"""Lanes: questions of one kind take turns among themselves, and wait for no other kind.
+"""Request queues: requests of one kind are answered in order, independently of other kinds.
 
-Whoever answers has a thread and an explorer of its own. So a question that takes minutes keeps nobody waiting
-but those that ask the same, and what one user does to a layer no other one can see.
+Each request runs in a thread with its own copy of the explorer. So a request that takes minutes delays only
+requests of the same kind, and the interventions of one user do not affect another.
 """
 
 import asyncio
@@ -12,115 +12,113 @@ from queue import SimpleQueue
 
 from regard.libraries import message_of
 from regard.server.explorer import Explorer
-from regard.server.refusing import RequestError
+from regard.server.messages import RequestError
 
-Ask = Callable[[Explorer], bytes]
+Job = Callable[[Explorer], bytes]
 
-
-GRACE = 5.0
-"""Seconds that a stopped question may still take; one that is stuck in a library is left alone after that."""
-MOST_STUCK = 4
-"""Stuck questions of a lane, above which it answers no more: each of them takes a core for ever."""
+STOP_SECONDS = 5.0  # for a cancelled job to stop; a library call cannot be interrupted and is abandoned
+MAX_ABANDONED = 4  # per queue, since each abandoned job may occupy a core forever
 
 
 class StoppedError(BaseException):
-    """Nobody waits for the answer any more; no `except Exception` in a library holds it."""
+    """Raised in a cancelled job; derived from `BaseException`, so that libraries do not catch it."""
 
 
 class RequestQueue:
-    """Answers `most` questions at once, in the order in which they come."""
+    """Runs up to `parallel` jobs at once, in the order of their arrival."""
 
-    def __init__(self, explorer: Explorer, most: int) -> None:
+    def __init__(self, explorer: Explorer, parallel: int) -> None:
         self._explorer = explorer
-        self._turn = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(parallel)
         self._idle: list[_Worker] = []
         self._workers: list[_Worker] = []
-        self._stuck: list[_Worker] = []
+        self._abandoned: list[_Worker] = []
 
     @property
     def busy(self) -> bool:
-        """Whether a model is still at work, be it for nobody."""
+        """Whether a job is running, including cancelled ones."""
         return any(worker.busy for worker in self._workers)
 
-    async def run(self, ask: Ask) -> bytes:
-        """Wait for a turn and return what `ask` finds; raises what it raises.
+    async def run(self, job: Job) -> bytes:
+        """Wait for a free slot, run `job` and return its result; errors of the job propagate.
 
-        Cancelled, it leaves the line, or stops the model and waits until it has, `GRACE` seconds at most;
-        cancelled again, it does not wait.
+        A cancelled call leaves the queue, or stops the job and waits up to `STOP_SECONDS` until it has stopped. A
+        second cancellation does not wait.
         """
-        async with self._turn:
-            self._idle += [worker for worker in self._stuck if not worker.busy]
-            self._stuck = [worker for worker in self._stuck if worker.busy]
-            if len(self._stuck) >= MOST_STUCK:
-                raise RequestError(503, f"{MOST_STUCK} questions never ended: start the explorer anew")
-            worker = self._idle.pop() if self._idle else self._another()
-            working = worker.begin(ask)
+        async with self._slots:
+            self._idle += [worker for worker in self._abandoned if not worker.busy]
+            self._abandoned = [worker for worker in self._abandoned if worker.busy]
+            if len(self._abandoned) >= MAX_ABANDONED:
+                raise RequestError(503, f"{MAX_ABANDONED} requests never ended: restart the explorer")
+            worker = self._idle.pop() if self._idle else self._add_worker()
+            result = worker.start(job)
             try:
-                return await asyncio.shield(working)
+                return await asyncio.shield(result)
             except asyncio.CancelledError:
                 worker.stop.set()
-                await asyncio.wait([working], timeout=GRACE)
+                await asyncio.wait([result], timeout=STOP_SECONDS)
                 raise
             finally:
-                if working.done():
-                    working.exception()  # or asyncio complains that nobody has looked
-                (self._idle if working.done() else self._stuck).append(worker)
+                if result.done():
+                    result.exception()  # marks it as retrieved, or asyncio would log it
+                (self._idle if result.done() else self._abandoned).append(worker)
 
-    def _another(self) -> "_Worker":
+    def _add_worker(self) -> "_Worker":
         self._workers.append(_Worker(self._explorer))
         return self._workers[-1]
 
 
 class _Worker:
-    """A thread that answers one question after the other, with an explorer of its own.
+    """A thread with its own explorer that runs one job after the other.
 
-    It is a daemon: no end of the process waits for a model that does not stop.
+    It is a daemon thread, so that a running model does not delay the end of the process. The threads of
+    `concurrent.futures` would be joined at exit.
     """
 
     def __init__(self, explorer: Explorer) -> None:
         self.busy = False
         self.stop = threading.Event()
-        self._given: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._origin = explorer
-        self._own: Explorer | None = None
-        threading.Thread(target=self._work, name="explorer", daemon=True).start()
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._shared_explorer = explorer
+        self._explorer: Explorer | None = None
+        threading.Thread(target=self._run, name="explorer", daemon=True).start()
 
-    def begin(self, ask: Ask) -> "asyncio.Future[bytes]":
-        """Have a question answered; whoever asks waits for the last one to be done."""
+    def start(self, job: Job) -> "asyncio.Future[bytes]":
+        """Start a job and return its result as a future; the previous job must have ended."""
         loop = asyncio.get_running_loop()
-        found: asyncio.Future[bytes] = loop.create_future()
+        result: asyncio.Future[bytes] = loop.create_future()
         self.busy = True
         self.stop.clear()
 
-        def answer() -> None:
-            tell, outcome = self._outcome(ask, found)
+        def call() -> None:
+            setter, value = self._outcome(job, result)
             self.busy = False
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(tell, outcome)
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(setter, value)
 
-        self._given.put(answer)
-        return found
+        self._calls.put(call)
+        return result
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while True:
-            self._given.get()()
+            self._calls.get()()
 
-    def _outcome(self, ask: Ask, found: "asyncio.Future[bytes]") -> tuple[Callable[..., None], object]:
-        """Return how the answer is told, and what it is."""
+    def _outcome(self, job: Job, result: "asyncio.Future[bytes]") -> tuple[Callable[..., None], object]:
+        """Run a job; return the future's method for its result or error, and the argument."""
         try:
             self._check()
-            self._own = self._own or self._origin.apart(self._check)
-            return found.set_result, ask(self._own)
+            self._explorer = self._explorer or self._shared_explorer.copy(self._check)
+            return result.set_result, job(self._explorer)
         except BaseException as error:
-            return found.set_exception, _failure(error)
+            return result.set_exception, _as_exception(error)
 
     def _check(self) -> None:
         if self.stop.is_set():
             raise StoppedError
 
 
-def _failure(error: BaseException) -> Exception:
-    """Return an error as a future takes it: a panic is no `Exception`, and `StopIteration` none that it takes."""
+def _as_exception(error: BaseException) -> Exception:
+    """Wrap errors that a future cannot hold: `StopIteration`, and panics that are not an `Exception`."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    return RequestError(500, f"the model failed: {message_of(error)}; ask for something else")
+    return RequestError(500, f"the model failed: {message_of(error)}; try another input")
