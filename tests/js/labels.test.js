@@ -1,14 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  around,
-  cut,
-  isolated,
-  legible,
-  percent,
-  signed,
-  visible,
-} from "../../src/regard/viz/js/labels.js";
+import { around, cut, isolated, legible, percent, signed, visible } from "../../src/regard/viz/js/labels.js";
 
 test("numbers", () => {
   assert.equal(percent(0.1234), "12.3%");

@@ -1,4 +1,4 @@
-// The explorer: type an input, see prediction, truth and attention; touch a head or a weight, see what changes.
+// The explorer: type an input, see prediction, truth and attention; change a head or a weight and see the effect.
 
 import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
@@ -21,23 +21,23 @@ import { headOf } from "./view/sentence.js";
 /** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, why some others are not beside it, and how it was touched */
 
 /**
- * What is explored.
+ * The explored model.
  *
  * @typedef {object} About
  * @property {string} task
  * @property {string} summary
  * @property {string} kind
  * @property {number | null} step null for a model that was not trained here
- * @property {boolean} draws whether it draws samples of its own
- * @property {boolean} writes whether it writes its answer token by token
- * @property {boolean} [pictures] whether its inputs are pictures
- * @property {boolean} snapshots whether it kept some of its training
- * @property {string | null} [origin] the run that it began from
- * @property {string} [accepts] what may be typed, for people; not where that is any text
- * @property {[string, string] | null} [back] title and address of the page that led here
- * @property {Record<string, string[]>} [examined] what an examination says of each head
- * @property {Record<string, WorthData[]> | null} [importance] what it found each head to be worth
- * @property {Record<string, RoleData[]>} [roles] what an examination found each head to do
+ * @property {boolean} draws whether it can draw inputs
+ * @property {boolean} writes whether it generates its answer token by token
+ * @property {boolean} [pictures] whether its inputs are images
+ * @property {boolean} snapshots whether it has snapshots of its training
+ * @property {string | null} [origin] the run that it started from
+ * @property {string} [accepts] description of accepted inputs, if they are limited
+ * @property {[string, string] | null} [back] title and address of the page that links here
+ * @property {Record<string, string[]>} [examined] findings of the examination of each head
+ * @property {Record<string, WorthData[]> | null} [importance] importance of each head from the examination
+ * @property {Record<string, RoleData[]>} [roles] role of each head from the examination
  */
 
 /**
@@ -46,21 +46,21 @@ import { headOf } from "./view/sentence.js";
  * @property {string} task
  * @property {Record<string, WorthData[]>} [importance]
  * @property {Record<string, RoleData[]>} [roles]
- * @property {Partial<Record<string, AbortController>>} working what stops that which is being worked out
+ * @property {Partial<Record<string, AbortController>>} working aborts the running computation
  * @property {Record<string, string[]>} [examined]
  * @property {PlaybackData} [playback]
  * @property {Found} [found]
- * @property {Written} [written] the search for the answer that is shown
+ * @property {Written} [written] the displayed search
  * @property {View} [view]
- * @property {boolean} foreign whether it was not trained here: how a weight came about is not known then
+ * @property {boolean} foreign whether it was not trained here: then weights cannot be explained
  * @property {number} seed
- * @property {number} ticket of the latest thing that is being done
+ * @property {number} ticket identifies the latest request
  */
 
-const TYPING = 150; // milliseconds without a key before an input is sent
-const PROGRESS = 400; // milliseconds between looks at how far the importance is
-const LARGEST = 8_000_000; // bytes of a picture
-const CHUNK = 8192; // bytes that are made into characters at once
+const TYPING = 150; // milliseconds without a keystroke before an input is sent
+const PROGRESS = 400; // milliseconds between progress requests
+const LARGEST = 8_000_000; // bytes of an image
+const CHUNK = 8192; // bytes converted to characters at once
 const picture = /** @type {HTMLInputElement} */ (element("picture"));
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
@@ -76,7 +76,7 @@ function element(id) {
 }
 
 /**
- * Ask the server; an answer that is no success is thrown as its error.
+ * Sends a request; an unsuccessful response is thrown as an error.
  *
  * @param {string} path
  * @param {object} [body]
@@ -94,10 +94,10 @@ async function ask(path, body, signal) {
 }
 
 /**
- * Do something that asks the server, and say what went wrong; of several at once, only the last one counts.
+ * Runs work that sends requests and displays its errors; of concurrent runs only the last one counts.
  *
- * @param {() => Promise<() => void>} work resolves to what is done with the answer
- * @param {boolean} [answers] whether it is the answer to an input: where that is refused, the old one is dimmed
+ * @param {() => Promise<() => void>} work resolves to a function that displays the response
+ * @param {boolean} [answers] whether it answers an input: if that is rejected, the old answer is dimmed
  */
 async function doing(work, answers = false) {
   state.ticket += 1;
@@ -114,7 +114,7 @@ async function doing(work, answers = false) {
     message.textContent = error instanceof Error ? error.message : String(error);
     if (answers) {
       refused(true);
-      element("note").textContent = ""; // it is of the old input
+      element("note").textContent = ""; // it belongs to the old input
     }
   } finally {
     if (ticket === state.ticket) main.classList.remove("waiting");
@@ -144,7 +144,7 @@ function draw(found) {
     behind: found.touched !== undefined && found.touched !== touched,
   };
   const notes = [found.map.note, ...(found.left_out ?? [])].filter(Boolean);
-  element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // here, beside what was typed
+  element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // next to the typed input
   document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
   if (view) view.update(data);
   else {
@@ -191,7 +191,7 @@ const answer = latest(() => attend());
 /** Show the input that stands there, touched as it is; `fresh`: another one, which nothing has been done to. */
 function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
-  element("steps").hidden = true; // it is of another answer
+  element("steps").hidden = true; // it belongs to another answer
   state.written = undefined;
   return doing(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
@@ -257,7 +257,7 @@ async function introduce() {
 }
 
 /**
- * Work out what takes a while, beside whatever else is asked; a second press of its button stops it.
+ * Runs a long computation beside other requests; pressing its button again stops it.
  *
  * @param {Asked} name
  */
@@ -287,7 +287,7 @@ async function aside(name) {
 }
 
 /**
- * Show how the answer was written; `beam`: how many prefixes are kept side by side, `first`: what is looked at.
+ * Shows the search for the answer; `beam`: its width, `first`: the selected branch.
  *
  * @param {number} [beam]
  * @param {number} [first]
@@ -346,7 +346,7 @@ function findSamples() {
 async function see() {
   const file = picture.files?.[0];
   if (!file) return () => {};
-  picture.value = ""; // the same one can be chosen again
+  picture.value = ""; // so that the same file can be selected again
   if (file.size > LARGEST) throw new Error(`${file.name} has more than 8 MB: choose a smaller picture`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = "";
@@ -393,6 +393,6 @@ element("roles").addEventListener("click", async () => {
 element("search").addEventListener("click", findSamples);
 element("tree").addEventListener("click", () => doing(() => stepByStep()));
 element("playback").addEventListener("click", () => doing(watchItForm));
-// A token in the address has done its work, and is not for whoever reads over one's shoulder.
+// The token in the address is now in a cookie, and is removed so that nobody copies it from the screen.
 if (location.search) history.replaceState(null, "", location.pathname);
 doing(introduce);

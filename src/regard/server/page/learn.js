@@ -1,4 +1,4 @@
-// A lesson's run: a button that trains it, how far it has come, and what it came to.
+// The run of a lesson: a button that trains it, its progress, and its results.
 
 const lesson = /** @type {HTMLElement} */ (document.querySelector("main[data-lesson]")).dataset.lesson;
 const address = `api/lessons/${lesson}`;

@@ -1,4 +1,4 @@
-// Samples of a head: unseen inputs that it weighs most, to be opened where it looks.
+// Samples of a head: unseen inputs with its largest weights, which open at these weights.
 
 import { button, check, keepFocus, node, select } from "./view/dom.js";
 import { isolated, visible } from "./view/labels.js";
@@ -10,11 +10,11 @@ import { isolated, visible } from "./view/labels.js";
 const ANY = "anything";
 
 /**
- * Show samples in `box`, which is shown until it is closed.
+ * Shows samples in `box` until it is closed.
  *
  * @param {HTMLElement} box
  * @param {{ found: Samples, asked: Wanted }} answer
- * @param {string[]} tokens that may be looked for
+ * @param {string[]} tokens choices for the search
  * @param {(sample: Sample, wanted: Wanted) => void} open
  * @param {(wanted: Wanted) => void} search
  * @param {() => void} closed
@@ -32,11 +32,11 @@ export function showSamples(box, { found, asked }, tokens, open, search, closed)
 }
 
 /**
- * A list of samples, and what else may be looked for.
+ * A list of samples, and the choices for another search.
  *
  * @param {Samples} found
  * @param {Wanted} wanted
- * @param {string[]} tokens that may be looked for
+ * @param {string[]} tokens choices for the search
  * @param {(sample: Sample) => void} open
  * @param {(wanted: Wanted) => void} search
  * @param {() => void} close

@@ -1,4 +1,4 @@
-// A tour of the explorer: a minute, to be skipped at any time, by keys as well.
+// A one-minute tour of the explorer, which can be skipped at any time and controlled by keys.
 
 import { button, node } from "./view/dom.js";
 
@@ -51,9 +51,9 @@ export const STOPS = [
 ];
 
 /**
- * Begin; the tour ends with its last stop, with Escape or with Skip, and the focus goes back to where it was.
+ * Starts the tour. It ends after the last stop, with Escape or with Skip; the focus returns to its former element.
  *
- * @param {HTMLElement} guide where the stops are told
+ * @param {HTMLElement} guide contains the text of the stops
  */
 export function tour(guide) {
   const before = document.activeElement;

@@ -1,4 +1,4 @@
-// How an answer was written, step by step: what might have come next at each, and the beam as a tree.
+// The search for an answer: alternatives at each step, and the beam as a tree.
 
 import { button, node, oneTabStop, svg } from "./view/dom.js";
 import { visible } from "./view/labels.js";
@@ -11,18 +11,18 @@ import { widthOf } from "./view/measuring.js";
 /** @typedef {{ begin: Follower[], branches: Branch[], best: number[], beam: number }} Tree */
 /** @typedef {{ tree: Tree, shown: number[], maps: MapData[] }} Searched */
 
-const LARGER = 13 / 12; // letters of the tree to those that are measured
-const GAP = 30; // between the words of one step and those of the next, pixels
-const HIGH = 22; // from branch to branch, pixels
-const BAR = 120; // of the likeliest token, pixels
+const LARGER = 13 / 12; // font size of the tree relative to measured labels
+const GAP = 30; // pixels between the words of consecutive steps
+const HIGH = 22; // pixels between branches
+const BAR = 120; // pixels of the likeliest token
 
 /**
- * The tree, and what might have come next; `choose` is told which branch is looked at.
+ * The tree and the alternatives; `choose` receives the selected branch.
  *
  * @param {Searched} found
- * @param {number | undefined} first the branch that is looked at first; else the beginning of the answer
+ * @param {number | undefined} first the branch selected at first; by default the start of the answer
  * @param {(branch: number) => void} choose
- * @param {(beam: number) => void} widen ask for another width of the beam
+ * @param {(beam: number) => void} widen requests another beam width
  * @param {() => void} close
  */
 export function treeOf(found, first, choose, widen, close) {
@@ -74,7 +74,7 @@ export function treeOf(found, first, choose, widen, close) {
 }
 
 /**
- * The row of each branch: the answer on top, and below it what was given up, or ended with less.
+ * The row of each branch: the answer on top, below it abandoned and worse hypotheses.
  *
  * @param {Tree} tree
  */
@@ -97,8 +97,7 @@ function rowsOf({ branches, best }) {
 }
 
 /**
- * Where each step begins, and after the last one, where the tree ends: there is room for the widest words of each, so
- * that lines run between them.
+ * The position of each step, and of the end of the tree, with room for the widest words of each step.
  *
  * @param {Tree} tree
  */
@@ -113,7 +112,7 @@ function placesIn({ branches }) {
 }
 
 /**
- * How wide a branch is as it is written.
+ * The width of a branch's label.
  *
  * @param {Branch} branch
  */
@@ -163,7 +162,7 @@ function drawn({ branches, best }, rows, places, texts) {
     if (parent === null) return;
     const [x, y, from] = [places[step] - 4, HIGH * rows[number] + 12, HIGH * rows[parent] + 12];
     const begin = places[step - 1] + wide(branches[parent]) + 4;
-    const bend = x - GAP + 8; // where the words of the step before have ended
+    const bend = x - GAP + 8; // where the words of the previous step end
     const d = `M ${begin} ${from} H ${bend} C ${bend + 12} ${from}, ${x - 12} ${y}, ${x} ${y}`;
     picture.append(svg("path", { d, class: best.includes(number) ? "best" : "other", fill: "none" }));
   });
@@ -179,7 +178,7 @@ function drawn({ branches, best }, rows, places, texts) {
 }
 
 /**
- * What might have been written instead of a branch, with the probabilities.
+ * The alternatives to a branch, with their probabilities.
  *
  * @param {Tree} tree
  * @param {number} number

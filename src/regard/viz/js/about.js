@@ -1,5 +1,4 @@
-// What a picture or table that is saved says of itself: whose weights it shows, what was done to the model, what the
-// colours stand for, and what was answered.
+// Captions and metadata of saved pictures and tables: the model, interventions, colour scale and prediction.
 
 import { spelled } from "./answer.js";
 import { legible } from "./labels.js";
@@ -11,7 +10,7 @@ import { scaleOf } from "./legend.js";
 /** @typedef {[name: string, said: string]} Fact */
 
 /**
- * All facts of what is shown.
+ * All facts about the displayed weights.
  *
  * @param {Scene} scene
  * @param {Palette} colours
@@ -48,7 +47,7 @@ export function factsOf(scene, colours) {
 }
 
 /**
- * The lines of a picture that say what was answered, and what was done to the model.
+ * Caption lines with the prediction and the interventions.
  *
  * @param {Scene} scene
  */
@@ -62,10 +61,10 @@ export function captionLines({ map }) {
   return lines.flatMap((line) => folded(legible(line)));
 }
 
-const CAPTION = 110; // characters of a line of a caption
+const CAPTION = 110; // characters of a line
 
 /**
- * A text in lines of a caption.
+ * Wraps a text into caption lines.
  *
  * @param {string} text
  */

@@ -1,4 +1,4 @@
-// What is chosen, in the address of the page: a reload keeps it, and a link shows others the same.
+// The view's state in the page's address: it survives a reload, and a link shows others the same view.
 
 import { START } from "./state.js";
 
@@ -6,7 +6,7 @@ import { START } from "./state.js";
 /** @import { State } from "./state.js" */
 
 /** @typedef {{ beam: number, branch: number }} Written how wide the search for the answer is that is shown, and what is looked at in it */
-/** @typedef {"importance" | "roles"} Asked what takes a while to be worked out */
+/** @typedef {"importance" | "roles"} Asked a computation that takes a while */
 
 const NUMBERS = ["map", "head", "query", "key", "focus", "frame", "top"];
 const SHARES = ["least"];
@@ -17,7 +17,7 @@ const ASIDE = ["importance", "roles"];
 const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
 
 /**
- * What an address says; `input`, `touched` and `written` are null where it does not.
+ * The content of an address; `input`, `touched` and `written` are null if absent.
  *
  * @typedef {object} Addressed
  * @property {Partial<State>} state
@@ -28,7 +28,7 @@ const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"
  */
 
 /**
- * What differs from the beginning, as the part of an address behind "#".
+ * The part of an address after "#", with all values that differ from the initial state.
  *
  * @param {Readonly<State>} state
  * @param {{ input?: string, touched?: InterventionData[], written?: Written, asked?: Asked[] }} more
@@ -47,7 +47,7 @@ export function addressOf(state, { input, touched, written, asked } = {}) {
 }
 
 /**
- * Read what `addressOf` has written; whatever is not right is left out.
+ * Parses the result of `addressOf`; invalid values are ignored.
  *
  * @param {string} hash
  * @returns {Addressed}
@@ -76,7 +76,7 @@ export function readAddress(hash) {
 }
 
 /**
- * A temperature that may be asked for.
+ * Clamps a temperature to the allowed range.
  *
  * @param {number} value
  */
@@ -104,7 +104,7 @@ function listIn(text) {
 }
 
 /**
- * Write an address without another entry in the history.
+ * Replaces the address without a new history entry.
  *
  * @param {string} hash
  */

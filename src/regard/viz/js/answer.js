@@ -1,17 +1,17 @@
-// What the model answered, how sure it was, and whether that is right.
+// The prediction, its probability, and whether it is right.
 
 import { node } from "./dom.js";
 import { legible, percent, visible } from "./labels.js";
 
 /** @import { MapData } from "./data.js" */
 
-const LONGEST_INPUT = 1000; // characters of an input that are written
-const MOST_STEPS = 40; // output steps of which the probability is written
+const LONGEST_INPUT = 1000; // characters of an input that are shown
+const MOST_STEPS = 40; // up to this number of output steps, probabilities are shown
 
 /**
  * @param {MapData} map
- * @param {MapData} [original] what it answered before it was touched
- * @param {{ name: string, map: MapData } | null} [other] what stands beside it
+ * @param {MapData} [original] the answer without interventions
+ * @param {{ name: string, map: MapData } | null} [other] the map shown for comparison
  */
 export function answer(map, original, other) {
   const line = node("div", { class: "answer" });
@@ -59,7 +59,7 @@ function changedLine({ interventions }) {
 }
 
 /**
- * Each output step with its probability, where that is known.
+ * The probability of each output step, if known.
  *
  * @param {MapData} map
  * @param {MapData} [original]
@@ -82,7 +82,7 @@ function steps({ outputs, prediction, probabilities }, original) {
 }
 
 /**
- * A text, or of a long one its beginning and its end.
+ * Shortens a long text to its beginning and end.
  *
  * @param {string} text
  */

@@ -1,4 +1,4 @@
-// Self-attention as arcs beside the tokens, written once, one below the other: from who looks to what is looked at.
+// Self-attention as arcs beside a list of tokens, from each query to its keys.
 
 import { dashes, hue } from "./colours.js";
 import { node, oneTabStop, svg } from "./dom.js";
@@ -9,10 +9,10 @@ import { headOf } from "./sentence.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const ARC_STEP = 19; // from token to token, pixels
-const ARC_LABEL = 170; // of a label, pixels
-const BULGE = 260; // of an arc at most, pixels
-export const CONTRAST = 1.5; // arcs run over each other: weak ones step back
+const ARC_STEP = 19; // pixels between tokens
+const ARC_LABEL = 170; // pixels of a label
+const BULGE = 260; // pixels, the maximal width of an arc
+export const CONTRAST = 1.5; // exponent of the opacity: arcs overlap, so weak ones are faint
 
 /**
  * @param {Scene} scene

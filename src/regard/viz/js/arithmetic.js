@@ -1,7 +1,7 @@
-// Numbers.
+// Arithmetic.
 
 /**
- * The value, or the end of the range that it is beyond.
+ * Limits a value to a range.
  *
  * @param {number} value
  * @param {number} low
@@ -12,7 +12,7 @@ export function clamp(value, low, high) {
 }
 
 /**
- * The greatest value, at least 0; `bySize`: whatever its sign.
+ * The largest value, at least 0; `bySize`: the largest absolute value.
  *
  * @param {Float32Array} values
  */

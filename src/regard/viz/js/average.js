@@ -1,4 +1,4 @@
-// The average of several heads, as a matrix of one.
+// The average of several heads, as a matrix with one head.
 
 import { Matrix } from "./matrix.js";
 import { once } from "./once.js";

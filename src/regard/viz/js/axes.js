@@ -1,4 +1,4 @@
-// The labels of a heatmap's rows and columns: each as wide as it is, cut where there is no room.
+// Labels of a heatmap's rows and columns, shortened if there is too little room.
 
 import { cut } from "./labels.js";
 import { font, widest, widthOf } from "./measuring.js";
@@ -6,23 +6,23 @@ import { cellOf } from "./viewport.js";
 
 /** @import { Viewport } from "./viewport.js" */
 
-const LABEL = 12; // height of a label, pixels
-const MEASURED = 600; // labels, at most
-const BESIDE = 6; // between a label and the cells
+const LABEL = 12; // height of a label in pixels
+const MEASURED = 600; // labels measured to find the widest
+const BESIDE = 6; // pixels between a label and the cells
 
 /**
  * @typedef {object} Labels
  * @property {Viewport} viewport
  * @property {string[]} queries
  * @property {string[]} keys
- * @property {boolean} upright whether the keys are written upwards
+ * @property {boolean} upright whether keys are written vertically
  * @property {{ ink: string }} colours
  */
 
 /**
  * @param {CanvasRenderingContext2D} context
  * @param {Labels} labels
- * @param {{ query: number, key: number | null }} marked these are bold
+ * @param {{ query: number, key: number | null }} marked row and column with bold labels
  */
 export function paintLabels(context, labels, { query, key }) {
   context.direction = "ltr";
@@ -70,10 +70,10 @@ function paintKeys(context, { viewport, keys, upright }, marked) {
 }
 
 /**
- * Room for the labels, in pixels, and whether those of the keys are written upwards: where they are wider than a cell.
+ * Room for the labels in pixels, and whether keys are vertical because they are wider than a cell.
  *
  * @param {{ queries: string[], keys: string[], rows: number, columns: number }} matrix
- * @param {number} available pixels from side to side
+ * @param {number} available width in pixels
  */
 export function marginsOf(matrix, available) {
   const left = Math.ceil(Math.min(widest(matrix.queries.slice(0, MEASURED)) + BESIDE + 4, 150, available * 0.35));
@@ -84,7 +84,7 @@ export function marginsOf(matrix, available) {
 }
 
 /**
- * Of how many rows or columns there is place to name one.
+ * The interval of labels: every n-th row or column can be labelled.
  *
  * @param {number} cell in pixels
  */
@@ -93,7 +93,7 @@ export function namedOf(cell) {
 }
 
 /**
- * The rows or columns, from `first` on, that there is place to name; what is marked is named, and not its neighbours.
+ * The labelled rows or columns from `first` on; the marked one is always labelled, instead of its neighbours.
  *
  * @param {number} first
  * @param {number} count

@@ -5,9 +5,9 @@ import { node, svg } from "./dom.js";
 
 /** @import { Palette } from "./colours.js" */
 
-const MOST_NUMBERS = 5; // of a vector that are written
-const STRIP = { width: 300, height: 30 }; // of a vector, pixels
-const BAR = 120; // the longest bar, pixels
+const MOST_NUMBERS = 5; // numbers of a vector shown as text
+const STRIP = { width: 300, height: 30 }; // size of a vector in pixels
+const BAR = 120; // pixels of the longest bar
 
 /**
  * @param {string} text
@@ -41,7 +41,7 @@ export function barCell(share, colours) {
 }
 
 /**
- * A table that may be wider than there is room.
+ * A table that scrolls if it is wider than the page.
  *
  * @param {HTMLTableElement} table
  * @param {string} name
@@ -53,7 +53,7 @@ export function scrolling(table, name) {
 }
 
 /**
- * Vectors, one below the other, as bars and numbers; each has a scale of its own, which is said.
+ * Vectors as bars and numbers, each with its own scale.
  *
  * @param {[string, number[]][]} vectors
  * @param {Palette} colours
@@ -76,11 +76,11 @@ export function strips(vectors, colours) {
 }
 
 /**
- * Numbers as bars, those above 0 upwards.
+ * Numbers as bars, positive ones upwards.
  *
  * @param {string} name
  * @param {number[]} values
- * @param {number} most what the height stands for
+ * @param {number} most the value of a full bar
  * @param {Palette} colours
  */
 function strip(name, values, most, colours) {

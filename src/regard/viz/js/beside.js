@@ -1,17 +1,17 @@
-// What may stand beside the map that is shown: before it was touched, another input, another snapshot, another model.
+// Maps that can be compared with the displayed one: without interventions, another input, snapshot or model.
 
 /** @import { LayerData, MapData, ViewData } from "./data.js" */
 /** @import { State } from "./state.js" */
 
-const MOST_SNAPSHOTS = 12; // that are offered
+const MOST_SNAPSHOTS = 12; // snapshots offered for comparison
 
 /** @typedef {{ key: string, name: string, map: MapData }} Other */
 
 /**
- * All that may stand beside what is shown.
+ * All maps that can be compared with the displayed one.
  *
  * @param {ViewData} data
- * @param {MapData} map what is shown
+ * @param {MapData} map the displayed map
  * @returns {Other[]}
  */
 export function othersOf({ maps, original, playback, beside }, map) {
@@ -34,7 +34,7 @@ export function othersOf({ maps, original, playback, beside }, map) {
 }
 
 /**
- * What was chosen to stand beside, null where nothing was.
+ * The map chosen for comparison, or null.
  *
  * @param {ViewData} data
  * @param {MapData} map
@@ -45,8 +45,9 @@ export function otherOf(data, map, { beside }) {
 }
 
 /**
- * Its layer of the same name as one that is shown; where they have no name in common, that at the same place among
- * those of one kind, if there are as many; null where there is none. `layers_alike` in alike.py does the same.
+ * The layer of the compared map that matches a displayed layer: by name, or if no names match, by position within a
+ * kind that has the same number of layers in both. Null if there is none. `match_layers` in subject.py does the
+ * same.
  *
  * @param {ViewData} data
  * @param {MapData} map

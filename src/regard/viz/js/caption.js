@@ -1,4 +1,4 @@
-// What stands above a heatmap: the head, its layer or what is compared, and what the head is worth.
+// The caption of a heatmap: head, layer or comparison, and the importance of the head.
 
 import { node } from "./dom.js";
 import { inShort, worthOf } from "./worth.js";
@@ -13,7 +13,7 @@ export function captionOf(head, { data, layer, matrix, state, title }) {
   const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
   if (matrix.heads > 1 && !matrix.names && !title) found.push(node("span", { class: "quiet" }, layer.title));
   if (title) found.push(node("span", {}, title));
-  const known = !matrix.names && state.frame === null; // of the trained model, and of a head that it has
+  const known = !matrix.names && state.frame === null; // importance describes heads of the trained model
   const worth = worthOf(data, layer.name, head, !known);
   if (worth) found.push(node("span", { class: "quiet" }, `off: loss ${inShort(worth)}`));
   return found;

@@ -1,4 +1,4 @@
-// Weights as a table that other programs read. Lines that begin with # say what it shows; a cell with # is quoted.
+// Weights as CSV. Lines that begin with # contain metadata; cells with # are quoted.
 
 import { factsOf } from "./about.js";
 
@@ -6,7 +6,7 @@ import { factsOf } from "./about.js";
 /** @import { Scene } from "./scene.js" */
 
 /**
- * The weights of the heads that are shown, or what has changed in them, a line each.
+ * The displayed weights or differences, one per line.
  *
  * @param {Scene} scene
  * @param {Palette} colours

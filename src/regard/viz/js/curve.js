@@ -1,4 +1,4 @@
-// The loss over training, small.
+// A small curve of the loss over training.
 
 import { svg } from "./dom.js";
 
@@ -6,7 +6,7 @@ const CURVE_WIDTH = 180;
 const CURVE_HEIGHT = 36;
 
 /**
- * The curve, with a mark at a step; early steps are spread out, for that is when most happens.
+ * The curve with a mark at a step; the axis is logarithmic, since the loss changes most in early steps.
  *
  * @param {number[][]} losses pairs of step and loss
  * @param {number} step

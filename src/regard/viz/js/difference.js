@@ -1,10 +1,10 @@
-// What an intervention changed: the weights less those of the original.
+// The effect of an intervention: the weights minus the original ones.
 
 /** @import { LayerData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 
 /**
- * The layer before it was touched, where its weights are of the same tokens: another answer has others.
+ * The layer without interventions, if its tokens are the same; another answer has other tokens.
  *
  * @param {ViewData} data
  * @param {LayerData} layer
@@ -15,7 +15,7 @@ export function originalOf({ original }, layer) {
 }
 
 /**
- * For each head, the weights less those of before.
+ * The difference of the weights of each head.
  *
  * @param {Matrix} now
  * @param {Matrix} before

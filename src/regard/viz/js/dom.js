@@ -1,4 +1,4 @@
-// Elements of a page. Text only ever becomes text nodes, so that no label of an input is read as HTML.
+// DOM elements. Text is only added as text nodes, so that no input is parsed as HTML.
 
 /** @typedef {Record<string, string | number | boolean | undefined>} Attributes */
 
@@ -37,7 +37,7 @@ function filled(element, attributes = {}, text = undefined) {
 }
 
 /**
- * A remark.
+ * Secondary text.
  *
  * @param {string} text
  */
@@ -46,7 +46,7 @@ export function quiet(text) {
 }
 
 /**
- * A choice among options; `onChange` is given the number of the one that is taken.
+ * A selection list; `onChange` receives the index of the selected option.
  *
  * @param {string} label
  * @param {string[]} options
@@ -83,7 +83,7 @@ export function check(label, on, onChange) {
 /**
  * @param {string} label
  * @param {() => void} onClick
- * @param {boolean} [pressed] of a button that stays down
+ * @param {boolean} [pressed] state of a toggle button
  */
 export function button(label, onClick, pressed) {
   const found = node("button", { type: "button", "data-name": label, "aria-pressed": pressed }, label);
@@ -92,7 +92,7 @@ export function button(label, onClick, pressed) {
 }
 
 /**
- * What draws on a canvas.
+ * The 2D context of a canvas.
  *
  * @param {HTMLCanvasElement} canvas
  */
@@ -103,7 +103,7 @@ export function brush(canvas) {
 }
 
 /**
- * Draw something anew; what has the same name as what had the focus gets it back.
+ * Redraws an element; the focus moves to the new element with the same name.
  *
  * @param {HTMLElement} root
  * @param {() => void} draw
@@ -127,7 +127,7 @@ function focusedIn(root) {
 
 /** A part of the page that is made anew only when what it shows has changed. */
 export class Part {
-  /** @param {string} name its class */
+  /** @param {string} name CSS class */
   constructor(name = "") {
     this.element = node("div", { class: name || undefined });
     /** @type {unknown[] | null} */
@@ -135,7 +135,7 @@ export class Part {
   }
 
   /**
-   * @param {unknown[]} given all that what is made depends on
+   * @param {unknown[]} given everything that the content depends on
    * @param {() => (Node | string)[]} make
    */
   show(given, make) {
@@ -156,10 +156,10 @@ const STRIDES = new Map([
 ]);
 
 /**
- * Many things that are one tab stop: arrow keys lead from one to the next.
+ * Makes many elements a single tab stop: arrow keys move between them.
  *
  * @param {(HTMLElement | SVGElement)[]} items
- * @param {number} at the number of the one that the tab key leads to
+ * @param {number} at index of the element that the tab key reaches
  */
 export function oneTabStop(items, at) {
   /** @param {number} chosen */
@@ -180,7 +180,7 @@ export function oneTabStop(items, at) {
 }
 
 /**
- * One of several, as buttons beside each other; `onChange` is given the number of the one that is taken.
+ * Buttons that select one option; `onChange` receives its index.
  *
  * @param {string} label
  * @param {string[]} options

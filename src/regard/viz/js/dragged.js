@@ -1,5 +1,5 @@
-// One weight that is dragged: the model answers while it is, and the probability of its answer is drawn against the
-// weight, point by point.
+// A weight that can be dragged: the model answers continuously, and a plot shows the probability against the
+// weight.
 
 import { node, Part, svg } from "./dom.js";
 import { isolated } from "./labels.js";
@@ -10,10 +10,10 @@ import { isolated } from "./labels.js";
 /** @typedef {{ weight: number, probability: number, answer: string }} Point */
 
 const CURVE_SIZE = { width: 280, height: 132 };
-const EDGE = { left: 60, right: 12, top: 16, bottom: 34 }; // around what is drawn, pixels
+const EDGE = { left: 60, right: 12, top: 16, bottom: 34 }; // pixels around the plot
 
 export class Dragged {
-  /** @param {(to: number) => void} touch set the weight */
+  /** @param {(to: number) => void} touch sets the weight */
   constructor(touch) {
     this.slider = node("input", { type: "range", min: 0, max: 1, step: 0.01, "data-name": "weight" });
     this.slider.addEventListener("input", () => {
@@ -29,7 +29,7 @@ export class Dragged {
     this.element.append(label, this.curve.element);
     /** @type {number | null} what the weight is set to, be it answered or not */
     this.to = null;
-    this.subject = ""; // what the points are of
+    this.subject = ""; // identifies the weight of the points
     /** @type {Point[]} */
     this.points = [];
   }
@@ -72,10 +72,10 @@ function isAt({ layer, heads, to, query, key }, place) {
 }
 
 /**
- * What is answered at an output step, and its probability; where the queries are inputs, the whole answer.
+ * The answer at an output step and its probability; the whole answer if the queries are inputs.
  *
  * @param {Pick<MapData, "prediction" | "outputs" | "probabilities">} map
- * @param {string} kind of the layer
+ * @param {string} kind kind of the layer
  * @param {number} query
  */
 export function answered({ prediction, outputs, probabilities }, kind, query) {
@@ -88,7 +88,7 @@ export function answered({ prediction, outputs, probabilities }, kind, query) {
 }
 
 /**
- * Points in the order of their weights, with one more in place of any of the same weight.
+ * Points sorted by weight, with one more that replaces a point of the same weight.
  *
  * @param {Point[]} points
  * @param {Point} point
@@ -99,10 +99,10 @@ export function withPoint(points, point) {
 }
 
 /**
- * Probability against weight; where the answer is another one, the line is broken and the answer is named.
+ * The plot of probability against weight; where the answer changes, the line is interrupted and labelled.
  *
  * @param {Point[]} points
- * @param {number} weight the one that is set
+ * @param {number} weight the current weight
  */
 function drawn(points, weight) {
   const { width, height } = CURVE_SIZE;
@@ -146,7 +146,7 @@ function drawn(points, weight) {
 }
 
 /**
- * Points beside each other with the same answer.
+ * Groups of consecutive points with the same answer.
  *
  * @param {Point[]} points
  */

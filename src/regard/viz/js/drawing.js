@@ -1,4 +1,4 @@
-// The parts of the view in the page: each is made anew only when what it shows has changed.
+// The parts of the view; each is rebuilt only if its data has changed.
 
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
@@ -37,7 +37,7 @@ import { commandOf } from "./which.js";
  * @property {InterventionData[]} interventions
  */
 
-const MOST_TOKENS = 160; // of more, those around the chosen one are written
+const MOST_TOKENS = 160; // of more tokens, only those around the selected one are shown
 
 export class Drawing {
   /**
@@ -80,7 +80,7 @@ export class Drawing {
   }
 
   /**
-   * Put into the page what has changed, and leave the rest.
+   * Updates the parts that have changed.
    *
    * @param {Shown} shown
    * @param {Surface} surface
@@ -95,7 +95,7 @@ export class Drawing {
   }
 
   /**
-   * Weights that are not answered yet; all that says what the model made of them waits for the answer.
+   * Shows dragged weights before the model has answered; parts with the model's answer wait.
    *
    * @param {Scene} scene
    * @param {Surface} surface
@@ -157,7 +157,7 @@ export class Drawing {
   }
 
   /**
-   * How the weight comes about: not of words or a mean, which are several weights, nor of a snapshot, which is another model.
+   * The computation of a weight: not for merged words, averages or snapshots.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -215,7 +215,7 @@ export class Drawing {
   drawTokens(scene, colours) {
     const { matrix, layer, state } = scene;
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
-    const named = state.mode !== "picture"; // there, patches are where they are, and need no names
+    const named = state.mode !== "picture"; // patches are labelled by their position
     this.parts.tokens.show([layer, matrix, named, ...place], () => {
       this.tokens = null;
       if (!named) return [];
@@ -226,7 +226,7 @@ export class Drawing {
   }
 
   /**
-   * A query, and perhaps a key, is pointed at.
+   * Highlights the query and key under the pointer.
    *
    * @param {number} query
    * @param {number | null} key

@@ -1,7 +1,7 @@
-// How a weight comes about, as the explorer tells it. There is nothing to run here; the other modules read the type.
+// The type of an explanation, as the explorer returns it. This module contains no code.
 
 /**
- * What is known of a weight, as `regard.interpret.Explanation` has it.
+ * The computation of a weight, as in `regard.interpret.Explanation`.
  *
  * @typedef {object} Explained
  * @property {string} query_label

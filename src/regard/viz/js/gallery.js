@@ -1,4 +1,4 @@
-// The gallery of heads as a picture of its own (SVG).
+// The gallery of heads as an SVG picture.
 
 import { node, svg } from "./dom.js";
 import { called } from "./labels.js";
@@ -12,10 +12,10 @@ import { inShort } from "./worth.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
-const THUMB = 136; // from head to head, pixels
+const THUMB = 136; // pixels between heads
 
 /**
- * All heads of all layers, small, in the order in which they are shown.
+ * All heads of all layers as small heatmaps, in the displayed order.
  *
  * @param {Scene} scene
  * @param {Palette} colours
@@ -66,7 +66,7 @@ export function galleryPicture(scene, colours) {
 }
 
 /**
- * A canvas as an address, so large that its cells stay sharp.
+ * A canvas as a data URL, enlarged so that its cells stay sharp.
  *
  * @param {HTMLCanvasElement} canvas
  * @param {number} width

@@ -1,21 +1,21 @@
-// Pointer, wheel and keys on a heatmap.
+// Pointer, wheel and keyboard control of a heatmap.
 
 import { clamp } from "./arithmetic.js";
 
 /** @import { Place, Viewport } from "./viewport.js" */
 
 /**
- * What gestures do something to.
+ * The target of gestures.
  *
  * @typedef {object} Target
- * @property {HTMLElement} element that takes keys
+ * @property {HTMLElement} element receives keyboard events
  * @property {HTMLCanvasElement} canvas
  * @property {Viewport} viewport
  * @property {() => { query: number, key: number | null }} chosen
  * @property {(query: number, key: number | null) => void} onPoint
  * @property {() => void} onLeave
  * @property {(query: number, key: number) => void} onChoose
- * @property {(by: number) => void} onHead take the next head, or the one before
+ * @property {(by: number) => void} onHead selects the next or previous head
  * @property {() => void} draw
  */
 
@@ -85,7 +85,7 @@ function listenToWheel({ canvas, viewport, draw }) {
   canvas.addEventListener(
     "wheel",
     (event) => {
-      if (!viewport.zoomable || !(event.ctrlKey || event.metaKey)) return; // else the page scrolls
+      if (!viewport.zoomable || !(event.ctrlKey || event.metaKey)) return; // otherwise the page scrolls
       event.preventDefault();
       zoom(event, event.deltaY < 0 ? 1.3 : 1 / 1.3);
     },
@@ -94,7 +94,7 @@ function listenToWheel({ canvas, viewport, draw }) {
 }
 
 /**
- * Do what a key stands for; says whether it stands for something.
+ * Handles a key; returns whether it has a meaning.
  *
  * @param {string} key
  * @param {Target} target
@@ -113,8 +113,8 @@ function pressed(key, { viewport, chosen, onChoose, onHead, draw }) {
 }
 
 /**
- * Where a key leads from the cell that is chosen, within the matrix; null: it does not lead anywhere. Where no key of
- * the query is chosen yet, its first one is.
+ * The cell that an arrow key selects, or null. Without a selected key, the first key of the query counts as
+ * selected.
  *
  * @param {string} key
  * @param {{ query: number, key: number | null }} from

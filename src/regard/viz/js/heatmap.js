@@ -1,5 +1,5 @@
-// Each head as a heatmap: queries down, keys across. A heatmap stays while it shows weights of the same size, so that
-// whoever has zoomed in, or moves by keys, stays where he is.
+// Heatmaps of heads: queries down, keys across. A heatmap is reused for weights of the same size, so that zoom,
+// position and keyboard focus are kept.
 
 import { captionOf } from "./caption.js";
 import { marginsOf, namedOf } from "./axes.js";
@@ -14,11 +14,11 @@ import { Viewport } from "./viewport.js";
 /** @import { Marked, Picture } from "./painting.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const TALL = 130; // pixels: rows have their name beside them if they are higher
+const TALL = 130; // pixels; higher rows have a title beside them
 
-let numbered = 0; // heatmaps that there have been: the cell that is read out has a name of its own
+let numbered = 0; // number of heatmaps so far, for unique element names
 
-/** One head, and what it stands in. */
+/** The heatmap of one head with its frame. */
 export class Heatmap {
   /**
    * @param {number} head
@@ -68,11 +68,11 @@ export class Heatmap {
   }
 
   /**
-   * Show other weights of as many queries and keys.
+   * Shows other weights with the same number of queries and keys.
    *
    * @param {Scene} scene
    * @param {Surface} surface
-   * @param {number} place among the heatmaps
+   * @param {number} place index among the heatmaps
    */
   show(scene, surface, place) {
     const { matrix, layer, state } = scene;
@@ -94,7 +94,7 @@ export class Heatmap {
   }
 
   /**
-   * Say what rows and columns are: beside the rows, or where these are few, in one line with the columns.
+   * Writes the titles of rows and columns, in one line if there are few rows.
    *
    * @param {string} down
    * @param {string} across
@@ -102,7 +102,7 @@ export class Heatmap {
   nameSides(down, across) {
     const { left, top, height } = this.viewport;
     const tall = height > TALL;
-    this.downName.textContent = tall ? `${down} →` : ""; // turned, it points down
+    this.downName.textContent = tall ? `${down} →` : ""; // the text is rotated, so the arrow points down
     this.downName.style.marginTop = `${top}px`;
     this.across = tall ? across : `${down} ↓   ${across}`;
     this.acrossName.style.marginLeft = tall ? `${left}px` : "0";
@@ -129,7 +129,7 @@ export class Heatmap {
   }
 
   /**
-   * Mark a row, and a cell in it.
+   * Marks a row, and optionally a cell in it.
    *
    * @param {number} query
    * @param {number | null} key
@@ -140,7 +140,7 @@ export class Heatmap {
   }
 
   /**
-   * Say a weight to who cannot see it.
+   * Announces a weight to screen readers.
    *
    * @param {number} query
    * @param {number} key
@@ -156,14 +156,14 @@ export class Heatmap {
   }
 
   draw() {
-    this.frame ||= requestAnimationFrame(() => this.drawNow()); // one that waits draws what there is by then
+    this.frame ||= requestAnimationFrame(() => this.drawNow()); // a pending frame draws the newest state
   }
 
   drawNow() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
-    const every = namedOf(this.viewport.cell); // which zooming changes
+    const every = namedOf(this.viewport.cell); // changes with the zoom
     this.acrossName.textContent = `${this.across}${every > 1 ? ` (no room: 1 in ${every} is named)` : ""}`;
   }
 

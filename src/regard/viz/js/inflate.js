@@ -1,5 +1,5 @@
-// Unpacks zlib data (RFC 1950, 1951) at once. The browser's own `DecompressionStream` answers later, and a page that is
-// printed as soon as it is loaded would have no picture.
+// Unpacks zlib data (RFC 1950, 1951) synchronously. The browser's `DecompressionStream` is asynchronous: a page
+// that is printed right after loading would be empty.
 
 const ORDER = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15]; // RFC 1951, section 3.2.7
 const LONGEST = 258; // bytes that one symbol can repeat
@@ -10,7 +10,7 @@ const DISTANCES = valuesOf(30, 1, (code) => (code < 4 ? 0 : (code >> 1) - 1));
 /** @typedef {{ bits: number, entries: Uint16Array }} Codes by the next bits: a symbol times 16, and the length of its code */
 
 /**
- * Return the first value of each code, and how many further bits it has.
+ * Returns the first value of each code and its number of extra bits.
  *
  * @param {number} count
  * @param {number} first
@@ -23,7 +23,7 @@ function valuesOf(count, first, extra) {
 }
 
 /**
- * Return the codes of symbols that are given by the lengths of their codes (RFC 1951, section 3.2.2).
+ * Returns the decoding table for code lengths (RFC 1951, section 3.2.2).
  *
  * @param {number[]} lengths in bits; 0: the symbol does not occur
  * @returns {Codes}
@@ -49,16 +49,16 @@ function codesOf(lengths) {
 
 /**
  * @param {Uint8Array} input zlib data
- * @param {number} size bytes that it holds
+ * @param {number} size number of unpacked bytes
  */
 export function inflate(input, size) {
   const output = new Uint8Array(size);
-  let [place, held, count, end] = [2, 0, 0, 0]; // after the header of two bytes
+  let [place, held, count, end] = [2, 0, 0, 0]; // after the two-byte header
 
   /** @param {number} wanted */
   const fill = (wanted) => {
     while (count < wanted) {
-      if (place > input.length + 4) throw new Error(DAMAGED); // codes are looked up a few bits ahead
+      if (place > input.length + 4) throw new Error(DAMAGED); // the lookup reads a few bits ahead
       held |= input[place] << count;
       place += 1;
       count += 8;
@@ -105,7 +105,7 @@ export function inflate(input, size) {
     return [codesOf(Array.from({ length: 288 }, (_, each) => length(each))), codesOf(new Array(30).fill(5))];
   };
   const stored = () => {
-    place -= count >> 3; // whole bytes that were taken too early
+    place -= count >> 3; // whole bytes that were read too early
     [held, count] = [0, 0];
     const length = input[place] | (input[place + 1] << 8);
     output.set(input.subarray(place + 4, place + 4 + length), end);

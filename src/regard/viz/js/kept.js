@@ -1,4 +1,5 @@
-// How a weight comes about, of the numbers that a page keeps: what the explorer asks the model.
+// The computation of a weight from the intermediate values stored in a page, as the explorer gets it from the
+// model.
 
 import { unpackNumbers } from "./packing.js";
 
@@ -7,10 +8,9 @@ import { unpackNumbers } from "./packing.js";
 /** @import { Which } from "./which.js" */
 
 /**
- * What is known of a weight; with another temperature than the model's own, up to the context, for what the model
- * makes of that is not kept.
+ * The computation of a weight. With another temperature it ends at the context, since later values are not stored.
  *
- * @param {MapData} map with its sums
+ * @param {MapData} map with intermediate values
  * @param {Which} which
  * @returns {Promise<Explained>}
  */
@@ -58,11 +58,11 @@ export function softmax(scores, maySee, temperature) {
   const most = Math.max(...scores.filter((_, key) => maySee[key]));
   const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - most) / temperature) : 0));
   const total = grown.reduce((sum, each) => sum + each, 0);
-  return grown.map((each) => (total ? each / total : 0)); // where nothing may be seen, nothing is
+  return grown.map((each) => (total ? each / total : 0)); // 0 if the query may attend to no key
 }
 
 /**
- * The sum of some vectors, each times its weight.
+ * The weighted sum of vectors.
  *
  * @param {number[][]} values
  * @param {number[]} weights
@@ -91,7 +91,7 @@ async function stepsOf({ steps }, row, { head, output, key }) {
 }
 
 /**
- * The numbers at a place of the first dimensions.
+ * The slice at the given indices of the first dimensions.
  *
  * @param {Float32Array} numbers
  * @param {number[]} shape

@@ -1,20 +1,20 @@
-// How numbers and tokens are written.
+// Display forms of numbers and tokens.
 
-const SHOWN = 160; // tokens written out at once
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu; // control and format characters, and separators of lines
-const JOINERS = "\u200c\u200d"; // which letters of some scripts and parts of pictographs need between them
+const SHOWN = 160; // tokens shown at once
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu; // control and format characters, line and paragraph separators
+const JOINERS = "\u200c\u200d"; // joiners that some scripts and emoji need between characters
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 /** Begins a word, in the labels of pieces as they are shown; in the data it is ▁, which looks like a bar. */
 export const WORD = "␣";
 const ISOLATE = ["\u2068", "\u2069"];
 
-/** @param {number} share `null` or NaN where it is not finite */
+/** @param {number} share `null` or NaN if it is not finite */
 export function percent(share) {
   return Number.isFinite(share) ? `${(100 * share).toFixed(1)}%` : "not finite";
 }
 
 /**
- * What a head of a layer is called: by its place, unless something else is told.
+ * The name of a head: its number, unless the layer has names.
  *
  * @param {{ names: string[] | null }} layer
  * @param {number} head
@@ -29,7 +29,7 @@ export function signed(value) {
 }
 
 /**
- * A text in which every character is seen: one that would be invisible, or turn the letters around, is named.
+ * A text with the code points of characters that are invisible or change direction.
  *
  * @param {string} text
  */
@@ -42,7 +42,7 @@ export function legible(text) {
 }
 
 /**
- * The label of a token, never empty: blanks at its ends, tabs, line breaks and the begin of a word are shown as signs.
+ * The label of a token, never empty: outer spaces, tabs, line breaks and starts of words are shown as symbols.
  *
  * @param {string} label
  */
@@ -55,7 +55,7 @@ export function visible(label) {
 }
 
 /**
- * A label that may stand in a sentence: one that is read from the right does not turn around what follows.
+ * A label inside a sentence, isolated so that right-to-left text does not reorder what follows.
  *
  * @param {string} label
  */
@@ -64,7 +64,7 @@ export function isolated(label) {
 }
 
 /**
- * As much of a label as there is room for, and the sign of an omission where that is not all of it.
+ * The part of a label that fits, with an ellipsis if it is shortened.
  *
  * @param {string} label
  * @param {number} room
@@ -73,7 +73,7 @@ export function isolated(label) {
 export function cut(label, room, widthOf) {
   if (widthOf(label) <= room) return label;
   const letters = [...label];
-  let [low, high] = [1, letters.length - 1]; // something always stays
+  let [low, high] = [1, letters.length - 1]; // at least one character remains
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
     if (widthOf(`${letters.slice(0, middle).join("")}…`) <= room) low = middle;
@@ -83,7 +83,7 @@ export function cut(label, room, widthOf) {
 }
 
 /**
- * Indices of at most `most` of `count` things, around one of them.
+ * Indices of at most `most` of `count` items around one of them.
  *
  * @param {number} count
  * @param {number} at

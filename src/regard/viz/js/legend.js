@@ -1,4 +1,4 @@
-// What the colours stand for, beside what is shown and in pictures of it.
+// The legend of the colours, in the page and in saved pictures.
 
 import { CONTRAST } from "./arcs.js";
 import { css, faded, hue } from "./colours.js";
@@ -10,10 +10,10 @@ import { litColour } from "./overlay.js";
 
 /**
  * @typedef {object} Scale
- * @property {string} from what its beginning stands for
- * @property {string} to what its end stands for
- * @property {string} of what it is the same for
- * @property {(share: number) => Colour} at the colour of a place on it, from 0 to 1
+ * @property {string} from meaning of its beginning
+ * @property {string} to meaning of its end
+ * @property {string} of the scope of the scale
+ * @property {(share: number) => Colour} at the colour of a position from 0 to 1
  */
 
 const SCALE_WIDTH = 120;
@@ -28,7 +28,7 @@ const OF = {
 };
 
 /**
- * One line, so that it may stay in sight and hide no row of a small screen.
+ * The legend in one line, so that it can stay visible on small screens without hiding rows.
  *
  * @param {Scene} scene
  * @param {Palette} colours
@@ -44,7 +44,7 @@ export function legend(scene, colours) {
 }
 
 /**
- * What else is drawn, in words.
+ * Explanations of other symbols.
  *
  * @param {Scene} scene
  */
@@ -72,7 +72,7 @@ export function scaleOf({ changes, largest, matrix, state }, colours) {
   const ends = { from: "weight 0", to: largest.toFixed(3) + more, of };
   if (state.mode === "picture") return { ...ends, at: litColour };
   if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: colours.at };
-  const heads = matrix.shown(state); // lines of one head have its colour, and those of several each their own
+  const heads = matrix.shown(state); // lines of a single head have its colour, those of several heads one colour each
   const ink = matrix.heads === 1 ? colours.line : heads.length === 1 ? hue(heads[0], colours.dark) : colours.ink;
   const power = state.mode === "arcs" ? CONTRAST : 1;
   return { ...ends, at: (share) => faded(ink, colours.paper, share ** power) };
@@ -103,7 +103,7 @@ function drawnScale({ from, to, of, at }) {
 }
 
 /**
- * The scale of a picture that is saved, in a line of text.
+ * The colour scale of a saved picture as a line of text.
  *
  * @param {Scene} scene
  * @param {Palette} colours

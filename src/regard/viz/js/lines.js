@@ -1,4 +1,4 @@
-// Lines from queries, on the left, to keys, on the right: the stronger the weight, the stronger the line.
+// Lines from queries on the left to keys on the right; stronger weights give stronger lines.
 
 import { clamp } from "./arithmetic.js";
 import { dashes, hue } from "./colours.js";
@@ -14,12 +14,12 @@ import { axesOf } from "./sides.js";
 
 /** @typedef {{ weight: number, head: number, query: number, key: number }} Line */
 
-const MOST_LINES = 1500; // lines drawn at most, the strongest
-const HARDLY = 0.01; // of the largest weight: weaker lines would hardly be seen
-const STEP = 19; // from token to token, pixels
-const TOP = 24; // where the first token stands
-const WIDEST = 150; // of a label, pixels
-const ACROSS = 720; // between queries and keys, pixels, where there is room
+const MOST_LINES = 1500; // the strongest lines are drawn
+const HARDLY = 0.01; // share of the largest weight below which a line would be invisible
+const STEP = 19; // pixels between tokens
+const TOP = 24; // pixels to the first token
+const WIDEST = 150; // pixels of a label
+const ACROSS = 720; // pixels between queries and keys if there is room
 const APART = 6;
 const ALL = { least: 0, top: 0 };
 
@@ -98,7 +98,7 @@ export function lines(scene, actions, { colours, width }) {
 }
 
 /**
- * How far a head's lines stand from the middle, pixels: those of several heads do not hide each other.
+ * The vertical offset of a head's lines in pixels, so that heads do not hide each other.
  *
  * @param {number[]} heads
  * @param {number} head
@@ -109,7 +109,7 @@ export function besides(heads, head) {
 }
 
 /**
- * Where queries end and keys begin, in pixels: there is room for the labels as they are.
+ * The horizontal positions of queries and keys in pixels, with room for their labels.
  *
  * @param {Matrix} matrix
  * @param {number[]} queries
@@ -125,7 +125,7 @@ function placesOf(matrix, queries, keys, available) {
 }
 
 /**
- * Which line belongs to which head: by colour, and by dashes where colours come again. Each head is switched on and off.
+ * The legend of the heads by colour and dash pattern; clicking a head shows or hides it.
  *
  * @param {Scene} scene
  * @param {Actions} actions
@@ -154,8 +154,8 @@ export function headKey({ matrix, state }, { choose }, dark) {
 }
 
 /**
- * The strongest weights between queries and keys, the strongest first, and how many there are in all; what would hardly
- * be seen is left out, and what is not asked for: weights below `least`, and of each query all but the `top` largest.
+ * The strongest weights between queries and keys in descending order, and their total number. Omitted are invisible
+ * ones, weights below `least`, and of each query all but the `top` largest.
  *
  * @param {Matrix} matrix
  * @param {number[]} heads
@@ -185,7 +185,7 @@ export function strongest(matrix, heads, queries, keys, { least, top } = ALL, mo
 }
 
 /**
- * What the lines leave out.
+ * A sentence about the omitted lines.
  *
  * @param {Matrix} matrix
  * @param {number[]} queries
@@ -206,7 +206,7 @@ export function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakes
 }
 
 /**
- * A token beside the lines, which shows its own while it is pointed at.
+ * A token beside the lines; pointing at it shows only its lines.
  *
  * @param {string} label
  * @param {number} row

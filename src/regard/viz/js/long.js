@@ -1,4 +1,4 @@
-// One row of a long input, exactly: asked for, since the map has only the largest weight of each square of steps.
+// One exact row of a long input, which is requested, since the map contains only the maximum of each square.
 
 import { headRow, scrolling } from "./bars.js";
 import { brush, node, Part } from "./dom.js";
@@ -46,7 +46,7 @@ export class Long {
   }
 
   /**
-   * Show the row that is chosen: the first of its square, until another one is typed.
+   * Shows the selected row: the first of its square, unless another is typed.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -85,7 +85,7 @@ export class Long {
 }
 
 /**
- * A row as a strip of colour, the largest weight of the row in the strongest one.
+ * A row as a strip of colours, scaled to its largest weight.
  *
  * @param {number[]} weights
  * @param {Palette} colours

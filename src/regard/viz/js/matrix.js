@@ -10,9 +10,9 @@ export class Matrix {
    * @param {Float32Array[]} slices
    * @param {string[]} queries labels of the rows
    * @param {string[]} keys labels of the columns
-   * @param {number[][] | null} relevant pairs of query and key where the output depends on the input
-   * @param {boolean} exact whether the weights are as they were computed, and not rounded
-   * @param {string[] | null} names of the slices, where they are not the heads of these numbers
+   * @param {number[][] | null} relevant pairs of a query and a key on which the output depends
+   * @param {boolean} exact whether the weights are not rounded
+   * @param {string[] | null} names names of the slices, if they are not consecutive heads
    */
   constructor(slices, queries, keys, relevant, exact = false, names = null) {
     this.slices = slices;
@@ -84,7 +84,7 @@ export class Matrix {
   }
 
   /**
-   * What a slice is called.
+   * The name of a slice.
    *
    * @param {number} head
    */
@@ -93,7 +93,7 @@ export class Matrix {
   }
 
   /**
-   * The heads that are shown: one, or all that are not switched off.
+   * The visible heads: one, or all that are not hidden.
    *
    * @param {{ head: number | null, off?: string }} state
    */
@@ -104,7 +104,7 @@ export class Matrix {
   }
 
   /**
-   * The heads that `head` stands for: one, or all where it is null.
+   * The heads that `head` selects: one, or all if null.
    *
    * @param {number | null} head
    */

@@ -1,10 +1,10 @@
-// How wide a text is on the screen, measured with the letters that it is drawn in.
+// Widths of texts on the screen, measured in the font of the labels.
 
 import { brush, node } from "./dom.js";
 
 export const FAMILY = "system-ui, sans-serif";
-const SIZE = 12; // of labels, pixels
-const MOST_KEPT = 20_000; // widths
+const SIZE = 12; // pixels
+const MOST_KEPT = 20_000; // cached widths
 
 /** @type {Map<string, number>} */
 const widths = new Map();
@@ -17,7 +17,7 @@ export function font(bold = false) {
 }
 
 /**
- * The width of a label in pixels; bold, for any label may be marked.
+ * The width of a label in pixels, in bold, since any label may be marked.
  *
  * @param {string} text
  */
@@ -35,7 +35,7 @@ export function widthOf(text) {
 }
 
 /**
- * The width of the widest of some labels.
+ * The width of the widest label.
  *
  * @param {string[]} labels
  */

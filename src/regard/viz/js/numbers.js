@@ -1,4 +1,4 @@
-// Lists of numbers, as an address keeps them: "1,4".
+// Lists of numbers as an address stores them: "1,4".
 
 /** @param {string} text */
 export function numbersIn(text) {
@@ -6,7 +6,7 @@ export function numbersIn(text) {
 }
 
 /**
- * The list with a number more, or without it where it is there.
+ * The list with a number added, or removed if it is present.
  *
  * @param {string} text
  * @param {number} number

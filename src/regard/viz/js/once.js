@@ -1,10 +1,10 @@
-// What is worked out once for an object, and kept as long as that is there.
+// Values cached for the lifetime of an object.
 
 /** @type {WeakMap<object, Map<string, unknown>>} */
 const known = new WeakMap();
 
 /**
- * What `make` returns, made once for each name of an object.
+ * The result of `make`, computed once for each object and name.
  *
  * @template Made
  * @param {object} owner

@@ -1,5 +1,5 @@
-// A picture, and upon its patches the weights of one query: a panel for each head. Steps that are no patches, as the one
-// that stands for the whole picture, are buttons above it.
+// The weights of one query on the patches of an image: a panel for each head. Steps that are not patches, such as
+// the class token, are buttons above it.
 
 import { css } from "./colours.js";
 import { button, node, svg } from "./dom.js";
@@ -11,18 +11,18 @@ import { inShort, worthOf } from "./worth.js";
 /** @import { Patches } from "./patches.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const LIT = [255, 106, 0]; // of the largest weight: far from grey on light and dark pictures
-const GREY = [150, 150, 150]; // what stands for the picture in the scale
-const THICK = 0.85; // how much of the colour there is at most; the picture shows through
-const PICTURE = 260; // of a picture, pixels
-const ALONE = 460; // of one that has no other beside it
+const LIT = [255, 106, 0]; // the largest weight: differs from the greys of light and dark images
+const GREY = [150, 150, 150]; // the image in the colour scale
+const THICK = 0.85; // maximal opacity, so that the image stays visible
+const PICTURE = 260; // pixels of an image
+const ALONE = 460; // pixels of a single image
 const GUTTER = 16;
 const HOW = "Choose a patch to see what it looks at; with shift, to choose its weight.";
 /** @type {Record<string, [number, number]>} */
 const NEXT_PATCH = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /**
- * The colour of a share of the largest weight, as the scale has it.
+ * The colour of a share of the largest weight, as in the scale.
  *
  * @param {number} share
  */
@@ -77,7 +77,7 @@ function panel(scene, actions, head, side) {
 }
 
 /**
- * The picture in grey, with the weights of the query that is looked at as patches of colour.
+ * The image in grey, with the weights of the selected query as coloured patches.
  *
  * @param {Scene} scene
  * @param {number} head
@@ -123,7 +123,7 @@ const RINGS = [
 ];
 
 /**
- * The steps that are no patches, each with its weight: to be looked from.
+ * Buttons for the steps that are not patches, with their weights, to select them as queries.
  *
  * @param {Scene} scene
  * @param {Actions} actions

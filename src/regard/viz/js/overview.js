@@ -1,4 +1,4 @@
-// A gallery of all heads of all layers, small, on one scale: with what each does and is worth, where that is known.
+// A gallery of all heads of all layers on one scale, with role and importance of each, if known.
 
 import { shade } from "./colours.js";
 import { check, node, oneTabStop } from "./dom.js";
@@ -12,7 +12,7 @@ import { inShort, worthOf } from "./worth.js";
 /** @import { LayerData, WorthData } from "./data.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
-const SIDE = 76; // of a head, pixels
+const SIDE = 76; // pixels of a head
 
 /** @typedef {{ layer: LayerData, head: number, worth: WorthData | undefined }} Small */
 
@@ -51,7 +51,7 @@ export function overview(scene, actions, surface) {
 }
 
 /**
- * All heads, a row for each layer; or in one row, where they are sorted by what they are worth.
+ * All heads, a row for each layer; in a single row if they are sorted by importance.
  *
  * @param {Scene} scene
  */
@@ -82,7 +82,7 @@ function byWorth(one, other) {
 /**
  * @param {Scene} scene
  * @param {Small} each
- * @param {boolean} named whether the layer is told
+ * @param {boolean} named whether the layer is shown
  * @param {Actions} actions
  * @param {Surface} surface
  */
@@ -112,7 +112,7 @@ function thumbnail(scene, each, named, actions, { colours }) {
 }
 
 /**
- * The weights of a head, a pixel each or less, and how large they are drawn.
+ * The weights of a head in at most one pixel each, and the size of the thumbnail.
  *
  * @param {Scene} scene
  * @param {Small} small

@@ -1,5 +1,5 @@
-// Weights as they travel: an array, or packed. `packed` is base64 of zlib of unsigned 16-bit numbers, low byte first,
-// head by head and row by row; `levels` stands for `largest`, and what is above it for a weight that is not finite.
+// Unpacking of weights. `packed` is base64 of zlib of unsigned 16-bit little-endian numbers, by head and row;
+// `levels` is the code of `largest`, and a larger code means that a weight is not finite.
 
 import { inflate } from "./inflate.js";
 import { visible } from "./labels.js";
@@ -8,7 +8,7 @@ import { Matrix } from "./matrix.js";
 /** @import { LayerData, NumbersData, PackedWeights } from "./data.js" */
 
 /**
- * The weights of a layer, ready to be drawn.
+ * The weights of a layer, ready to draw.
  *
  * @param {LayerData} layer
  */
@@ -24,7 +24,7 @@ export function unpack(layer) {
 
 /**
  * @param {PackedWeights} weights
- * @param {number} size weights of a head
+ * @param {number} size number of weights of a head
  */
 function slicesOf({ packed, largest, levels, heads }, size) {
   const whole = new DataView(inflate(bytesOf(packed), 2 * heads * size).buffer);

@@ -1,5 +1,5 @@
-// A heatmap on its canvas: cells, grid, dots and outline, and the labels beside them. However many weights there are, no more is painted
-// than there are pixels.
+// Painting of a heatmap on its canvas: cells, grid, dots, outline and labels. The work is bounded by the number of
+// pixels, however many weights there are.
 
 import { paintLabels } from "./axes.js";
 import { css, shade } from "./colours.js";
@@ -12,12 +12,12 @@ import { brush } from "./dom.js";
 /**
  * @typedef {object} Picture
  * @property {Viewport} viewport
- * @property {Pyramid} pyramid of the weights, or of what has changed
- * @property {boolean} changing whether it is what has changed
- * @property {number} largest what the strongest colour stands for
+ * @property {Pyramid} pyramid of the weights or differences
+ * @property {boolean} changing whether differences are painted
+ * @property {number} largest the weight of the strongest colour
  * @property {string[]} queries
  * @property {string[]} keys
- * @property {boolean} upright whether the keys are written upwards
+ * @property {boolean} upright whether keys are written vertically
  * @property {number[][] | null} relevant
  * @property {Palette} colours
  */
@@ -53,12 +53,12 @@ export function paint(canvas, picture, marked) {
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
- * @param {number} ratio of the screen's pixels to those of the page
+ * @param {number} ratio screen pixels per CSS pixel
  */
 function resize(canvas, width, height, ratio) {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`; // and the height that goes with it, also where there is less room
+  canvas.style.width = `${width}px`; // the height follows, also if there is less room
 }
 
 /**
@@ -92,7 +92,7 @@ function paintCells(context, { viewport, pyramid, changing, largest, colours }, 
 }
 
 /**
- * A part of a level on a canvas of its own, one pixel for each value.
+ * A part of a level on its own canvas, one pixel for each value.
  *
  * @param {Level} level
  * @param {{ top: number, left: number, high: number, wide: number }} part
@@ -134,7 +134,7 @@ function paintGrid(context, { viewport, colours }) {
 }
 
 /**
- * Where the output depends on the input.
+ * Marks the inputs on which the output depends.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Viewport} viewport
@@ -152,7 +152,7 @@ function paintDots(context, viewport, relevant) {
 }
 
 /**
- * The row and the cell that are pointed at, or chosen.
+ * Outlines the selected row and cell.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Picture} picture

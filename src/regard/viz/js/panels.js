@@ -1,4 +1,4 @@
-// The heatmaps that are shown: of each head, and where something stands beside the map, of that and of the difference.
+// The displayed heatmaps: of each head, and in a comparison also of the other map and the difference.
 
 import { node } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
@@ -6,12 +6,12 @@ import { Heatmap } from "./heatmap.js";
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const GAP_BETWEEN = 16; // pixels
-const SIDE_NAME = 24; // room for what the rows are called, pixels
-const NARROW = 330; // pixels: as many heads stand beside each other as are wider than that
-const NARROW_SIDE = 300; // the same of what is compared, which stands in one line, or each in its own
+const SIDE_NAME = 24; // pixels for the title of the rows
+const NARROW = 330; // pixels; determines the number of heads in a row
+const NARROW_SIDE = 300; // pixels; the same for comparisons, which are in one row, or one each
 
 /**
- * How many stand beside each other, so that every row has as many: of four, two or four.
+ * The number of panels in a row, such that all rows are equally long: of four panels two or four.
  *
  * @param {number} count
  * @param {number} most
@@ -21,7 +21,7 @@ export function evenly(count, most) {
 }
 
 /**
- * Figures beside each other, in rows of so many.
+ * Arranges figures in rows.
  *
  * @param {HTMLElement[]} figures
  * @param {number} beside
@@ -34,7 +34,7 @@ export function panelsOf(figures, beside) {
 }
 
 /**
- * How many heatmaps stand beside each other.
+ * The number of heatmaps in a row.
  *
  * @param {Scene} scene
  * @param {number} width
@@ -48,7 +48,7 @@ export function heatmapsBeside(scene, width) {
 }
 
 /**
- * The heatmaps of the heads that are chosen; those of `before` that fit are taken again.
+ * The heatmaps of the selected heads; matching ones of `before` are reused.
  *
  * @param {Scene} scene
  * @param {Actions} actions
@@ -78,7 +78,7 @@ export function heatmaps(scene, actions, surface, before) {
 }
 
 /**
- * What is shown, what stands beside it, and the difference, where there is one.
+ * The displayed map, the other map, and their difference if it exists.
  *
  * @param {Scene} scene
  * @returns {Scene[]}
@@ -87,7 +87,7 @@ function besideEachOther(scene) {
   const { beside, map } = scene;
   if (!beside) return [scene];
   const own = { ...scene, changes: null, title: `shown: ${map.input}` };
-  const data = { ...scene.data, importance: undefined }; // of what is shown only
+  const data = { ...scene.data, importance: undefined }; // of the displayed map only
   const other = { ...own, data, matrix: beside.matrix, before: null, title: `beside: ${beside.name}` };
   if (!beside.changes) return [own, other];
   const changed = {

@@ -1,4 +1,4 @@
-// Which steps of a layer are the patches of a picture, and what weight they get.
+// The steps of a layer that are patches of an image, and their weights.
 
 /** @import { LayerData, MapData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -6,7 +6,7 @@
 /** @typedef {{ first: number, rows: number, columns: number }} Patches */
 
 /**
- * Where the patches of a layer are; null where it has none, or there is no picture.
+ * The patches of a layer; null without patches or without an image.
  *
  * @param {Pick<MapData, "picture">} map
  * @param {Pick<LayerData, "patches">} layer

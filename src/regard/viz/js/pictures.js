@@ -1,4 +1,4 @@
-// What is shown, as a picture of its own (SVG): with what the colours stand for, and the row and weight that are chosen.
+// The displayed weights as an SVG picture with a legend, the selected row and the selected weight.
 
 import { css, dashes, hue } from "./colours.js";
 import { svg } from "./dom.js";
@@ -13,14 +13,14 @@ import { cellOf } from "./viewport.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
-const LIT_SIDE = 240; // of a picture with weights upon it, pixels
+const LIT_SIDE = 240; // pixels of an image with weights
 
 /**
- * Whatever is shown, but for a table, which is a picture of heatmaps.
+ * The displayed weights as a picture; a table becomes heatmaps.
  *
  * @param {Scene} scene
  * @param {Palette} colours
- * @param {HTMLElement} stage where the lines are, if it is lines that are shown
+ * @param {HTMLElement} stage contains the lines, if they are displayed
  */
 export function pictureOf(scene, colours, stage) {
   return withFacts(drawnOf(scene, colours, stage), scene, colours);
@@ -39,7 +39,7 @@ function drawnOf(scene, colours, stage) {
 }
 
 /**
- * The heads that are shown, as rectangles and text.
+ * The visible heads as rectangles and text.
  *
  * @param {Scene} scene
  * @param {Palette} colours
@@ -118,7 +118,7 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
 }
 
 /**
- * The lines as they are drawn, with their heads.
+ * The displayed lines with the legend of their heads.
  *
  * @param {Scene} scene
  * @param {HTMLElement} stage
@@ -146,7 +146,7 @@ function linesPicture(scene, stage, colours) {
 }
 
 /**
- * The picture once for each head that is shown, with the weights upon it.
+ * The image with weights, once for each visible head.
  *
  * @param {Scene} scene
  * @param {Palette} colours
@@ -176,7 +176,7 @@ function litPicture(scene, colours) {
 }
 
 /**
- * What belongs to a head, in a line.
+ * The legend of a head, in one line.
  *
  * @param {string} name
  * @param {number} head

@@ -1,4 +1,4 @@
-// Texts in a PNG file: chunks `iTXt`, which stand behind its header (PNG specification, section 11.3.3).
+// Texts in a PNG file: `iTXt` chunks after its header (PNG specification, section 11.3.3).
 
 /** @import { Fact } from "./about.js" */
 
@@ -24,7 +24,7 @@ export async function withText(png, facts) {
  * @param {string} said
  */
 export function chunkOf(name, said) {
-  const body = new TextEncoder().encode(`iTXt${name}\0\0\0\0\0${said}`); // not compressed, in no language
+  const body = new TextEncoder().encode(`iTXt${name}\0\0\0\0\0${said}`); // not compressed, no language
   const chunk = new Uint8Array(body.length + 8);
   const view = new DataView(chunk.buffer);
   view.setUint32(0, body.length - 4);

@@ -1,14 +1,14 @@
-// A weight that is dragged, before the model has answered: what becomes of its row is known without it.
+// Preview of a dragged weight: its row is known before the model answers.
 
 import { Matrix } from "./matrix.js";
 
 /** @import { Placed, Scene } from "./scene.js" */
 
-const MOST_COPIED = 250_000; // weights of a head; of more, the answer is waited for
+const MOST_COPIED = 250_000; // weights of a head; for more, the preview is skipped
 
 /**
- * The scene with one weight set: the others of its row keep their proportions, as the model does it. Null where that is
- * not known, or differences are shown.
+ * The scene with one weight set; other weights of its row keep their proportions, as in the model. Null if that is
+ * not defined, or differences are displayed.
  *
  * @param {Scene} scene
  * @param {Placed} place
@@ -26,7 +26,7 @@ export function previewed(scene, { layer, heads, query, key }, to) {
   slices[heads[0]] = slice.slice();
   slices[heads[0]].set(row, query * matrix.columns);
   const { queries, keys, relevant, names } = matrix;
-  const found = new Matrix(slices, queries, keys, relevant, false, names); // until it is answered
+  const found = new Matrix(slices, queries, keys, relevant, false, names); // until the model answers
   return { ...scene, matrix: found, largest: Math.max(scene.largest, to) };
 }
 
@@ -42,7 +42,7 @@ function rowOfBefore(before, head, query, key, to) {
 }
 
 /**
- * A row with one weight set; null where the others have none to be scaled.
+ * A row with one weight set; null if the other weights are all 0 and cannot be scaled.
  *
  * @param {Float32Array} row
  * @param {number} key

@@ -1,5 +1,5 @@
-// Weights at half the resolution, a quarter, an eighth: what can be drawn with fewer pixels than weights.
-// Of four the greatest is kept, so that nothing strong is lost.
+// Weights at 1/2, 1/4, 1/8 of the resolution, for drawing more weights than pixels. Each value is the maximum of
+// four, so that strong weights are not lost.
 
 /** @typedef {{ values: Float32Array, rows: number, columns: number }} Level */
 
@@ -15,7 +15,7 @@ export class Pyramid {
   }
 
   /**
-   * @param {number} number of times that the resolution is halved
+   * @param {number} number number of halvings
    */
   level(number) {
     while (this.levels.length <= number) {

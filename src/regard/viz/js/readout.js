@@ -1,4 +1,4 @@
-// One line that says the weight that is pointed at, or else chosen.
+// A line with the weight under the pointer, or else the selected one.
 
 import { node } from "./dom.js";
 import { isolated, signed } from "./labels.js";
@@ -20,8 +20,8 @@ export class Readout {
   /**
    * @param {Scene} scene
    * @param {number} query
-   * @param {number | null} key null: the one with the largest weight
-   * @param {number | null} head null: the one in which the query was chosen
+   * @param {number | null} key null: the key with the largest weight
+   * @param {number | null} head null: the head in which the query was selected
    */
   tell(scene, query, key, head) {
     const { element, exact } = this;
@@ -29,7 +29,7 @@ export class Readout {
     this.told += 1;
     const { matrix, state, layer } = scene;
     const chosen = key !== null && query === state.query && key === state.key && !state.words;
-    // Only the maps themselves can be asked about, and not the frames of a playback.
+    // Exact weights exist for the maps only, not for the frames of a playback.
     if (!exact || !chosen || matrix.exact || state.frame !== null) return;
     const at = head ?? state.focus;
     const { told: ticket } = this;
@@ -41,7 +41,7 @@ export class Readout {
 }
 
 /**
- * What there is to say of a weight.
+ * The description of a weight.
  *
  * @param {Pick<Scene, "matrix" | "state" | "before">} scene
  * @param {number} query
@@ -61,7 +61,7 @@ export function told(scene, query, key, head) {
 }
 
 /**
- * What was done to a weight, where there is one of before.
+ * The change of a weight, if there is an original one.
  *
  * @param {Pick<Scene, "matrix" | "before">} scene
  * @param {number} head

@@ -1,9 +1,9 @@
-// What heads do, over many samples, in words and figures.
+// Roles of heads over many samples, as text.
 
 /** @import { RoleData, ViewData } from "./data.js" */
 
 /**
- * What is known of a head; null where nobody has asked.
+ * The role of a head; null if it was not computed.
  *
  * @param {Pick<ViewData, "roles">} data
  * @param {string} layer
@@ -14,7 +14,7 @@ export function roleOf({ roles }, layer, head) {
 }
 
 /**
- * In a few words.
+ * The role in a few words.
  *
  * @param {RoleData} found
  */
@@ -23,7 +23,7 @@ export function described({ role, strength }) {
 }
 
 /**
- * With all that says how sure it is.
+ * The role with its confidence interval.
  *
  * @param {RoleData} found
  */

@@ -1,10 +1,10 @@
-// Rollout: how much of each input is in each state, layer by layer (Abnar and Zuidema 2020, section 3).
+// Rollout: the share of each input in each state, layer by layer (Abnar and Zuidema 2020, section 3).
 //
-//   A_l = ½ mean over heads of W_l + ½ I        the residual hands half of each state on
+//   A_l = ½ mean over heads of W_l + ½ I        the residual connection passes on half of each state
 //   R_l = A_l R_(l-1),   R_0 = I
 //
-// Where outputs look at inputs, their weights are those on the last state of each input: mean over heads of W, times R
-// of the encoder.
+// If outputs attend to inputs, their weights refer to the last state of each input: mean over heads of W, times R of
+// the encoder.
 
 import { meanOf } from "./average.js";
 import { Matrix } from "./matrix.js";
@@ -15,8 +15,8 @@ import { once } from "./once.js";
 /** @typedef {Pick<Matrix, "rows" | "columns"> & { values: Float32Array }} Product */
 
 /**
- * Whether there is anything to follow: several layers of a kind, or layers before the one that reads the input. Not in a
- * decoder that reads an input as well: what its states are made of is not in its own weights alone.
+ * Whether there is a rollout: several layers of a kind, or layers before the one that reads the input. Not for the
+ * decoder of an encoder-decoder: its states also depend on the weights of other layers.
  *
  * @param {Pick<MapData, "layers">} map
  * @param {LayerData["kind"]} kind
@@ -89,10 +89,10 @@ export function through(layers) {
 }
 
 /**
- * Weights on states, as weights on what the states were made of; keys beyond those (a place to rest on) stay.
+ * Converts weights on states to weights on inputs; keys after the states (a rest position) stay.
  *
  * @param {Float32Array} weights (rows, columns)
- * @param {Float32Array} states (size, size), of which size is at most `columns`
+ * @param {Float32Array} states (size, size), where size is at most `columns`
  * @param {number} columns
  */
 function read(weights, states, columns) {

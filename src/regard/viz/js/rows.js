@@ -1,4 +1,4 @@
-// Several queries that are looked at together: their weights are summed up.
+// Several selected queries: their weights are added.
 
 import { isolated } from "./labels.js";
 import { numbersIn } from "./numbers.js";
@@ -6,14 +6,14 @@ import { numbersIn } from "./numbers.js";
 /** @import { Matrix } from "./matrix.js" */
 /** @import { State } from "./state.js" */
 
-const MOST_KEYS_NAMED = 4; // keys that are named
+const MOST_KEYS_NAMED = 4; // keys listed by name
 
 /**
- * The queries that are looked at: one, and those that were added to it.
+ * The selected queries: one, and those added to it.
  *
  * @param {Pick<State, "also">} state
  * @param {number} query
- * @param {number} rows that there are
+ * @param {number} rows number of rows
  */
 export function rowsOf({ also }, query, rows) {
   const others = numbersIn(also).filter((each) => each !== query && each < rows);
@@ -21,7 +21,7 @@ export function rowsOf({ also }, query, rows) {
 }
 
 /**
- * Where several queries have their weight together.
+ * A sentence about the keys with the largest summed weights.
  *
  * @param {Matrix} matrix
  * @param {number} head

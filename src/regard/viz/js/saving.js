@@ -1,4 +1,4 @@
-// What is shown, as a file: a picture (SVG, PNG) or numbers (CSV).
+// Saving the displayed weights to a file: a picture (SVG, PNG) or numbers (CSV).
 
 import { factsOf } from "./about.js";
 import { csvOf } from "./csv.js";
@@ -9,13 +9,13 @@ import { withText } from "./png.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
-const MOST_CELLS = 60_000; // of more, a picture would be slower to open than the page
-const SHARP = 2; // pixels of a PNG for each of the page
+const MOST_CELLS = 60_000; // a picture of more cells would open more slowly than the page
+const SHARP = 2; // PNG pixels per CSS pixel
 
 /**
  * @param {Scene} scene
  * @param {Palette} colours
- * @param {HTMLElement} stage where the lines are, if it is lines that are shown
+ * @param {HTMLElement} stage contains the lines, if they are displayed
  */
 export function saveButtons(scene, colours, stage) {
   const bar = node("div", { class: "bar", role: "group", "aria-label": "Save" });

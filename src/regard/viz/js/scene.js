@@ -1,4 +1,4 @@
-// One drawing: everything that its parts need to know, and what they can ask for.
+// The scene: all data of one drawing, and the actions that its parts can trigger.
 
 import { greatest } from "./arithmetic.js";
 import { averaged } from "./average.js";
@@ -15,7 +15,7 @@ import { flows, rollout } from "./rollout.js";
 /** @import { Weights } from "./weights.js" */
 
 /** @type {Mode[]} */
-const COMPARING = ["heatmap", "table"]; // ways to draw that can show a difference
+const COMPARING = ["heatmap", "table"]; // display modes that can show a difference
 const ROLLOUT =
   "Rollout: how much of each input is in each state, layer by layer. Heads are averaged, and half of each state is " +
   "handed on as it was, by the residual (Abnar and Zuidema 2020).";
@@ -26,53 +26,53 @@ const ROLLOUT =
 /**
  * @typedef {object} Scene
  * @property {ViewData} data
- * @property {MapData} map the map that is shown: of an input, or of a snapshot
+ * @property {MapData} map the displayed map, of an input or a snapshot
  * @property {LayerData} layer
  * @property {Readonly<Chosen>} state
- * @property {Matrix} matrix the layer's weights as they are shown: between words, if that was chosen
- * @property {(layer: LayerData) => Matrix} shown the same of another layer
- * @property {string | null} derived what is shown, where that is not the weights of heads
- * @property {Matrix | null} before the layer's weights before it was touched, where these are of the same tokens
- * @property {Beside | null} beside what stands beside it
- * @property {string} [title] of a heatmap, where it is not that of its head
- * @property {Float32Array[] | null} changes of each head, where these are drawn instead of weights
- * @property {number} largest what the strongest colour stands for, the same for all that is drawn
+ * @property {Matrix} matrix the displayed weights of the layer, between words if selected
+ * @property {(layer: LayerData) => Matrix} shown the same for another layer
+ * @property {string | null} derived description of the displayed weights, if they are not those of heads
+ * @property {Matrix | null} before the layer's weights without interventions, if the tokens are the same
+ * @property {Beside | null} beside the map shown for comparison
+ * @property {string} [title] of a heatmap, if it is not its head
+ * @property {Float32Array[] | null} changes differences of each head, if they are displayed instead of weights
+ * @property {number} largest the weight of the strongest colour, the same for the whole drawing
  */
 
 /**
- * The same layer of another map.
+ * The matching layer of another map.
  *
  * @typedef {object} Beside
  * @property {string} name
  * @property {Matrix} matrix
- * @property {Float32Array[] | null} changes what is shown less this, where both have the same tokens
- * @property {number} most the largest of these, by size
+ * @property {Float32Array[] | null} changes displayed weights minus these, if both have the same tokens
+ * @property {number} most the largest absolute difference
  */
 
 /**
- * What the drawing is made on.
+ * The surface of a drawing.
  *
  * @typedef {object} Surface
  * @property {Palette} colours
  * @property {number} width in pixels
- * @property {boolean} [onPaper] whether it is printed, and so has to be drawn at once
+ * @property {boolean} [onPaper] whether it is printed and must be drawn at once
  */
 
 /**
  * @typedef {object} Actions
- * @property {(change: Partial<State>) => void} choose change what is shown
- * @property {(query: number, key: number | null, head: number | null) => void} point at a query, and perhaps a key
- * @property {() => void} rest point at nothing any more
- * @property {(change: InterventionData, undo: boolean) => void} touch add an intervention, or take one away
- * @property {(place: Placed, to: number) => void} preview show a weight as it is dragged, before that is answered
- * @property {() => void} untouch take all interventions away
+ * @property {(change: Partial<State>) => void} choose changes the state
+ * @property {(query: number, key: number | null, head: number | null) => void} point highlights a query, and optionally a key
+ * @property {() => void} rest removes the highlight
+ * @property {(change: InterventionData, undo: boolean) => void} touch adds or removes an intervention
+ * @property {(place: Placed, to: number) => void} preview shows a dragged weight before the model answers
+ * @property {() => void} untouch removes all interventions
  */
 
 /**
  * @param {ViewData} data
  * @param {MapData} map
  * @param {LayerData} layer
- * @param {Readonly<State>} given what is chosen
+ * @param {Readonly<State>} given the selected state
  * @param {Weights} weights
  * @returns {Scene}
  */
@@ -109,7 +109,7 @@ export function sceneOf(data, map, layer, given, weights) {
 }
 
 /**
- * The way to draw that is chosen, where the layer has it: arcs are of tokens that look at each other. Else the usual one.
+ * The selected display mode if the layer supports it (arcs require self-attention), otherwise the default.
  *
  * @param {MapData} map
  * @param {LayerData} layer
@@ -122,14 +122,14 @@ export function modeOf(map, layer, mode) {
 }
 
 /**
- * The ways to draw that a layer has, the usual one first.
+ * The display modes of a layer, the default first.
  *
  * @param {MapData} map
  * @param {LayerData} layer
  * @returns {Mode[]}
  */
 export function modesOf(map, layer) {
-  // Arcs name each token once, and what is written at a step is not what is read there.
+  // Arcs show each token once, but the symbols written at a step differ from those read there.
   const arcs = layer.kind !== "cross" && !layer.written && layer.queries.length === layer.keys.length;
   /** @type {Mode[]} */
   const own = [
@@ -142,7 +142,7 @@ export function modesOf(map, layer) {
 }
 
 /**
- * What is worked out of the weights of several heads or layers, and the state that fits it; null: nothing is.
+ * Values derived from several heads or layers with the matching state, or null.
  *
  * @param {MapData} map
  * @param {LayerData} layer
@@ -189,8 +189,8 @@ function standing(other, matrix, shown) {
 }
 
 /**
- * The layers that are drawn on one scale: all of the overview, else the one that is shown; and the same after each
- * snapshot, so that the colours mean the same all through the training.
+ * The layers that share a colour scale: all in the overview, otherwise the displayed one, in all snapshots, so that
+ * colours keep their meaning during the playback.
  *
  * @param {ViewData} data
  * @param {MapData} map

@@ -1,4 +1,4 @@
-// What one row of weights says, in a sentence that claims no more than the figures do.
+// A sentence that describes one row of weights, without claims beyond the numbers.
 
 import { node } from "./dom.js";
 import { isolated, WORD } from "./labels.js";
@@ -11,13 +11,13 @@ import { worthOf, worthSentence } from "./worth.js";
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
 
-const EVEN = 1.5; // times the mean weight: below that a row has no peaks
-const MOST_NAMED = 3; // inputs that are named one by one
-const SHARE = 0.5; // of what the layer's most important head is worth: below that a head hardly matters beside it
+const EVEN = 1.5; // multiple of the mean weight below which a row has no peaks
+const MOST_NAMED = 3; // inputs listed by name
+const SHARE = 0.5; // share of the layer's largest importance below which a head matters little
 const SAID = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
 /**
- * The sentence of the query and the head that are looked at, and what is known of the head from other samples.
+ * The sentence about the selected query and head, and known facts about the head.
  *
  * @param {Scene} scene
  */
@@ -30,7 +30,7 @@ export function sentences(scene) {
   const rows = rowsOf(state, state.query, matrix.rows);
   if (rows.length > 1) return [node("p", { class: "sentence" }, together(matrix, head, rows))];
   const found = [node("p", { class: "sentence" }, sentence(scene, head, state.query))];
-  if (state.frame !== null) return found; // what follows is known of the trained model only
+  if (state.frame !== null) return found; // the other facts hold for the trained model only
   const worth = worthOf(data, layer.name, head, matrix.names);
   if (worth) found[0].append(` ${worthSentence(worth)}`);
   const role = matrix.names ? null : roleOf(data, layer.name, head);
@@ -42,7 +42,7 @@ export function sentences(scene) {
 }
 
 /**
- * What a weight of a long input's map is.
+ * The meaning of a weight of a long input's map.
  *
  * @param {number} side
  */
@@ -51,8 +51,8 @@ function squares(side) {
 }
 
 /**
- * The head that is chosen; else, of those that are shown and matter (all, where that is not known), the one which says most of
- * the query: on what its answer depends, or with one weight.
+ * The selected head; otherwise, of the visible heads that matter (all, if importance is unknown), the one with most
+ * weight on relevant keys or on a single key.
  *
  * @param {Pick<Scene, "data" | "layer" | "matrix" | "state">} scene
  */
@@ -87,7 +87,7 @@ export function sentence({ map, layer, matrix }, head, query) {
 }
 
 /**
- * What the query is for.
+ * The purpose of the query.
  *
  * @param {number[] | string | null} prediction
  * @param {Pick<LayerData, "kind" | "written">} layer
@@ -103,11 +103,11 @@ function purpose(prediction, { kind, written }, label, step) {
 }
 
 /**
- * Where a row has its weight.
+ * The keys with most weight of a row.
  *
  * @param {Matrix} matrix
  * @param {Float32Array} row
- * @param {string} what the keys are
+ * @param {string} what the type of the keys
  */
 function target({ keys }, row, what) {
   const seen = row.reduce((count, weight) => count + (weight > 0 ? 1 : 0), 0);
@@ -142,7 +142,7 @@ function alike(keys, row, peaks) {
 }
 
 /**
- * How much of a row is on what its output depends on, and how much would be if it were even.
+ * The share of a row's weight on relevant inputs, and the share for uniform attention.
  *
  * @param {Matrix} matrix
  * @param {Float32Array} row

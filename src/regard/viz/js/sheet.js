@@ -1,4 +1,4 @@
-// What all pictures that are saved have: paper, room around, and a line at the end that says what the colours stand for.
+// The frame of all saved pictures: paper, margins, and a line with the legend.
 
 import { captionLines, factsOf } from "./about.js";
 import { css } from "./colours.js";
@@ -8,9 +8,9 @@ import { FAMILY, widest } from "./measuring.js";
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
 
-export const PANEL = 900; // of a panel at most, pixels
-export const AROUND = 24; // around and between panels
-export const TITLE = 22; // height of a line of text
+export const PANEL = 900; // maximal width of a panel in pixels
+export const AROUND = 24; // pixels around and between panels
+export const TITLE = 22; // height of a line of text in pixels
 
 /**
  * An empty picture.
@@ -29,7 +29,7 @@ export function sheet(width, height, colours) {
 
 /**
  * @param {SVGSVGElement} picture
- * @param {SVGGElement} key what the colours stand for
+ * @param {SVGGElement} key room for the legend
  * @param {number} y
  */
 export function placeKey(picture, key, y) {
@@ -38,7 +38,7 @@ export function placeKey(picture, key, y) {
 }
 
 /**
- * A picture with a caption below it, and with all facts about it as its description.
+ * A picture with a caption below it and its metadata as the description.
  *
  * @param {SVGSVGElement} picture
  * @param {Scene} scene

@@ -1,4 +1,4 @@
-// What the two sides of a matrix of weights are called.
+// Titles of the rows and columns of a weight matrix.
 
 /** @import { LayerData, MapData } from "./data.js" */
 
@@ -7,10 +7,11 @@ const SIDES = {
   decoder: ["outputs that look", "outputs looked at"],
   cross: ["outputs that look", "inputs looked at"],
 };
-const TOKENS = ["tokens that look", "tokens looked at"]; // of what is read, such as a prompt
+const TOKENS = ["tokens that look", "tokens looked at"]; // for text that is read, such as a prompt
 
 /**
- * Names of rows and columns: what a model reads is tokens, unless it writes outputs as well or answers with numbers.
+ * Titles of rows and columns: tokens for text that the model reads, unless it also writes outputs or answers with
+ * numbers.
  *
  * @param {{ map: Pick<MapData, "prediction" | "layers">, layer: Pick<LayerData, "kind" | "written"> }} scene
  */

@@ -1,4 +1,4 @@
-// How the view looks, but for colours of weights.
+// CSS of the view, except for colours of weights.
 
 const STYLE = `
 .regard-view { --quiet: #4d5560; --edge: #7b838d; --down: #dbe4ee; --paper: #ffffff; --focus: #c2410c;
@@ -107,7 +107,7 @@ const STYLE = `
 const styled = new WeakSet();
 
 /**
- * Put the style where the element lives, which may be a shadow root.
+ * Adds the style to the document or shadow root of an element.
  *
  * @param {Element} element
  */

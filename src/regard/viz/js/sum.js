@@ -1,4 +1,4 @@
-// How a weight comes about, and what becomes of it: query and key, score, softmax, values, context, answer.
+// The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
 import { barCell, heading, headRow, scrolling, strips } from "./bars.js";
 import { button, keepFocus, node, Part } from "./dom.js";
@@ -13,7 +13,7 @@ import { whichOf } from "./which.js";
 
 /** @typedef {(which: Which) => Promise<Explained>} Explain */
 
-const MOST_KEYS = 24; // keys of which scores are told
+const MOST_KEYS = 24; // keys whose scores are listed
 const MOST_ANSWERS = 8;
 
 export class Sum {
@@ -29,7 +29,7 @@ export class Sum {
     this.context = new Part();
     this.answer = new Part();
     /** @type {unknown[] | null} */
-    this.askedFor = null; // what was asked last
+    this.askedFor = null; // the last request
     /** @type {{ scene: Scene, colours: Palette } | null} */
     this.shown = null;
     this.slider = node("input", {
@@ -44,7 +44,7 @@ export class Sum {
     this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
     const columns = node("div", { class: "columns" });
     const [left, right] = [node("div"), node("div")];
-    left.append(this.score.element, this.heating(), this.row.element); // what is dragged stays
+    left.append(this.score.element, this.heating(), this.row.element); // dragged elements stay in place
     right.append(this.context.element, this.answer.element);
     columns.append(left, right);
     this.element.append(this.title.element, columns);
@@ -63,7 +63,7 @@ export class Sum {
   }
 
   /**
-   * Explain what is chosen: its weight, or the largest of its row.
+   * Explains the selected weight, or the largest of its row.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -117,7 +117,7 @@ export class Sum {
 }
 
 /**
- * What is said where the temperature is another one than the model's own.
+ * A note if the temperature differs from the model's.
  *
  * @param {Explained} found
  */

@@ -1,4 +1,4 @@
-// What happens around a view: it becomes wider or narrower, the page turns dark or light, it is printed.
+// Events around a view: resizing, colour scheme, printing.
 
 import { node } from "./dom.js";
 
@@ -10,8 +10,8 @@ import { node } from "./dom.js";
  */
 
 /**
- * Tell the listeners; returns what makes an end of it. Whatever gives text another colour, a notebook's theme as well
- * as the system's, is seen by a probe in `element`, whose colour the style sheet lets fade.
+ * Calls the listeners on events; returns a function that removes them. Changes of the text colour by a notebook
+ * theme or the system are detected by the CSS transition of a probe element.
  *
  * @param {Element} element
  * @param {Listeners} listeners

@@ -1,4 +1,4 @@
-// The weights as numbers in tables: for who cannot see colours, and for who wants to read them.
+// Weights as numbers in tables, for screen readers and exact values.
 
 import { button, node } from "./dom.js";
 import { around } from "./labels.js";
@@ -6,10 +6,10 @@ import { axesOf } from "./sides.js";
 
 /** @import { Actions, Scene } from "./scene.js" */
 
-const MOST = 40; // rows and columns that are written at once
+const MOST = 40; // rows and columns shown at once
 
 /**
- * A table for each head that is chosen.
+ * A table for each selected head.
  *
  * @param {Scene} scene
  * @param {Actions} actions

@@ -1,4 +1,4 @@
-// The queries and the keys written out; the weights of the query that is looked at colour the keys.
+// Queries and keys as text; the keys are coloured by the weights of the selected query.
 
 import { css, luminance } from "./colours.js";
 import { node, oneTabStop, quiet } from "./dom.js";
@@ -48,8 +48,8 @@ export class Tokens {
   }
 
   /**
-   * Colour the keys by a query's weights, or by what has changed in them: of a head, or where none is given, of that
-   * of which the sentence speaks; of several queries, by their mean. The scale is that of all that is drawn.
+   * Colours the keys by the weights or differences of a query: of the given head or the one in the sentence; the
+   * mean of several queries. All drawings share the scale.
    *
    * @param {Scene} scene
    * @param {Palette} colours
@@ -80,7 +80,7 @@ export class Tokens {
 }
 
 /**
- * A box of tokens, those around one of them, and each token by its index.
+ * A box of tokens around an index, and each token by its index.
  *
  * @param {string[]} labels
  * @param {number} at

@@ -1,4 +1,4 @@
-// What is shown, and how: input, kind of layer, layer, head, and the way to draw.
+// Selection of input, kind of layer, layer, head and display mode.
 
 import { othersOf } from "./beside.js";
 import { check, choice, node, select } from "./dom.js";
@@ -20,8 +20,8 @@ const MODES = {
   table: "Table",
   overview: "Overview",
 };
-const LEAST_WEIGHTS = [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]; // weights that lines may begin with
-const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // lines of each query
+const LEAST_WEIGHTS = [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]; // choices for the smallest weight of a line
+const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // choices for the number of lines of each query
 
 /**
  * @param {Scene} scene
@@ -29,7 +29,7 @@ const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // lines of each query
  */
 export function toolbar(scene, actions) {
   const bar = node("div", { class: "bar" });
-  const flow = scene.state.mode === "flow"; // of all layers, and of the average of their heads
+  const flow = scene.state.mode === "flow"; // a rollout spans all layers and averages heads
   bar.append(
     ...inputs(scene, actions),
     ...kinds(scene, actions),
@@ -50,7 +50,7 @@ function inputs({ data, state }, { choose }) {
 }
 
 /**
- * Of another kind, the layer of the same number is shown.
+ * Selecting another kind shows the layer with the same number.
  *
  * @param {Scene} scene
  * @param {Actions} actions
@@ -107,7 +107,7 @@ function modes({ map, layer, state }, { choose }) {
 }
 
 /**
- * What is shown of the weights; stands below them, so that the way to them is short.
+ * Options of the display, below the weights, so that they are reached quickly.
  *
  * @param {Scene} scene
  * @param {Actions} actions

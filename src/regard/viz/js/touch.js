@@ -1,4 +1,4 @@
-// Interventions: heads switched off or made uniform, and single weights set.
+// Interventions: heads switched off or made uniform, and single weights.
 
 import { Dragged } from "./dragged.js";
 import { button, node, Part, quiet } from "./dom.js";
@@ -7,7 +7,7 @@ import { button, node, Part, quiet } from "./dom.js";
 /** @import { Actions, Scene } from "./scene.js" */
 
 /**
- * The interventions with one more, in place of an older one of the same head or weight; `undo`: without it.
+ * The interventions with one more, which replaces an older one of the same head or weight; `undo`: without it.
  *
  * @param {readonly InterventionData[]} interventions
  * @param {InterventionData} change
@@ -19,7 +19,7 @@ export function touched(interventions, change, undo) {
 }
 
 /**
- * Whether two interventions are of the same head, or of the same weight.
+ * Whether two interventions concern the same head or weight.
  *
  * @param {InterventionData} one
  * @param {InterventionData} other
@@ -51,7 +51,7 @@ export class TouchBar {
 
   /**
    * @param {Scene} scene
-   * @param {readonly InterventionData[]} interventions that are made
+   * @param {readonly InterventionData[]} interventions active interventions
    */
   show(scene, interventions) {
     const { actions } = this;
@@ -89,7 +89,7 @@ function ofEarlier(actions) {
 }
 
 /**
- * Whether a snapshot is shown that is not the last one, which is the model itself.
+ * Whether an early snapshot is displayed; the last one is the model itself.
  *
  * @param {Pick<Scene, "data" | "state">} scene
  */

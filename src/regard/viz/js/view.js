@@ -1,4 +1,4 @@
-// The view: keeps what is chosen, and puts its parts together whenever that changes.
+// The view: keeps the state and updates the drawing when it changes.
 
 import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
@@ -21,17 +21,17 @@ import { Weights } from "./weights.js";
 
 /**
  * @typedef {object} Options
- * @property {Exact} [exact] asks for a row's weights as they were computed, where those at hand are rounded
+ * @property {Exact} [exact] requests the exact weights of a row, if those of the data are rounded
  * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
  * switched or a weight is set; without it nothing can be touched
- * @property {Explain} [explain] asks how a weight comes about; without it that cannot be shown
- * @property {boolean} [keeps] whether it is told of what the data keeps: not of every map
- * @property {AskRow} [row] asks for one row of a long input; without it only squares of it can be seen
- * @property {Partial<State>} [state] what is chosen at first
- * @property {(state: State) => void} [chosen] called with all that is chosen whenever that changes
+ * @property {Explain} [explain] requests the computation of a weight, which is otherwise not displayed
+ * @property {boolean} [keeps] whether the data may contain the computation of weights
+ * @property {AskRow} [row] requests one row of a long input; otherwise only squares are displayed
+ * @property {Partial<State>} [state] initial state
+ * @property {(state: State) => void} [chosen] called with the whole state whenever it changes
  */
 
-const PAPER = 680; // width of what is printed, pixels
+const PAPER = 680; // width of a printed page in pixels
 
 export class View {
   /**
@@ -88,7 +88,7 @@ export class View {
   }
 
   /**
-   * Show other data; what was chosen stays chosen where it still can be.
+   * Shows other data; the state is kept as far as it applies.
    *
    * @param {ViewData} data
    */
@@ -106,7 +106,7 @@ export class View {
   }
 
   /**
-   * Change what is shown, then draw.
+   * Changes the state and redraws.
    *
    * @param {Partial<State>} change
    */
@@ -143,7 +143,7 @@ export class View {
   }
 
   /**
-   * Show a weight as it is dragged, until the model has answered.
+   * Shows a dragged weight until the model has answered.
    *
    * @param {Placed} place
    * @param {number} to

@@ -1,4 +1,4 @@
-// The weights of all layers that have been looked at: unpacked once, and kept beside the data, which is not written to.
+// The weights of all displayed layers, unpacked once and cached separately, since the data is read-only.
 
 import { unpack } from "./packing.js";
 import { inPieces, merge } from "./words.js";
@@ -13,7 +13,7 @@ export class Weights {
   #merged = new WeakMap();
 
   /**
-   * The weights of a layer; `words`: between words, where there are any.
+   * The weights of a layer; `words`: between words, if possible.
    *
    * @param {LayerData} layer
    * @param {boolean} words

@@ -1,4 +1,4 @@
-// Which weight it is that is explained.
+// The weight to explain.
 
 import { headOf } from "./sentence.js";
 
@@ -7,7 +7,7 @@ import { headOf } from "./sentence.js";
 /** @typedef {{ layer: string, head: number, output: number, key: number, temperature: number }} Which */
 
 /**
- * The weight that is chosen, or the largest of its row.
+ * The selected weight, or the largest of its row.
  *
  * @param {Scene} scene
  * @returns {Which}
@@ -20,7 +20,7 @@ export function whichOf(scene) {
 }
 
 /**
- * The command that prints how a weight comes about.
+ * The shell command that prints the computation of a weight.
  *
  * @param {Scene} scene
  */

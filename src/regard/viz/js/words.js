@@ -1,4 +1,4 @@
-// Attention between words instead of their pieces.
+// Attention between words instead of word pieces.
 
 import { WORD } from "./labels.js";
 import { Matrix } from "./matrix.js";
@@ -6,7 +6,7 @@ import { Matrix } from "./matrix.js";
 /** @import { LayerData } from "./data.js" */
 
 /**
- * Whether some labels of a layer are pieces of words.
+ * Whether labels of a layer are word pieces.
  *
  * @param {LayerData} layer
  */
@@ -15,7 +15,7 @@ export function inPieces(layer) {
 }
 
 /**
- * Between words: a word is given the weight of all its pieces, and gives the mean of theirs.
+ * Merges pieces to words: a word receives the sum of its pieces' weights and gives the mean of their rows.
  *
  * @param {Matrix} matrix
  * @param {Pick<LayerData, "query_words" | "key_words">} pieces
@@ -56,7 +56,7 @@ function mergedSlice(matrix, head, queries, keys) {
 }
 
 /**
- * Each label a word of its own.
+ * Each label as its own word.
  *
  * @param {string[]} labels
  */

@@ -1,11 +1,11 @@
-// What heads are worth, in words and figures: by how much the loss rises when one is off.
+// Head importance as text: the loss increase when a head is ablated.
 
 import { signed } from "./labels.js";
 
 /** @import { ViewData, WorthData } from "./data.js" */
 
 /**
- * What is known of a head; undefined where nobody has asked, or `named`, where what is shown is no head.
+ * The importance of a head; undefined if unknown, or if `named` says that the slice is not a head.
  *
  * @param {Pick<ViewData, "importance">} data
  * @param {string} layer
