@@ -141,7 +141,7 @@ def test_in_a_notebook(page: Any, address: str) -> None:
     page.wait_for_selector("canvas")
     page.evaluate(
         """async (data) => {
-            const { default: widget } = await import("/view/entry.js");
+            const { default: widget } = await import("/js/entry.js");
             const model = { get: () => data, on: () => {}, send: () => {} };
             document.getElementById("view").replaceChildren();
             widget.render({ model, el: document.getElementById("view") });

@@ -186,7 +186,7 @@ def test_without_room_nothing_fails(
     page.wait_for_selector("figure canvas")
     page.evaluate(
         """async ([data, style]) => {
-            const { show } = await import("/view/entry.js");
+            const { show } = await import("/js/entry.js");
             const home = document.getElementById("view");
             window.box = document.createElement("div");
             box.style.cssText = style ?? "";
@@ -275,7 +275,7 @@ def test_the_widget_keeps_its_place(page: Any, address: str, learned: regard.Ans
     given = [view_json([learned.attend(text)], packed=True) for text in (INPUT, INPUT[::-1])]
     same = page.evaluate(
         """async ([one, other]) => {
-            const { show } = await import("/view/entry.js");
+            const { show } = await import("/js/entry.js");
             const view = show(document.getElementById("view"), JSON.parse(one));
             while (!document.querySelector("#view figure canvas")) await new Promise(requestAnimationFrame);
             const before = document.querySelector("#view figure canvas");

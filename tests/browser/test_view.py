@@ -135,7 +135,7 @@ def test_the_callers_data_is_left_alone(page: Any, address: str, learned: regard
     )
     page.evaluate(
         """async (text) => {
-            const { show } = await import("/view/entry.js");
+            const { show } = await import("/js/entry.js");
             const frozen = (value) => {
                 if (typeof value !== "object" || value === null) return value;
                 Object.values(value).forEach(frozen);
@@ -183,7 +183,7 @@ def test_the_widget_asks_for_exact_weights(page: Any, address: str, learned: reg
     playback = learned.playback("BCCCBAABACCCA")
     page.evaluate(
         """async (text) => {
-            const { default: widget } = await import("/view/entry.js");
+            const { default: widget } = await import("/js/entry.js");
             const listeners = {};
             window.asked = [];
             const model = {
@@ -229,7 +229,7 @@ def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
     page.wait_for_selector("canvas")
     page.evaluate(
         """async (data) => {
-            const { default: widget } = await import("/view/entry.js");
+            const { default: widget } = await import("/js/entry.js");
             const listeners = {};
             const model = {
                 get: (name) => (name === "data" ? data : true),

@@ -193,7 +193,7 @@ def _path(draw: random.Random, path: str) -> str:
         ".",
         "?token=x",
     )
-    whole = ("*", "//evil.example/", "http://evil.example/", "/" + "a" * 9000, "/.git/config", "/view/", "/api")
+    whole = ("*", "//evil.example/", "http://evil.example/", "/" + "a" * 9000, "/.git/config", "/js/", "/api")
     return draw.choice([f"{path}/{draw.choice(other)}", f"{path}{draw.choice(other)}", path.upper(), *whole])
 
 

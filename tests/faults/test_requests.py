@@ -21,7 +21,7 @@ def test_a_sample_of_requests(trained: regard.AnswerRun) -> None:
 
 def test_a_request_can_be_repeated_and_every_route_is_tried(trained: regard.AnswerRun) -> None:
     routes = routes_of(make_app(Explorer(trained)))
-    assert {path for _, path in routes} > set(ENDPOINTS) | {"/", "/view/entry.js"}
+    assert {path for _, path in routes} > set(ENDPOINTS) | {"/", "/js/entry.js"}
     sent = [request_of(seed, routes) for seed in range(SAMPLE)]
     assert sent == [request_of(seed, routes) for seed in range(SAMPLE)] and len(set(sent)) > SAMPLE / 2
     for path in ENDPOINTS:

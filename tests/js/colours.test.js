@@ -86,7 +86,7 @@ const EYES = {
   ],
 };
 const times = (matrix, vector) =>
-  matrix.map((row) => row.reduce((sum, each, index) => sum + each * vector[index], 0));
+  matrix.map((row) => row.reduce((sum, weight, index) => sum + weight * vector[index], 0));
 const linear = (hex) =>
   [1, 3, 5].map((at) => {
     const share = Number.parseInt(hex.slice(at, at + 2), 16) / 255;

@@ -18,8 +18,8 @@ function saved(state, given = {}, keys = ["a", 'say "a", b', "=1+1"], more = {})
 }
 
 const facts = (lines) =>
-  Object.fromEntries(lines.flatMap((each) => [/^# (.*?): (.*)/.exec(each)?.slice(1)].filter(Boolean)));
-const rows = (lines) => lines.filter((each) => each[0] !== "#");
+  Object.fromEntries(lines.flatMap((line) => [/^# (.*?): (.*)/.exec(line)?.slice(1)].filter(Boolean)));
+const rows = (lines) => lines.filter((line) => line[0] !== "#");
 
 test("a line for each weight of the heads that are shown", () => {
   assert.deepEqual(rows(saved({ head: 0 })), [

@@ -18,7 +18,7 @@ test("a label is cut where there is no room", () => {
 });
 
 test("by its width, whatever its letters, and never within one", () => {
-  const wide = (text) => [...text].reduce((sum, each) => sum + (each > "\u3000" ? 2 : 1), 0);
+  const wide = (text) => [...text].reduce((sum, character) => sum + (character > "\u3000" ? 2 : 1), 0);
   assert.equal(cut("注意機構", 8, wide), "注意機構");
   assert.equal(cut("注意機構", 7, wide), "注意機…");
   assert.equal(cut("😀😀😀😀", 3, letters), "😀😀…");

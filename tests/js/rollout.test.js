@@ -33,7 +33,7 @@ function byHand(all) {
       }),
     );
     before = step.map((row) =>
-      labels.map((_, to) => row.reduce((sum, each, at) => sum + each * before[at][to], 0)),
+      labels.map((_, to) => row.reduce((sum, weight, at) => sum + weight * before[at][to], 0)),
     );
   }
   return before.flat();

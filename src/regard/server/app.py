@@ -1,6 +1,6 @@
 """The explorer's HTTP interface (Starlette).
 
-    GET  /                 the page; /explorer.js, /view/entry.js, ... its files
+    GET  /                 the page; /explorer.js, /js/entry.js, ... its files
     GET  /api/run          facts about the run
     POST /api/attend       {input, seed, interventions}: prediction and attention, also without the interventions
     POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
@@ -66,7 +66,7 @@ PAGES = {
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
         for name in ("explorer", "tree", "samples", "tour")
     },
-    **{f"/view/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
+    **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
 
 

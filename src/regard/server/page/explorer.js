@@ -3,20 +3,20 @@
 import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
 import { treeOf } from "./tree.js";
-import { addressOf, keepAddress, readAddress } from "./view/address.js";
-import { oneTabStop } from "./view/dom.js";
-import { show } from "./view/entry.js";
-import { legible } from "./view/labels.js";
-import { latest } from "./view/latest.js";
-import { headOf } from "./view/sentence.js";
+import { addressOf, keepAddress, readAddress } from "./js/address.js";
+import { oneTabStop } from "./js/dom.js";
+import { show } from "./js/entry.js";
+import { legible } from "./js/labels.js";
+import { latest } from "./js/latest.js";
+import { headOf } from "./js/sentence.js";
 
-/** @import { Asked, Written } from "./view/address.js" */
-/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./view/data.js" */
-/** @import { LongRow } from "./view/long.js" */
-/** @import { Which } from "./view/which.js" */
+/** @import { Asked, Written } from "./js/address.js" */
+/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
+/** @import { LongRow } from "./js/long.js" */
+/** @import { Which } from "./js/which.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
-/** @import { View } from "./view/view.js" */
+/** @import { View } from "./js/view.js" */
 
 /** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[] }} Found the answer to an input, that before it was touched, why some others are not beside it, and how it was touched */
 

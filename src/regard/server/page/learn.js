@@ -19,9 +19,9 @@ function show(found) {
   bar.value = found.steps ? found.step / found.steps : 0;
   part("state").textContent = told(found);
   part("words").replaceChildren(
-    ...(found.words ?? []).map((each) => {
+    ...(found.words ?? []).map((word) => {
       const item = document.createElement("li");
-      item.textContent = each;
+      item.textContent = word;
       return item;
     }),
   );

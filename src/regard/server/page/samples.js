@@ -1,7 +1,7 @@
 // Samples of a head: unseen inputs with its largest weights, which open at these weights.
 
-import { button, check, keepFocus, node, select } from "./view/dom.js";
-import { isolated, visible } from "./view/labels.js";
+import { button, check, keepFocus, node, select } from "./js/dom.js";
+import { isolated, visible } from "./js/labels.js";
 
 /** @typedef {{ layer: string, head: number, token: string | null, wrong_first: boolean }} Wanted */
 /** @typedef {{ input: string, weight: number, query: number, key: number, query_label: string, key_label: string, right: boolean | null }} Sample */

@@ -1,6 +1,6 @@
 // A one-minute tour of the explorer, which can be skipped at any time and controlled by keys.
 
-import { button, node } from "./view/dom.js";
+import { button, node } from "./js/dom.js";
 
 /** @typedef {{ at: string, text: string }} Stop what is pointed at, and what is said of it */
 

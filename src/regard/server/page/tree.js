@@ -1,10 +1,10 @@
 // The search for an answer: alternatives at each step, and the beam as a tree.
 
-import { button, node, oneTabStop, svg } from "./view/dom.js";
-import { visible } from "./view/labels.js";
-import { widthOf } from "./view/measuring.js";
+import { button, node, oneTabStop, svg } from "./js/dom.js";
+import { visible } from "./js/labels.js";
+import { widthOf } from "./js/measuring.js";
 
-/** @import { MapData } from "./view/data.js" */
+/** @import { MapData } from "./js/data.js" */
 
 /** @typedef {{ label: string, probability: number }} Follower */
 /** @typedef {{ parent: number | null, step: number, label: string, probability: number, log_probability: number, ended: boolean, followers: Follower[] }} Branch */
@@ -85,7 +85,7 @@ function rowsOf({ branches, best }) {
   /** @param {number | null} parent @param {number | undefined} row */
   const place = (parent, row) => {
     const children = branches.map((_, number) => number).filter((number) => branches[number].parent === parent);
-    children.sort((one, other) => Number(best.includes(other)) - Number(best.includes(one)));
+    children.sort((child, other) => Number(best.includes(other)) - Number(best.includes(child)));
     children.forEach((child, order) => {
       if (order > 0 || row === undefined) last += 1;
       rows[child] = order === 0 && row !== undefined ? row : last;

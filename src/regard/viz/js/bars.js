@@ -65,7 +65,7 @@ export function strips(vectors, colours) {
     const value = node("dd");
     const numbers = values
       .slice(0, MOST_NUMBERS)
-      .map((each) => each.toFixed(3).replace(/^-(0\.0+)$/, "$1")) // no negative zeros
+      .map((value) => value.toFixed(3).replace(/^-(0\.0+)$/, "$1")) // no negative zeros
       .join("  ");
     const more =
       values.length > MOST_NUMBERS ? `  … ${values.length}\u00a0in\u00a0all, ±\u00a0${most.toFixed(3)}` : "";

@@ -15,20 +15,20 @@ const MOST_SNAPSHOTS = 12; // snapshots offered for comparison
  * @returns {Other[]}
  */
 export function othersOf({ maps, original, playback, beside }, map) {
-  const same = (beside ?? []).filter((each) => maps.length === 1 || each.map.input === map.input);
+  const same = (beside ?? []).filter((entry) => maps.length === 1 || entry.map.input === map.input);
   const found = same.map((each, number) => ({
     key: `model-${number}`,
     name: each.name,
     map: each.map,
   }));
   if (original) found.push({ key: "original", name: "before it was touched", map: original });
-  maps.forEach((each, number) => found.push({ key: `input-${number}`, name: each.input, map: each }));
+  maps.forEach((map, number) => found.push({ key: `input-${number}`, name: map.input, map: map }));
   const frames = playback?.frames ?? [];
   const every = Math.ceil(frames.length / MOST_SNAPSHOTS) || 1;
-  frames.forEach((each, number) => {
+  frames.forEach((frame, number) => {
     if (number % every !== 0) return;
     const steps = playback?.steps[number].toLocaleString("en");
-    found.push({ key: `snapshot-${number}`, name: `after ${steps} training steps`, map: each });
+    found.push({ key: `snapshot-${number}`, name: `after ${steps} training steps`, map: frame });
   });
   return found.filter((each) => each.map !== map && each.map.layers.length);
 }
@@ -67,7 +67,7 @@ export function besideOf(data, map, layer, state) {
  * @param {LayerData} layer one of `own`
  */
 function layerAlike(own, others, layer) {
-  const named = new Map(others.map((each) => [each.name, each]));
+  const named = new Map(others.map((entry) => [entry.name, entry]));
   if (own.some((each) => named.has(each.name))) return named.get(layer.name);
   const [ours, theirs] = [own, others].map((layers) => layers.filter((each) => each.kind === layer.kind));
   const place = ours.findIndex((each) => each.name === layer.name);

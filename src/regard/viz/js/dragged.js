@@ -44,14 +44,14 @@ export class Dragged {
     if (!scene || !place) return;
     const { map, matrix } = scene;
     const weight = matrix.at(place.heads[0], place.query, place.key);
-    const own = interventions.find((each) => isAt(each, place));
+    const own = interventions.find((change) => isAt(change, place));
     this.to = typeof own?.to === "number" ? own.to : null;
     const value = this.to ?? weight;
     if (Math.abs(Number(this.slider.value) - value) > 0.005) this.slider.value = String(value);
     this.said.textContent = value.toFixed(2);
     const [from, to] = [isolated(matrix.queries[place.query]), isolated(matrix.keys[place.key])];
     this.name.textContent = `weight of ${from} on ${to}`;
-    const others = interventions.filter((each) => each !== own);
+    const others = interventions.filter((change) => change !== own);
     const subject = JSON.stringify([map.input, place, others]);
     if (subject !== this.subject) this.points = [];
     this.subject = subject;
@@ -81,7 +81,7 @@ function isAt({ layer, heads, to, query, key }, place) {
 export function answered({ prediction, outputs, probabilities }, kind, query) {
   if (kind === "encoder") {
     const answer = Array.isArray(prediction) ? prediction.join(" ") : (prediction ?? "");
-    return { answer, probability: probabilities.reduce((product, each) => product * each, 1) };
+    return { answer, probability: probabilities.reduce((product, probability) => product * probability, 1) };
   }
   const answer = Array.isArray(prediction) ? String(prediction[query]) : (outputs[query] ?? "");
   return { answer, probability: probabilities[query] ?? 0 };
@@ -107,7 +107,7 @@ export function withPoint(points, point) {
 function drawn(points, weight) {
   const { width, height } = CURVE_SIZE;
   const label = points.map(
-    (each) => `${each.weight.toFixed(2)}: ${each.probability.toFixed(2)} for ${each.answer}`,
+    (point) => `${point.weight.toFixed(2)}: ${point.probability.toFixed(2)} for ${point.answer}`,
   );
   const name = `probability against weight; ${label.join(", ")}`;
   const picture = svg("svg", { width, height, role: "img", "aria-label": name, class: "curve" });
@@ -139,7 +139,7 @@ function drawn(points, weight) {
       ),
     );
   });
-  const now = points.find((each) => Math.abs(each.weight - weight) <= 1e-4);
+  const now = points.find((point) => Math.abs(point.weight - weight) <= 1e-4);
   if (now)
     picture.append(svg("circle", { cx: x(now.weight), cy: y(now.probability), r: 4, fill: "var(--focus)" }));
   return picture;

@@ -33,18 +33,18 @@ export function galleryPicture(scene, colours) {
   const group = svg("g");
   let y = AROUND + TITLE;
   for (const [place, heads] of rows.entries()) {
-    const tallest = Math.max(...heads.map((each) => thumbPixels(scene, each, colours).height));
+    const tallest = Math.max(...heads.map((head) => thumbPixels(scene, head, colours).height));
     const high = tallest + 18 + 15 * (1 + Number(sorted) + Number(Boolean(data.roles?.[heads[0].layer.name])));
     group.append(svg("text", { x: AROUND, y, "font-weight": "bold" }, sorted ? "" : titles[place]));
-    heads.forEach((each, number) => {
+    heads.forEach((head, number) => {
       const x = AROUND + (number % beside) * THUMB;
       const top = y + 10 + Math.floor(number / beside) * high;
-      const { canvas, width, height } = thumbPixels(scene, each, colours);
-      const worth = each.worth ? ` ${inShort(each.worth)}` : "";
-      const role = roleOf(data, each.layer.name, each.head);
+      const { canvas, width, height } = thumbPixels(scene, head, colours);
+      const worth = head.worth ? ` ${inShort(head.worth)}` : "";
+      const role = roleOf(data, head.layer.name, head.head);
       const lines = [
-        `${called(each.layer, each.head)}${worth}`,
-        ...(sorted ? [each.layer.name] : []),
+        `${called(head.layer, head.head)}${worth}`,
+        ...(sorted ? [head.layer.name] : []),
         ...(role ? [described(role)] : []),
       ];
       group.append(svg("image", { x, y: top, width, height, href: enlarged(canvas, width, height) }));

@@ -15,7 +15,7 @@ import { unpackNumbers } from "./packing.js";
  * @returns {Promise<Explained>}
  */
 export async function keptSum(map, { layer: name, head, output, key, temperature }) {
-  const layer = map.layers.find((each) => each.name === name);
+  const layer = map.layers.find((layer) => layer.name === name);
   const sums = map.sums?.layers[name];
   if (!layer || !sums) throw new Error(`This page keeps no sums of ${name}.`);
   /** @param {NumbersData | null} data @param {number[]} at */
@@ -57,8 +57,8 @@ export async function keptSum(map, { layer: name, head, output, key, temperature
 export function softmax(scores, maySee, temperature) {
   const most = Math.max(...scores.filter((_, key) => maySee[key]));
   const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - most) / temperature) : 0));
-  const total = grown.reduce((sum, each) => sum + each, 0);
-  return grown.map((each) => (total ? each / total : 0)); // 0 if the query may attend to no key
+  const total = grown.reduce((sum, exponential) => sum + exponential, 0);
+  return grown.map((exponential) => (total ? exponential / total : 0)); // 0 if the query may attend to no key
 }
 
 /**

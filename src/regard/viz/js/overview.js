@@ -32,7 +32,7 @@ export function overview(scene, actions, surface) {
   for (const heads of galleryOf(scene)) {
     const row = node("div", { class: "row" });
     if (!sorted) row.append(node("span", {}, heads[0]?.layer.title ?? ""));
-    const found = heads.map((each) => thumbnail(scene, each, sorted, actions, surface));
+    const found = heads.map((head) => thumbnail(scene, head, sorted, actions, surface));
     oneTabStop(found, 0);
     row.append(...found);
     grid.append(row);

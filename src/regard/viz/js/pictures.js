@@ -140,7 +140,7 @@ function linesPicture(scene, stage, colours) {
   if (heads.length > 1)
     picture.append(...heads.flatMap((head, place) => keyLine(matrix.name(head), head, place, colours)));
   const group = svg("g", { transform: `translate(${AROUND} ${top})` });
-  for (const each of drawn?.children ?? []) group.append(each.cloneNode(true));
+  for (const child of drawn?.children ?? []) group.append(child.cloneNode(true));
   picture.append(group);
   return picture;
 }

@@ -22,9 +22,9 @@ import { once } from "./once.js";
  * @param {LayerData["kind"]} kind
  */
 export function flows({ layers }, kind) {
-  const same = layers.filter((each) => each.kind === kind).length;
-  if (kind === "cross") return layers.some((each) => each.kind === "encoder");
-  return same > 1 && (kind === "encoder" || !layers.some((each) => each.kind === "cross"));
+  const same = layers.filter((layer) => layer.kind === kind).length;
+  if (kind === "cross") return layers.some((layer) => layer.kind === "encoder");
+  return same > 1 && (kind === "encoder" || !layers.some((layer) => layer.kind === "cross"));
 }
 
 /**
@@ -57,7 +57,7 @@ function rolledOut(map, layer, shown) {
       alike.map((_, number) => `after layer ${number}`),
     );
   }
-  const encoder = through(map.layers.filter((each) => each.kind === "encoder").map(shown)).at(-1);
+  const encoder = through(map.layers.filter((layer) => layer.kind === "encoder").map(shown)).at(-1);
   const slices = alike.map((each) => {
     const mean = meanOf(shown(each).slices);
     return encoder ? read(mean, encoder, keys.length) : mean;

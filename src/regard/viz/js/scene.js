@@ -200,5 +200,5 @@ function standing(other, matrix, shown) {
 function layersOnScale({ playback }, map, layer, state) {
   const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
   if (state.mode === "overview") return [...map.layers, ...frames];
-  return [layer, ...frames.filter((each) => each.name === layer.name)];
+  return [layer, ...frames.filter((frame) => frame.name === layer.name)];
 }

@@ -133,7 +133,7 @@ function target({ keys }, row, what) {
  */
 function alike(keys, row, peaks) {
   const label = keys[peaks[0]];
-  const all = keys.filter((each) => each === label).length;
+  const all = keys.filter((key) => key === label).length;
   const name = /^[A-Z]$/.test(label) ? `${label}s` : mentioned(label);
   const which =
     peaks.length === all ? `the ${number(all)} ${name}` : `${number(peaks.length)} of the ${number(all)} ${name}`;

@@ -20,6 +20,6 @@ export function axesOf({ map, layer }) {
   const answers = Array.isArray(map.prediction);
   if (layer.kind === "cross")
     return [answers || layer.written || map.prediction === null ? down : TOKENS[0], across];
-  const outputs = layer.kind === "encoder" ? map.layers.some((each) => each.written) : layer.written;
+  const outputs = layer.kind === "encoder" ? map.layers.some((layer) => layer.written) : layer.written;
   return answers || outputs ? [down, across] : TOKENS;
 }

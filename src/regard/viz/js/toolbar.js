@@ -45,7 +45,7 @@ export function toolbar(scene, actions) {
  */
 function inputs({ data, state }, { choose }) {
   if (data.maps.length === 1) return [];
-  const names = data.maps.map((each, index) => each.input || `input ${index}`);
+  const names = data.maps.map((map, index) => map.input || `input ${index}`);
   return [select("Input", names, state.map, (map) => choose({ map, query: 0, key: null }))];
 }
 
@@ -136,8 +136,8 @@ export function choices({ data, map, layer, state, before, shown }, { choose }) 
   }
   const others = othersOf(data, map);
   if (others.length && state.mode === "heatmap") {
-    const names = ["nothing", ...others.map((each) => each.name)];
-    const at = others.findIndex((each) => each.key === state.beside) + 1;
+    const names = ["nothing", ...others.map((entry) => entry.name)];
+    const at = others.findIndex((entry) => entry.key === state.beside) + 1;
     found.push(select("Beside", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
   }
   if (before && !state.beside) {
@@ -148,7 +148,7 @@ export function choices({ data, map, layer, state, before, shown }, { choose }) 
 
 /** @param {Pick<Scene, "map">} scene */
 function kindsOf({ map }) {
-  return [...new Set(map.layers.map((each) => each.kind))];
+  return [...new Set(map.layers.map((layer) => layer.kind))];
 }
 
 /**
@@ -156,5 +156,5 @@ function kindsOf({ map }) {
  * @param {LayerData["kind"]} kind
  */
 function layersOfKind({ map }, kind) {
-  return map.layers.filter((each) => each.kind === kind);
+  return map.layers.filter((layer) => layer.kind === kind);
 }

@@ -48,7 +48,7 @@ function mergedSlice(matrix, head, queries, keys) {
   queries.forEach((pieces, query) => {
     keys.forEach((others, key) => {
       let sum = 0;
-      for (const piece of pieces) for (const other of others) sum += matrix.at(head, piece, other);
+      for (const piece of pieces) for (const entry of others) sum += matrix.at(head, piece, entry);
       slice[query * keys.length + key] = sum / pieces.length;
     });
   });
