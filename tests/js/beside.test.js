@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { besideOf } from "../../src/regard/viz/js/beside.js";
+import { layerBeside } from "../../src/regard/viz/js/beside.js";
 import { layer, map } from "./examples.js";
 
 const state = { beside: "model-0" };
@@ -12,7 +12,7 @@ const state = { beside: "model-0" };
 function standing(own, others) {
   const shown = map(own);
   const data = { maps: [shown], beside: [{ name: "other", map: map(others) }] };
-  return own.map((each) => besideOf(data, shown, each, state)?.layer.name ?? null);
+  return own.map((layer) => layerBeside(data, shown, layer, state)?.layer.name ?? null);
 }
 
 const named = (kind, ...names) => names.map((name) => layer({ name, kind }));
@@ -24,8 +24,8 @@ test("layers of one name stand beside each other, and no others then", () => {
 test("a layer of another name is told by its own", () => {
   const data = { maps: [], beside: [{ name: "other", map: map([layer({ name: "x", title: "X" })]) }] };
   const [a, x] = [layer({ name: "a" }), layer({ name: "x" })];
-  assert.equal(besideOf({ ...data, maps: [map([a])] }, map([a]), a, state)?.name, "other, X");
-  assert.equal(besideOf({ ...data, maps: [map([x])] }, map([x]), x, state)?.name, "other");
+  assert.equal(layerBeside({ ...data, maps: [map([a])] }, map([a]), a, state)?.name, "other, X");
+  assert.equal(layerBeside({ ...data, maps: [map([x])] }, map([x]), x, state)?.name, "other");
 });
 
 test("layers of other names stand beside each other by kind and place, where there are as many", () => {

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
-import { headOf, sentence } from "../../src/regard/viz/js/sentence.js";
-import { axesOf } from "../../src/regard/viz/js/sides.js";
+import { currentHead, sentence } from "../../src/regard/viz/js/sentence.js";
+import { axisTitles } from "../../src/regard/viz/js/sides.js";
 import { START } from "../../src/regard/viz/js/state.js";
-import { inShort, worthOf, worthSentence } from "../../src/regard/viz/js/worth.js";
+import { shortImportance, headImportance, importanceSentence } from "../../src/regard/viz/js/worth.js";
 import { layer } from "./examples.js";
 
 const KEYS = ["A", "B", "C", "B"];
@@ -38,8 +38,8 @@ test("one, two or three inputs by name, more by number", () => {
   assert.equal(said([0.6, 0.4, 0, 0]), "To count B, head 1 looks at A (step 0, 60%) and B (step 1, 40%).");
   const row = [0.3, 0.2, 0.2, 0.2, 0.05, 0.05];
   const keys = ["A", "B", "C", "D", "E", "F"];
-  const found = "To count B, head 1 looks at four of 6 inputs, mostly A (step 0), with 90% in all.";
-  assert.equal(said(row, { keys }), found);
+  const expected = "To count B, head 1 looks at four of 6 inputs, mostly A (step 0), with 90% in all.";
+  assert.equal(said(row, { keys }), expected);
 });
 
 test("nothing in particular, and nothing at all", () => {
@@ -94,19 +94,23 @@ test("a prompt is of tokens, and what is written of outputs", () => {
   ];
   for (const prediction of [null, "ran"]) {
     for (const kind of ["encoder", "decoder"])
-      assert.deepEqual(axesOf({ map: { prediction, layers: [] }, layer: layer({ kind }) }), tokens);
+      assert.deepEqual(axisTitles({ map: { prediction, layers: [] }, layer: layer({ kind }) }), tokens);
   }
   const written = { map: { prediction: "ran", layers }, layer: layer({ kind: "decoder", written: true }) };
-  assert.deepEqual(axesOf(written), outputs);
-  assert.deepEqual(axesOf({ map: { prediction: [1], layers: [] }, layer: layer({ kind: "decoder" }) }), outputs);
-  const source = axesOf({ map: { prediction: "ran", layers }, layer: layer({ kind: "encoder" }) });
+  assert.deepEqual(axisTitles(written), outputs);
+  assert.deepEqual(
+    axisTitles({ map: { prediction: [1], layers: [] }, layer: layer({ kind: "decoder" }) }),
+    outputs,
+  );
+  const source = axisTitles({ map: { prediction: "ran", layers }, layer: layer({ kind: "encoder" }) });
   assert.deepEqual(source, ["inputs that look", "inputs looked at"]);
 });
 
 test("a head that is left out is not the one that the sentence is of", () => {
   const slices = [Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8), Float32Array.of(0.6, 0.4)];
   const matrix = new Matrix(slices, ["p"], ["a", "b"], null);
-  const of = (state) => headOf({ data: {}, layer: { name: "cross" }, matrix, state: { ...START, ...state } });
+  const of = (state) =>
+    currentHead({ data: {}, layer: { name: "cross" }, matrix, state: { ...START, ...state } });
   assert.deepEqual([of({}), of({ off: "0" }), of({ off: "0,1" })], [0, 1, 2]);
   assert.equal(of({ off: "0", key: 1, focus: 0 }), 1);
   assert.equal(of({ key: 1, focus: 0 }), 0);
@@ -116,10 +120,10 @@ test("the head that says most, unless one is chosen", () => {
   const slices = [Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8)];
   const scene = { data: {}, layer: { name: "cross" }, state: START };
   const matrix = (relevant) => new Matrix(slices, ["p"], ["a", "b"], relevant);
-  assert.equal(headOf({ ...scene, matrix: matrix(null) }), 0);
-  assert.equal(headOf({ ...scene, matrix: matrix([[0, 1]]) }), 1);
-  assert.equal(headOf({ ...scene, matrix: matrix([[0, 1]]), state: { ...START, head: 0 } }), 0);
-  assert.equal(headOf({ ...scene, matrix: matrix([[0, 1]]), state: { ...START, key: 0, focus: 0 } }), 0);
+  assert.equal(currentHead({ ...scene, matrix: matrix(null) }), 0);
+  assert.equal(currentHead({ ...scene, matrix: matrix([[0, 1]]) }), 1);
+  assert.equal(currentHead({ ...scene, matrix: matrix([[0, 1]]), state: { ...START, head: 0 } }), 0);
+  assert.equal(currentHead({ ...scene, matrix: matrix([[0, 1]]), state: { ...START, key: 0, focus: 0 } }), 0);
 });
 
 test("of heads whose worth is known, one that matters", () => {
@@ -127,7 +131,7 @@ test("of heads whose worth is known, one that matters", () => {
   const matrix = new Matrix(slices, ["p"], ["a", "b"], null);
   const chosen = (all) => {
     const importance = { cross: all.map((added) => ({ added, low: null, high: null })) };
-    return headOf({ data: { importance }, layer: { name: "cross" }, matrix, state: START });
+    return currentHead({ data: { importance }, layer: { name: "cross" }, matrix, state: START });
   };
   assert.equal(chosen([0.5, 0.01, 0.1]), 0); // what says most hardly matters
   assert.equal(chosen([0.4, 0.01, 0.5]), 2); // of two that matter, what says most
@@ -136,11 +140,11 @@ test("of heads whose worth is known, one that matters", () => {
 
 test("what a head is worth, and how sure that is", () => {
   const data = { importance: { cross: [{ added: 0.5, low: -0.1, high: 1 }] } };
-  const worth = worthOf(data, "cross", 0);
-  assert.equal(inShort(worth), "(+0.500)");
-  assert.match(worthSentence(worth), /by \+0\.500 \(head importance, 95% interval −0\.100 to \+1\.000\)/);
-  assert.equal(inShort({ added: 0.5, low: 0.1, high: 1 }), "+0.500");
-  assert.equal(inShort({ added: 0.5, low: null, high: null }), "+0.500");
-  assert.equal(worthOf(data, "cross", 1), undefined);
-  assert.equal(worthOf(data, "cross", 0, ["the mean"]), undefined);
+  const worth = headImportance(data, "cross", 0);
+  assert.equal(shortImportance(worth), "(+0.500)");
+  assert.match(importanceSentence(worth), /by \+0\.500 \(head importance, 95% interval −0\.100 to \+1\.000\)/);
+  assert.equal(shortImportance({ added: 0.5, low: 0.1, high: 1 }), "+0.500");
+  assert.equal(shortImportance({ added: 0.5, low: null, high: null }), "+0.500");
+  assert.equal(headImportance(data, "cross", 1), undefined);
+  assert.equal(headImportance(data, "cross", 0, ["the mean"]), undefined);
 });

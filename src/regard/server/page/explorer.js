@@ -2,13 +2,13 @@
 
 import { showSamples } from "./samples.js";
 import { tour } from "./tour.js";
-import { treeOf } from "./tree.js";
-import { addressOf, keepAddress, readAddress } from "./js/address.js";
+import { searchTree } from "./tree.js";
+import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
 import { oneTabStop } from "./js/dom.js";
 import { show } from "./js/entry.js";
-import { legible } from "./js/labels.js";
+import { revealHidden } from "./js/labels.js";
 import { latest } from "./js/latest.js";
-import { headOf } from "./js/sentence.js";
+import { currentHead } from "./js/sentence.js";
 
 /** @import { Asked, Written } from "./js/address.js" */
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
@@ -70,9 +70,9 @@ const state = { task: "", touched: [], foreign: false, seed: 0, ticket: 0, worki
 
 /** @param {string} id */
 function element(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`the page has no element ${id}`);
-  return found;
+  const item = document.getElementById(id);
+  if (!item) throw new Error(`the page has no element ${id}`);
+  return item;
 }
 
 /**
@@ -88,9 +88,9 @@ async function ask(path, body, signal) {
   const response = await fetch(path, { ...request, signal }).catch(() => {
     throw new Error("The explorer does not answer: is `regard show` still running?");
   });
-  const found = await response.json();
-  if (!response.ok) throw new Error(found.error);
-  return found;
+  const data = await response.json();
+  if (!response.ok) throw new Error(data.error);
+  return data;
 }
 
 /**
@@ -99,7 +99,7 @@ async function ask(path, body, signal) {
  * @param {() => Promise<() => void>} work resolves to a function that displays the response
  * @param {boolean} [answers] whether it answers an input: if that is rejected, the old answer is dimmed
  */
-async function doing(work, answers = false) {
+async function runRequest(work, answers = false) {
   state.ticket += 1;
   const { ticket } = state;
   main.classList.add("waiting");
@@ -107,13 +107,13 @@ async function doing(work, answers = false) {
     const found = await work();
     if (ticket !== state.ticket) return;
     message.textContent = "";
-    if (answers) refused(false);
+    if (answers) markRejected(false);
     found();
   } catch (error) {
     if (ticket !== state.ticket) return;
     message.textContent = error instanceof Error ? error.message : String(error);
     if (answers) {
-      refused(true);
+      markRejected(true);
       element("note").textContent = ""; // it belongs to the old input
     }
   } finally {
@@ -122,35 +122,35 @@ async function doing(work, answers = false) {
 }
 
 /** @param {boolean} on whether what is shown belongs to another input than that which stands there */
-function refused(on) {
+function markRejected(on) {
   main.classList.toggle("refused", on);
   main.inert = on;
   input.setAttribute("aria-invalid", String(on));
 }
 
-/** @param {Found} found */
-function draw(found) {
-  state.found = found;
+/** @param {Found} answered */
+function draw(answered) {
+  state.found = answered;
   const { importance, examined, roles, playback, touched, view } = state;
   const data = {
-    maps: [found.map],
-    original: found.original,
+    maps: [answered.map],
+    original: answered.original,
     importance,
     examined,
     roles,
     playback,
-    beside: found.beside,
+    beside: answered.beside,
     interventions: touched,
-    behind: found.touched !== undefined && found.touched !== touched,
+    behind: answered.touched !== undefined && answered.touched !== touched,
   };
-  const notes = [found.map.note, ...(found.left_out ?? [])].filter(Boolean);
+  const notes = [answered.map.note, ...(answered.left_out ?? [])].filter(Boolean);
   element("note").textContent = notes.map((note) => `Note: ${note}`).join(" "); // next to the typed input
-  document.title = `${state.task}: ${legible(found.map.input)} · Regard`;
+  document.title = `${state.task}: ${revealHidden(answered.map.input)} · Regard`;
   if (view) view.update(data);
   else {
-    const usual = { touch, row, state: readAddress(location.hash).state, chosen: keep };
+    const usual = { touch, row, state: readAddress(location.hash).state, chosen: updateAddress };
     state.view = show(main, data, state.foreign ? usual : { ...usual, explain });
-    keep();
+    updateAddress();
   }
 }
 
@@ -165,17 +165,17 @@ function row(which) {
 }
 
 /** Keep in the address what is shown: of which input, and what was done to it. */
-function keep() {
+function updateAddress() {
   const { found, view, touched, written } = state;
   if (!found || !view) return;
   /** @type {Asked[]} */
   const all = ["importance", "roles"];
-  const asked = all.filter((each) => known(each) || state.working[each]);
-  keepAddress(addressOf(view.state, { input: found.map.input, touched, written, asked }));
+  const asked = all.filter((each) => isComputed(each) || state.working[each]);
+  replaceAddress(formatAddress(view.state, { input: found.map.input, touched, written, asked }));
 }
 
 /** @param {Asked} name */
-function known(name) {
+function isComputed(name) {
   return Object.keys(state[name] ?? {}).length > 0;
 }
 
@@ -193,21 +193,21 @@ function attend({ fresh = false, drawn = false } = {}) {
   if (fresh) Object.assign(state, { touched: [], playback: undefined });
   element("steps").hidden = true; // it belongs to another answer
   state.written = undefined;
-  return doing(async () => {
+  return runRequest(async () => {
     const asked = drawn ? { seed: state.seed } : { input: input.value };
     const { touched } = state;
     /** @type {Found} */
-    const found = await ask("api/attend", { interventions: touched, ...asked });
-    found.touched = touched;
+    const response = await ask("api/attend", { interventions: touched, ...asked });
+    response.touched = touched;
     return () => {
-      if (drawn) input.value = found.map.input;
-      draw(found);
+      if (drawn) input.value = response.map.input;
+      draw(response);
     };
   }, true);
 }
 
 /** Show what the address says: another part of the answer that is there, or another input. */
-async function follow() {
+async function followAddress() {
   const { input: text, state: chosen, touched, written, asked } = readAddress(location.hash);
   const { found, touched: before } = state;
   const shown = text === found?.map.input && !touched?.length && !before.length && (written || !state.written);
@@ -217,14 +217,14 @@ async function follow() {
     Object.assign(state, { touched: touched ?? [], playback: undefined });
     await attend();
   }
-  if (chosen.frame !== undefined && !state.playback) await doing(watchItForm);
-  if (written) await doing(() => stepByStep(written.beam, written.branch));
+  if (chosen.frame !== undefined && !state.playback) await runRequest(showPlayback);
+  if (written) await runRequest(() => showSearch(written.beam, written.branch));
   state.view?.choose(chosen);
-  for (const each of asked) if (!known(each) && !state.working[each]) aside(each);
+  for (const each of asked) if (!isComputed(each) && !state.working[each]) compute(each);
 }
 
 /** What the page says of the subject, and what can be done with it. */
-async function introduce() {
+async function showSubject() {
   /** @type {About} */
   const about = await ask("api/run");
   return () => {
@@ -251,7 +251,7 @@ async function introduce() {
     element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
     const more = [...element("more").querySelectorAll("button")].filter((each) => !each.hidden);
     oneTabStop(more, 0);
-    if (readAddress(location.hash).input !== null) follow();
+    if (readAddress(location.hash).input !== null) followAddress();
     else if (about.draws) attend({ fresh: true, drawn: true });
   };
 }
@@ -261,7 +261,7 @@ async function introduce() {
  *
  * @param {Asked} name
  */
-async function aside(name) {
+async function compute(name) {
   const button = element(name);
   const working = state.working[name];
   if (working) return working.abort();
@@ -282,7 +282,7 @@ async function aside(name) {
     clearInterval(watch);
     state.working[name] = undefined;
     button.textContent = usual;
-    keep();
+    updateAddress();
   }
 }
 
@@ -292,7 +292,7 @@ async function aside(name) {
  * @param {number} [beam]
  * @param {number} [first]
  */
-async function stepByStep(beam, first) {
+async function showSearch(beam, first) {
   /** @type {Searched} */
   const found = await ask("api/tree", { input: input.value, interventions: state.touched, beam: beam ?? null });
   return () => {
@@ -302,7 +302,7 @@ async function stepByStep(beam, first) {
       state.written = { beam: found.tree.beam, branch };
       draw({ map: found.maps[found.shown[branch]] });
       state.view?.choose({ query: found.tree.branches[branch].step, key: null, also: "" });
-      keep();
+      updateAddress();
     };
     const close = () => {
       steps.hidden = true;
@@ -310,7 +310,9 @@ async function stepByStep(beam, first) {
       attend();
     };
     steps.hidden = false;
-    steps.replaceChildren(treeOf(found, first, choose, (width) => doing(() => stepByStep(width)), close));
+    steps.replaceChildren(
+      searchTree(found, first, choose, (width) => runRequest(() => showSearch(width)), close),
+    );
   };
 }
 
@@ -330,11 +332,11 @@ function findSamples() {
   }
   const { layer, state: chosen } = scene;
   const token = chosen.key === null ? null : (layer.keys[chosen.key] ?? null);
-  const wanted = { layer: layer.name, head: headOf(scene), token, wrong_first: false };
+  const wanted = { layer: layer.name, head: currentHead(scene), token, wrong_first: false };
   const tokens = [...new Set(layer.keys)].sort();
   /** @param {Wanted} asked */
   const again = (asked) =>
-    doing(async () => {
+    runRequest(async () => {
       const answer = { found: await ask("api/samples", asked), asked };
       const box = element("samples");
       return () => showSamples(box, answer, tokens, openSample, again, () => element("search").focus());
@@ -343,7 +345,7 @@ function findSamples() {
 }
 
 /** Send the picture that was chosen, and show it. */
-async function see() {
+async function sendPicture() {
   const file = picture.files?.[0];
   if (!file) return () => {};
   picture.value = ""; // so that the same file can be selected again
@@ -358,7 +360,7 @@ async function see() {
   };
 }
 
-async function watchItForm() {
+async function showPlayback() {
   state.touched = [];
   /** @type {PlaybackData} */
   const playback = await ask("api/playback", { input: input.value });
@@ -378,21 +380,21 @@ element("ask").addEventListener("submit", (event) => {
   clearTimeout(timer);
   attend({ fresh: true });
 });
-picture.addEventListener("change", () => doing(see, true));
+picture.addEventListener("change", () => runRequest(sendPicture, true));
 element("draw").addEventListener("click", () => {
   state.seed += 1;
   attend({ fresh: true, drawn: true });
 });
 element("tour").addEventListener("click", () => tour(element("guide")));
-addEventListener("hashchange", follow);
-element("importance").addEventListener("click", () => aside("importance"));
+addEventListener("hashchange", followAddress);
+element("importance").addEventListener("click", () => compute("importance"));
 element("roles").addEventListener("click", async () => {
-  await aside("roles");
-  if (known("roles")) state.view?.choose({ mode: "overview" });
+  await compute("roles");
+  if (isComputed("roles")) state.view?.choose({ mode: "overview" });
 });
 element("search").addEventListener("click", findSamples);
-element("tree").addEventListener("click", () => doing(() => stepByStep()));
-element("playback").addEventListener("click", () => doing(watchItForm));
+element("tree").addEventListener("click", () => runRequest(() => showSearch()));
+element("playback").addEventListener("click", () => runRequest(showPlayback));
 // The token in the address is now in a cookie, and is removed so that nobody copies it from the screen.
 if (location.search) history.replaceState(null, "", location.pathname);
-doing(introduce);
+runRequest(showSubject);

@@ -11,25 +11,25 @@ const bar = /** @type {HTMLProgressElement} */ (part("progress"));
 
 /** @typedef {{step: number, steps: number, loss: number | null, words: string[] | null, busy: boolean, failed: string}} State */
 
-/** @param {State} found */
-function show(found) {
-  button.disabled = found.busy;
-  button.textContent = found.words ? "Train it again" : "Train it";
-  bar.hidden = !found.busy;
-  bar.value = found.steps ? found.step / found.steps : 0;
-  part("state").textContent = told(found);
+/** @param {State} run */
+function show(run) {
+  button.disabled = run.busy;
+  button.textContent = run.words ? "Train it again" : "Train it";
+  bar.hidden = !run.busy;
+  bar.value = run.steps ? run.step / run.steps : 0;
+  part("state").textContent = describeRun(run);
   part("words").replaceChildren(
-    ...(found.words ?? []).map((word) => {
+    ...(run.words ?? []).map((word) => {
       const item = document.createElement("li");
       item.textContent = word;
       return item;
     }),
   );
-  part("explore").hidden = !found.words;
+  part("explore").hidden = !run.words;
 }
 
 /** @param {State} found */
-function told(found) {
+function describeRun(found) {
   if (found.failed) return `It failed: ${found.failed}`;
   if (!found.busy || found.words) return "";
   if (!found.step) return "starting …";
@@ -44,9 +44,9 @@ async function ask(method) {
     part("state").textContent = "The course has been ended: start it again with regard learn";
     return;
   }
-  const found = /** @type {State} */ (await response.json());
-  show(found);
-  if (found.busy) setTimeout(() => ask("GET"), 400);
+  const run = /** @type {State} */ (await response.json());
+  show(run);
+  if (run.busy) setTimeout(() => ask("GET"), 400);
 }
 
 button.addEventListener("click", () => ask("POST"));

@@ -1,8 +1,8 @@
 // The search for an answer: alternatives at each step, and the beam as a tree.
 
 import { button, node, oneTabStop, svg } from "./js/dom.js";
-import { visible } from "./js/labels.js";
-import { widthOf } from "./js/measuring.js";
+import { tokenLabel } from "./js/labels.js";
+import { textWidth } from "./js/measuring.js";
 
 /** @import { MapData } from "./js/data.js" */
 
@@ -25,19 +25,19 @@ const BAR = 120; // pixels of the likeliest token
  * @param {(beam: number) => void} widen requests another beam width
  * @param {() => void} close
  */
-export function treeOf(found, first, choose, widen, close) {
+export function searchTree(found, first, choose, widen, close) {
   const { tree } = found;
-  const rows = rowsOf(tree);
-  const places = placesIn(tree);
+  const rows = branchRows(tree);
+  const places = stepPositions(tree);
   const box = node("section", { class: "steps", "aria-label": "How the answer was written" });
   const said = node("div", { class: "followers", "aria-live": "polite" });
-  const texts = tree.branches.map((branch, number) => textOf(tree, branch, number, rows, places));
+  const texts = tree.branches.map((branch, number) => branchText(tree, branch, number, rows, places));
   let at = first !== undefined && first < tree.branches.length ? first : (tree.best[0] ?? 0);
   /** @param {number} number */
   const go = (number) => {
     at = number;
     texts.forEach((text, each) => text.classList.toggle("on", each === number));
-    said.replaceChildren(...followersOf(tree, number));
+    said.replaceChildren(...listFollowers(tree, number));
     choose(number);
   };
   texts.forEach((text, number) => {
@@ -67,7 +67,7 @@ export function treeOf(found, first, choose, widen, close) {
     button("Close", close),
   );
   const beside = node("div", { class: "beside" });
-  beside.append(drawn(tree, rows, places, texts), said);
+  beside.append(drawTree(tree, rows, places, texts), said);
   box.append(node("h2", {}, "How the answer was written"), bar, beside);
   go(at);
   return box;
@@ -78,7 +78,7 @@ export function treeOf(found, first, choose, widen, close) {
  *
  * @param {Tree} tree
  */
-function rowsOf({ branches, best }) {
+function branchRows({ branches, best }) {
   /** @type {number[]} */
   const rows = [];
   let last = -1;
@@ -101,11 +101,11 @@ function rowsOf({ branches, best }) {
  *
  * @param {Tree} tree
  */
-function placesIn({ branches }) {
+function stepPositions({ branches }) {
   const places = [4];
   for (const branch of branches) {
     const step = branch.step + 1;
-    places[step] = Math.max(places[step] ?? 0, wide(branch));
+    places[step] = Math.max(places[step] ?? 0, branchWidth(branch));
   }
   for (let step = 1; step < places.length; step += 1) places[step] = places[step - 1] + (places[step] ?? 0) + GAP;
   return places;
@@ -116,8 +116,8 @@ function placesIn({ branches }) {
  *
  * @param {Branch} branch
  */
-function wide({ label, probability, ended }) {
-  return LARGER * widthOf(`${ended ? "end" : short(visible(label))} ${percentOf(probability)}`);
+function branchWidth({ label, probability, ended }) {
+  return LARGER * textWidth(`${ended ? "end" : shortLabel(tokenLabel(label))} ${branchPercent(probability)}`);
 }
 
 /**
@@ -127,11 +127,11 @@ function wide({ label, probability, ended }) {
  * @param {number[]} rows
  * @param {number[]} places of the steps
  */
-function textOf({ best }, { label, step, probability, log_probability, ended }, number, rows, places) {
+function branchText({ best }, { label, step, probability, log_probability, ended }, number, rows, places) {
   const kind = best.includes(number) ? "best" : "other";
-  const full = visible(label);
-  const shown = ended ? "end" : short(full);
-  const share = percentOf(probability);
+  const full = tokenLabel(label);
+  const shown = ended ? "end" : shortLabel(full);
+  const share = branchPercent(probability);
   const name = `${shown} ${share}, step ${step}, ${full}, log-probability ${log_probability.toFixed(3)}`;
   const place = { x: places[step], y: HIGH * rows[number] + 16, class: `branch ${kind}` };
   const text = svg("text", { ...place, role: "button", "aria-label": name, "data-name": `branch-${number}` });
@@ -140,12 +140,12 @@ function textOf({ best }, { label, step, probability, log_probability, ended }, 
 }
 
 /** @param {string} label */
-function short(label) {
+function shortLabel(label) {
   return label.length > 8 ? `${label.slice(0, 7)}…` : label;
 }
 
 /** @param {number} share */
-function percentOf(share) {
+function branchPercent(share) {
   return `${Math.round(100 * share)}%`;
 }
 
@@ -155,13 +155,13 @@ function percentOf(share) {
  * @param {number[]} places of the steps
  * @param {SVGTextElement[]} texts
  */
-function drawn({ branches, best }, rows, places, texts) {
+function drawTree({ branches, best }, rows, places, texts) {
   const size = { width: places[places.length - 1], height: HIGH * (Math.max(...rows, 0) + 1) + 8 };
   const picture = svg("svg", { ...size, role: "group", "aria-label": "All that the search kept" });
   branches.forEach(({ parent, step }, number) => {
     if (parent === null) return;
     const [x, y, from] = [places[step] - 4, HIGH * rows[number] + 12, HIGH * rows[parent] + 12];
-    const begin = places[step - 1] + wide(branches[parent]) + 4;
+    const begin = places[step - 1] + branchWidth(branches[parent]) + 4;
     const bend = x - GAP + 8; // where the words of the previous step end
     const d = `M ${begin} ${from} H ${bend} C ${bend + 12} ${from}, ${x - 12} ${y}, ${x} ${y}`;
     picture.append(svg("path", { d, class: best.includes(number) ? "best" : "other", fill: "none" }));
@@ -183,10 +183,10 @@ function drawn({ branches, best }, rows, places, texts) {
  * @param {Tree} tree
  * @param {number} number
  */
-function followersOf({ branches, begin }, number) {
+function listFollowers({ branches, begin }, number) {
   const { parent, label, step, log_probability } = branches[number];
   const before = [];
-  for (let at = parent; at !== null; at = branches[at].parent) before.unshift(visible(branches[at].label));
+  for (let at = parent; at !== null; at = branches[at].parent) before.unshift(tokenLabel(branches[at].label));
   const table = node("table");
   const title = before.length ? `After “${before.join(" ")}”, step ${step}` : "At the beginning, step 0";
   table.append(node("caption", {}, `${title}; log-probability so far ${log_probability.toFixed(3)}`));
@@ -197,7 +197,7 @@ function followersOf({ branches, begin }, number) {
     bar.style.width = `${each.probability * BAR}px`;
     const cell = node("td", { class: "bars" });
     cell.append(bar);
-    row.append(node("th", { scope: "row" }, visible(each.label)));
+    row.append(node("th", { scope: "row" }, tokenLabel(each.label)));
     row.append(node("td", {}, `${(100 * each.probability).toFixed(1)}%`), cell);
     body.append(row);
   }

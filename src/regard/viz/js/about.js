@@ -1,8 +1,8 @@
 // Captions and metadata of saved pictures and tables: the model, interventions, colour scale and prediction.
 
-import { spelled } from "./answer.js";
-import { legible } from "./labels.js";
-import { scaleOf } from "./legend.js";
+import { answerText } from "./answer.js";
+import { revealHidden } from "./labels.js";
+import { colourScale } from "./legend.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
@@ -16,9 +16,9 @@ import { scaleOf } from "./legend.js";
  * @param {Palette} colours
  * @returns {Fact[]}
  */
-export function factsOf(scene, colours) {
+export function collectMetadata(scene, colours) {
   const { data, map, layer, matrix, state, changes, derived, beside } = scene;
-  const { from, to, of } = scaleOf(scene, colours);
+  const { from, to, of } = colourScale(scene, colours);
   const overview = state.mode === "overview";
   const names = matrix.shown(state).map((head) => matrix.name(head));
   /** @type {(Fact | null)[]} */
@@ -34,16 +34,18 @@ export function factsOf(scene, colours) {
     state.frame === null ? null : ["training steps", String(data.playback?.steps[state.frame])],
     ["interventions", map.interventions.join("; ") || "none"],
     state.sum && state.temperature !== 1 ? ["temperature", `${state.temperature} in the sum only, here 1`] : null,
-    map.prediction === null ? null : ["prediction", spelled(map.prediction)],
-    map.interventions.length ? ["prediction without interventions", spelled(map.original_prediction)] : null,
-    map.truth === null ? null : ["truth", spelled(map.truth)],
+    map.prediction === null ? null : ["prediction", answerText(map.prediction)],
+    map.interventions.length ? ["prediction without interventions", answerText(map.original_prediction)] : null,
+    map.truth === null ? null : ["truth", answerText(map.truth)],
     beside ? ["beside", beside.name] : null,
     changes ? ["shows", "weights less those without interventions"] : null,
     ["scale", `${from} to ${to}${of}`],
     map.note ? ["note", map.note] : null,
   ];
   if (derived && state.mode !== "flow") found.push(["derived", derived]);
-  return found.filter((fact) => fact !== null).map(([name, said]) => [name, legible(said).replace(/\s+/g, " ")]);
+  return found
+    .filter((fact) => fact !== null)
+    .map(([name, said]) => [name, revealHidden(said).replace(/\s+/g, " ")]);
 }
 
 /**
@@ -55,10 +57,10 @@ export function captionLines({ map }) {
   const done = map.interventions;
   const lines = done.length ? [`Changed: ${done.join("; ")}`] : [];
   if (map.prediction !== null) {
-    const before = done.length ? `, without the change: ${spelled(map.original_prediction)}` : "";
-    lines.push(`Prediction: ${spelled(map.prediction)}${before}`);
+    const before = done.length ? `, without the change: ${answerText(map.original_prediction)}` : "";
+    lines.push(`Prediction: ${answerText(map.prediction)}${before}`);
   }
-  return lines.flatMap((line) => folded(legible(line)));
+  return lines.flatMap((line) => wrapCaption(revealHidden(line)));
 }
 
 const CAPTION = 110; // characters of a line
@@ -68,7 +70,7 @@ const CAPTION = 110; // characters of a line
  *
  * @param {string} text
  */
-function folded(text) {
+function wrapCaption(text) {
   const lines = [];
   for (let left = text; left;) {
     const blank = left.length > CAPTION ? left.lastIndexOf(" ", CAPTION) : -1;

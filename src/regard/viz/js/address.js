@@ -13,8 +13,8 @@ const SHARES = ["least"];
 const LISTS = ["off", "also"];
 const SWITCHES = ["words", "change", "mean", "sorted", "sum"];
 /** @type {Asked[]} */
-const ASIDE = ["importance", "roles"];
-const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
+const COMPUTATIONS = ["importance", "roles"];
+const MODES_IN_ADDRESS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"];
 
 /**
  * The content of an address; `input`, `touched` and `written` are null if absent.
@@ -33,7 +33,7 @@ const WAYS = ["picture", "heatmap", "lines", "arcs", "flow", "table", "overview"
  * @param {Readonly<State>} state
  * @param {{ input?: string, touched?: InterventionData[], written?: Written, asked?: Asked[] }} more
  */
-export function addressOf(state, { input, touched, written, asked } = {}) {
+export function formatAddress(state, { input, touched, written, asked } = {}) {
   const found = new URLSearchParams();
   if (input !== undefined) found.set("input", input);
   for (const [name, value] of Object.entries(state)) {
@@ -53,25 +53,26 @@ export function addressOf(state, { input, touched, written, asked } = {}) {
  * @returns {Addressed}
  */
 export function readAddress(hash) {
-  const given = new URLSearchParams(hash.slice(1));
+  const parameters = new URLSearchParams(hash.slice(1));
   /** @type {Record<string, unknown>} */
   const state = {};
-  for (const [name, value] of given) {
+  for (const [name, value] of parameters) {
     if (NUMBERS.includes(name) && /^\d{1,6}$/.test(value)) state[name] = Number(value);
     else if (SHARES.includes(name) && /^0\.\d{1,4}$/.test(value)) state[name] = Number(value);
-    else if (name === "temperature" && /^\d{1,3}(\.\d{1,4})?$/.test(value)) state[name] = warm(Number(value));
+    else if (name === "temperature" && /^\d{1,3}(\.\d{1,4})?$/.test(value))
+      state[name] = clampTemperature(Number(value));
     else if (LISTS.includes(name) && /^\d{1,6}(,\d{1,6})*$/.test(value)) state[name] = value;
     else if (SWITCHES.includes(name)) state[name] = value === "true";
     else if (name === "beside" && /^(original|(model|input|snapshot)-\d{1,4})$/.test(value)) state[name] = value;
-    else if (name === "layer" || (name === "mode" && WAYS.includes(value))) state[name] = value;
+    else if (name === "layer" || (name === "mode" && MODES_IN_ADDRESS.includes(value))) state[name] = value;
   }
-  const asked = given.get("asked")?.split(",") ?? [];
+  const asked = parameters.get("asked")?.split(",") ?? [];
   return {
     state,
-    input: given.get("input"),
-    touched: listIn(given.get("touched")),
-    written: writtenIn(given.get("written")),
-    asked: ASIDE.filter((each) => asked.includes(each)),
+    input: parameters.get("input"),
+    touched: parseList(parameters.get("touched")),
+    written: parseSearch(parameters.get("written")),
+    asked: COMPUTATIONS.filter((name) => asked.includes(name)),
   };
 }
 
@@ -80,7 +81,7 @@ export function readAddress(hash) {
  *
  * @param {number} value
  */
-function warm(value) {
+function clampTemperature(value) {
   return Math.min(Math.max(value, 0.1), 10);
 }
 
@@ -88,13 +89,13 @@ function warm(value) {
  * @param {string | null} text
  * @returns {Written | null}
  */
-function writtenIn(text) {
+function parseSearch(text) {
   const found = /^(\d{1,2}),(\d{1,6})$/.exec(text ?? "");
   return found && { beam: Number(found[1]), branch: Number(found[2]) };
 }
 
 /** @param {string | null} text */
-function listIn(text) {
+function parseList(text) {
   try {
     const found = JSON.parse(text ?? "null");
     return Array.isArray(found) ? found : null;
@@ -108,6 +109,6 @@ function listIn(text) {
  *
  * @param {string} hash
  */
-export function keepAddress(hash) {
+export function replaceAddress(hash) {
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }

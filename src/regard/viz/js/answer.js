@@ -1,7 +1,7 @@
 // The prediction, its probability, and whether it is right.
 
 import { node } from "./dom.js";
-import { legible, percent, visible } from "./labels.js";
+import { revealHidden, percent, tokenLabel } from "./labels.js";
 
 /** @import { MapData } from "./data.js" */
 
@@ -11,50 +11,52 @@ const MOST_STEPS = 40; // up to this number of output steps, probabilities are s
 /**
  * @param {MapData} map
  * @param {MapData} [original] the answer without interventions
- * @param {{ name: string, map: MapData } | null} [other] the map shown for comparison
+ * @param {{ name: string, map: MapData } | null} [compared] the map shown for comparison
  */
-export function answer(map, original, other) {
+export function answer(map, original, compared) {
   const line = node("div", { class: "answer" });
   if (map.prediction === null) {
     line.append(
       node("b", {}, map.task),
       " ",
-      node("code", {}, shortened(legible(map.input))),
-      ...changedLine(map),
+      node("code", {}, shorten(revealHidden(map.input))),
+      ...interventionLine(map),
     );
     return line;
   }
-  const said = spelled(map.prediction);
+  const said = answerText(map.prediction);
   const prediction = node("b", { class: "prediction" }, said);
   line.append(
     node("b", {}, map.task),
     " ",
-    node("code", {}, shortened(legible(map.input))),
+    node("code", {}, shorten(revealHidden(map.input))),
     " prediction ",
     prediction,
   );
   if (map.truth !== null) {
-    const truth = spelled(map.truth);
+    const truth = answerText(map.truth);
     line.append(`, truth ${truth} `, node("span", {}, said === truth ? "✓ right" : "✗ wrong"));
   }
   if (original) {
-    const before = spelled(original.prediction);
+    const before = answerText(original.prediction);
     const text = before === said ? " (as before it was touched)" : ` (before: ${before})`;
     line.append(node("span", { class: before === said ? "quiet" : "changed" }, text));
   }
-  if (other && other.map !== original && other.map.prediction !== null) {
-    const theirs = spelled(other.map.prediction);
+  if (compared && compared.map !== original && compared.map.prediction !== null) {
+    const theirs = answerText(compared.map.prediction);
     const text = theirs === said ? "the same" : theirs;
-    line.append(node("div", { class: theirs === said ? "quiet" : "changed" }, `Beside, ${other.name}: ${text}`));
+    line.append(
+      node("div", { class: theirs === said ? "quiet" : "changed" }, `Beside, ${compared.name}: ${text}`),
+    );
   }
   line.append(steps(map, original));
-  line.append(...changedLine(map));
+  line.append(...interventionLine(map));
   if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
   return line;
 }
 
 /** @param {MapData} map */
-function changedLine({ interventions }) {
+function interventionLine({ interventions }) {
   return interventions.length ? [node("div", { class: "changed" }, `Changed: ${interventions.join("; ")}`)] : [];
 }
 
@@ -65,20 +67,20 @@ function changedLine({ interventions }) {
  * @param {MapData} [original]
  */
 function steps({ outputs, prediction, probabilities }, original) {
-  const found = node("div");
-  if (!probabilities.length || outputs.length > MOST_STEPS) return found;
-  found.append(node("span", { class: "quiet" }, "with probability: "));
+  const box = node("div");
+  if (!probabilities.length || outputs.length > MOST_STEPS) return box;
+  box.append(node("span", { class: "quiet" }, "with probability: "));
   outputs.forEach((label, step) => {
     const before = original?.outputs[step] === label ? original.probabilities[step] : null;
     const now = probabilities[step];
     const was = before !== null && Math.abs(before - now) >= 0.005 ? ` (was ${percent(before)})` : "";
     const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
-    found.append(
-      node("span", { class: was ? "token changed" : "token" }, `${visible(label)}${number} `),
+    box.append(
+      node("span", { class: was ? "token changed" : "token" }, `${tokenLabel(label)}${number} `),
       node("span", { class: "quiet" }, `${percent(now)}${was} `),
     );
   });
-  return found;
+  return box;
 }
 
 /**
@@ -86,13 +88,13 @@ function steps({ outputs, prediction, probabilities }, original) {
  *
  * @param {string} text
  */
-function shortened(text) {
+function shorten(text) {
   return text.length <= LONGEST_INPUT
     ? text
     : `${text.slice(0, LONGEST_INPUT / 2)} … ${text.slice(-LONGEST_INPUT / 4)}`;
 }
 
 /** @param {number[] | string | null} answer */
-export function spelled(answer) {
-  return Array.isArray(answer) ? answer.join(" ") : legible(answer ?? "unknown") || "(nothing)";
+export function answerText(answer) {
+  return Array.isArray(answer) ? answer.join(" ") : revealHidden(answer ?? "unknown") || "(nothing)";
 }

@@ -16,7 +16,7 @@ export function clamp(value, low, high) {
  *
  * @param {Float32Array} values
  */
-export function greatest(values, bySize = false) {
+export function largestValue(values, bySize = false) {
   let most = 0;
   for (let index = 0; index < values.length; index += 1) {
     const value = bySize ? Math.abs(values[index]) : values[index];

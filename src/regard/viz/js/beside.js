@@ -14,7 +14,7 @@ const MOST_SNAPSHOTS = 12; // snapshots offered for comparison
  * @param {MapData} map the displayed map
  * @returns {Other[]}
  */
-export function othersOf({ maps, original, playback, beside }, map) {
+export function comparableMaps({ maps, original, playback, beside }, map) {
   const same = (beside ?? []).filter((entry) => maps.length === 1 || entry.map.input === map.input);
   const found = same.map((each, number) => ({
     key: `model-${number}`,
@@ -22,7 +22,7 @@ export function othersOf({ maps, original, playback, beside }, map) {
     map: each.map,
   }));
   if (original) found.push({ key: "original", name: "before it was touched", map: original });
-  maps.forEach((map, number) => found.push({ key: `input-${number}`, name: map.input, map: map }));
+  maps.forEach((map, number) => found.push({ key: `input-${number}`, name: map.input, map }));
   const frames = playback?.frames ?? [];
   const every = Math.ceil(frames.length / MOST_SNAPSHOTS) || 1;
   frames.forEach((frame, number) => {
@@ -40,8 +40,8 @@ export function othersOf({ maps, original, playback, beside }, map) {
  * @param {MapData} map
  * @param {Pick<State, "beside">} state
  */
-export function otherOf(data, map, { beside }) {
-  return (beside && othersOf(data, map).find((each) => each.key === beside)) || null;
+export function comparedMap(data, map, { beside }) {
+  return (beside && comparableMaps(data, map).find((map) => map.key === beside)) || null;
 }
 
 /**
@@ -54,9 +54,9 @@ export function otherOf(data, map, { beside }) {
  * @param {LayerData} layer
  * @param {Pick<State, "beside">} state
  */
-export function besideOf(data, map, layer, state) {
-  const other = otherOf(data, map, state);
-  const found = other && layerAlike(map.layers, other.map.layers, layer);
+export function layerBeside(data, map, layer, state) {
+  const other = comparedMap(data, map, state);
+  const found = other && matchLayer(map.layers, other.map.layers, layer);
   if (!other || !found) return null;
   return { name: found.name === layer.name ? other.name : `${other.name}, ${found.title}`, layer: found };
 }
@@ -66,7 +66,7 @@ export function besideOf(data, map, layer, state) {
  * @param {LayerData[]} others
  * @param {LayerData} layer one of `own`
  */
-function layerAlike(own, others, layer) {
+function matchLayer(own, others, layer) {
   const named = new Map(others.map((entry) => [entry.name, entry]));
   if (own.some((each) => named.has(each.name))) return named.get(layer.name);
   const [ours, theirs] = [own, others].map((layers) => layers.filter((each) => each.kind === layer.kind));

@@ -1,7 +1,7 @@
 // Colours of weights, differences and heads, on light and dark pages.
 
 import { clamp } from "./arithmetic.js";
-import { brush, node } from "./dom.js";
+import { canvasContext, node } from "./dom.js";
 
 /** @typedef {number[]} Colour red, green and blue, 0 to 255 */
 
@@ -22,8 +22,8 @@ import { brush, node } from "./dom.js";
 const LIGHT = ["#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"];
 const DARK = ["#101418", "#0b2a4f", "#0d3f78", "#16599f", "#2c77c2", "#5598da", "#8abaea", "#c2dcf6", "#ffffff"];
 // Decrease and increase: brown and blue-green differ for colour-blind readers too.
-const LESS = [166, 97, 26];
-const MORE = [1, 133, 113];
+const DECREASE = [166, 97, 26];
+const INCREASE = [1, 133, 113];
 
 // Eight head colours: neighbours differ by ΔE 20 or more (CIEDE2000) for colour-blind readers, contrast 3:1 to
 // paper.
@@ -40,29 +40,29 @@ const palettes = new Map();
  * @param {boolean} light
  */
 export function palette(light) {
-  const found = palettes.get(light) ?? mixed(light);
-  palettes.set(light, found);
-  return found;
+  const colours = palettes.get(light) ?? makePalette(light);
+  palettes.set(light, colours);
+  return colours;
 }
 
 /**
  * @param {boolean} light
  * @returns {Palette}
  */
-function mixed(light) {
-  const stops = (light ? LIGHT : DARK).map(rgb);
+function makePalette(light) {
+  const stops = (light ? LIGHT : DARK).map(parseColour);
   const paper = stops[0];
-  const broken = rgb(light ? "#c2185b" : "#ff6fae");
+  const broken = parseColour(light ? "#c2185b" : "#ff6fae");
   /** @param {number} share */
   const at = (share) => {
     if (Number.isNaN(share)) return broken;
     const place = clamp(share, 0, 1) * (stops.length - 1);
     const low = Math.min(Math.floor(place), stops.length - 2);
-    return between(stops[low], stops[low + 1], place - low);
+    return blend(stops[low], stops[low + 1], place - low);
   };
   /** @param {number} share */
   const change = (share) =>
-    Number.isNaN(share) ? broken : between(paper, share < 0 ? LESS : MORE, clamp(Math.abs(share), 0, 1));
+    Number.isNaN(share) ? broken : blend(paper, share < 0 ? DECREASE : INCREASE, clamp(Math.abs(share), 0, 1));
   return {
     dark: !light,
     paper,
@@ -72,9 +72,9 @@ function mixed(light) {
     broken,
     at,
     change,
-    table: Uint32Array.from({ length: 257 }, (_, index) => pixel(at(index < 256 ? index / 255 : NaN))),
+    table: Uint32Array.from({ length: 257 }, (_, index) => packPixel(at(index < 256 ? index / 255 : NaN))),
     changes: Uint32Array.from({ length: 257 }, (_, index) =>
-      pixel(change(index < 256 ? index / 127.5 - 1 : NaN)),
+      packPixel(change(index < 256 ? index / 127.5 - 1 : NaN)),
     ),
   };
 }
@@ -94,7 +94,7 @@ export function shade(share, signed = false) {
  * @param {number} head
  * @param {boolean} dark
  */
-export function hue(head, dark) {
+export function headColour(head, dark) {
   const colours = dark ? HEADS_ON_DARK : HEADS_ON_LIGHT;
   return colours[head % colours.length];
 }
@@ -104,7 +104,7 @@ export function hue(head, dark) {
  *
  * @param {number} head
  */
-export function dashes(head) {
+export function headDashes(head) {
   return DASHES[Math.floor(head / HEADS_ON_LIGHT.length) % DASHES.length];
 }
 
@@ -115,12 +115,12 @@ export function dashes(head) {
  * @param {Colour} paper
  * @param {number} strength
  */
-export function faded(hex, paper, strength) {
-  return between(paper, rgb(hex), strength);
+export function fade(hex, paper, strength) {
+  return blend(paper, parseColour(hex), strength);
 }
 
 /** @param {Colour} colour */
-export function css([red, green, blue]) {
+export function cssColour([red, green, blue]) {
   return `rgb(${red}, ${green}, ${blue})`;
 }
 
@@ -139,7 +139,7 @@ export function luminance([red, green, blue]) {
  * @param {Element} element
  */
 export function isDark(element) {
-  const context = brush(node("canvas", { width: 1, height: 1 }));
+  const context = canvasContext(node("canvas", { width: 1, height: 1 }));
   context.fillStyle = getComputedStyle(element)?.color ?? ""; // some browsers compute no style in a hidden frame
   context.fillRect(0, 0, 1, 1);
   return luminance([...context.getImageData(0, 0, 1, 1).data]) > 0.5;
@@ -150,7 +150,7 @@ export function isDark(element) {
  * @param {Colour} to
  * @param {number} share from 0 to 1
  */
-function between(from, to, share) {
+function blend(from, to, share) {
   return from.map((channel, index) => Math.round(channel + share * (to[index] - channel)));
 }
 
@@ -159,11 +159,11 @@ function between(from, to, share) {
  *
  * @param {Colour} colour
  */
-function pixel([red, green, blue]) {
+function packPixel([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
 /** @param {string} hex */
-function rgb(hex) {
+function parseColour(hex) {
   return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
 }

@@ -16,11 +16,11 @@ export function curve(losses, step) {
   const picture = svg("svg", { ...size, role: "img", "aria-label": "loss during training" });
   if (!losses.length) return picture;
   const last = losses[losses.length - 1][0];
-  const most = Math.max(...losses.map(([, loss]) => loss), 1e-9);
+  const largest = Math.max(...losses.map(([, loss]) => loss), 1e-9);
   /** @param {number} at */
   const x = (at) => 2 + ((CURVE_WIDTH - 4) * Math.log1p(at)) / Math.log1p(last);
   /** @param {number} loss */
-  const y = (loss) => CURVE_HEIGHT - 3 - ((CURVE_HEIGHT - 6) * loss) / most;
+  const y = (loss) => CURVE_HEIGHT - 3 - ((CURVE_HEIGHT - 6) * loss) / largest;
   const points = losses.map(([at, loss]) => `${x(at).toFixed(1)},${y(loss).toFixed(1)}`).join(" ");
   picture.append(
     svg("polyline", { points, fill: "none", stroke: "currentColor", "stroke-opacity": 0.7 }),

@@ -9,9 +9,11 @@
  * @param {ViewData} data
  * @param {LayerData} layer
  */
-export function originalOf({ original }, layer) {
+export function originalLayer({ original }, layer) {
   const before = original?.layers.find((each) => each.name === layer.name);
-  return before && same(before.queries, layer.queries) && same(before.keys, layer.keys) ? before : null;
+  return before && sameLabels(before.queries, layer.queries) && sameLabels(before.keys, layer.keys)
+    ? before
+    : null;
 }
 
 /**
@@ -20,7 +22,7 @@ export function originalOf({ original }, layer) {
  * @param {Matrix} now
  * @param {Matrix} before
  */
-export function changes(now, before) {
+export function differences(now, before) {
   return now.slices.map((slice, head) => slice.map((value, index) => value - before.slices[head][index]));
 }
 
@@ -28,6 +30,6 @@ export function changes(now, before) {
  * @param {string[]} one
  * @param {string[]} other
  */
-function same(one, other) {
+function sameLabels(one, other) {
   return one.length === other.length && one.every((label, index) => label === other[index]);
 }

@@ -41,7 +41,7 @@ function filled(element, attributes = {}, text = undefined) {
  *
  * @param {string} text
  */
-export function quiet(text) {
+export function secondaryText(text) {
   return node("span", { class: "quiet" }, text);
 }
 
@@ -54,15 +54,15 @@ export function quiet(text) {
  * @param {(index: number) => void} onChange
  */
 export function select(label, options, chosen, onChange) {
-  const found = node("select", { "data-name": label });
+  const list = node("select", { "data-name": label });
   options.forEach((option, index) => {
-    const each = node("option", { value: index }, option);
-    each.selected = index === chosen;
-    found.append(each);
+    const element = node("option", { value: index }, option);
+    element.selected = index === chosen;
+    list.append(element);
   });
-  found.addEventListener("change", () => onChange(found.selectedIndex));
+  list.addEventListener("change", () => onChange(list.selectedIndex));
   const wrapper = node("label", {}, label);
-  wrapper.append(found);
+  wrapper.append(list);
   return wrapper;
 }
 
@@ -71,7 +71,7 @@ export function select(label, options, chosen, onChange) {
  * @param {boolean} on
  * @param {(on: boolean) => void} onChange
  */
-export function check(label, on, onChange) {
+export function checkbox(label, on, onChange) {
   const box = node("input", { type: "checkbox", "data-name": label });
   box.checked = on;
   box.addEventListener("change", () => onChange(box.checked));
@@ -86,9 +86,9 @@ export function check(label, on, onChange) {
  * @param {boolean} [pressed] state of a toggle button
  */
 export function button(label, onClick, pressed) {
-  const found = node("button", { type: "button", "data-name": label, "aria-pressed": pressed }, label);
-  found.addEventListener("click", onClick);
-  return found;
+  const element = node("button", { type: "button", "data-name": label, "aria-pressed": pressed }, label);
+  element.addEventListener("click", onClick);
+  return element;
 }
 
 /**
@@ -96,7 +96,7 @@ export function button(label, onClick, pressed) {
  *
  * @param {HTMLCanvasElement} canvas
  */
-export function brush(canvas) {
+export function canvasContext(canvas) {
   const context = canvas.getContext("2d");
   if (!context) throw new Error("this browser does not draw on a canvas");
   return context;
@@ -120,9 +120,9 @@ export function keepFocus(root, draw) {
 /** @param {HTMLElement} root */
 function focusedIn(root) {
   const home = root.getRootNode();
-  const found = home instanceof ShadowRoot ? home.activeElement : document.activeElement;
-  if (!found || !root.contains(found)) return null;
-  return found instanceof HTMLElement || found instanceof SVGElement ? found : null;
+  const element = home instanceof ShadowRoot ? home.activeElement : document.activeElement;
+  if (!element || !root.contains(element)) return null;
+  return element instanceof HTMLElement || element instanceof SVGElement ? element : null;
 }
 
 /** A part of the page that is made anew only when what it shows has changed. */
@@ -135,13 +135,13 @@ export class Part {
   }
 
   /**
-   * @param {unknown[]} given everything that the content depends on
+   * @param {unknown[]} inputs everything that the content depends on
    * @param {() => (Node | string)[]} make
    */
-  show(given, make) {
+  show(inputs, make) {
     const { shown } = this;
-    if (shown?.length === given.length && given.every((value, index) => value === shown[index])) return;
-    this.shown = given;
+    if (shown?.length === inputs.length && inputs.every((value, index) => value === shown[index])) return;
+    this.shown = inputs;
     this.element.replaceChildren(...make());
   }
 }
@@ -187,7 +187,7 @@ export function oneTabStop(items, at) {
  * @param {number} chosen
  * @param {(index: number) => void} onChange
  */
-export function choice(label, options, chosen, onChange) {
+export function buttonGroup(label, options, chosen, onChange) {
   const group = node("span", { role: "radiogroup", "aria-label": label, class: "choice" });
   const buttons = options.map((option, index) => {
     const found = button(option, () => onChange(index));

@@ -2,7 +2,7 @@
 // weight.
 
 import { node, Part, svg } from "./dom.js";
-import { isolated } from "./labels.js";
+import { isolate } from "./labels.js";
 
 /** @import { InterventionData, MapData } from "./data.js" */
 /** @import { Placed, Scene } from "./scene.js" */
@@ -44,20 +44,20 @@ export class Dragged {
     if (!scene || !place) return;
     const { map, matrix } = scene;
     const weight = matrix.at(place.heads[0], place.query, place.key);
-    const own = interventions.find((change) => isAt(change, place));
+    const own = interventions.find((change) => isSamePlace(change, place));
     this.to = typeof own?.to === "number" ? own.to : null;
     const value = this.to ?? weight;
     if (Math.abs(Number(this.slider.value) - value) > 0.005) this.slider.value = String(value);
     this.said.textContent = value.toFixed(2);
-    const [from, to] = [isolated(matrix.queries[place.query]), isolated(matrix.keys[place.key])];
+    const [from, to] = [isolate(matrix.queries[place.query]), isolate(matrix.keys[place.key])];
     this.name.textContent = `weight of ${from} on ${to}`;
     const others = interventions.filter((change) => change !== own);
     const subject = JSON.stringify([map.input, place, others]);
     if (subject !== this.subject) this.points = [];
     this.subject = subject;
-    this.points = withPoint(this.points, { weight, ...answered(map, scene.layer.kind, place.query) });
+    this.points = insertPoint(this.points, { weight, ...answerAt(map, scene.layer.kind, place.query) });
     this.curve.show([map, this.points.length], () =>
-      own && this.points.length > 1 ? [drawn(this.points, weight)] : [],
+      own && this.points.length > 1 ? [drawPlot(this.points, weight)] : [],
     );
   }
 }
@@ -66,7 +66,7 @@ export class Dragged {
  * @param {InterventionData} change
  * @param {Placed} place
  */
-function isAt({ layer, heads, to, query, key }, place) {
+function isSamePlace({ layer, heads, to, query, key }, place) {
   const same = layer === place.layer && heads[0] === place.heads[0];
   return same && typeof to === "number" && query === place.query && key === place.key;
 }
@@ -78,7 +78,7 @@ function isAt({ layer, heads, to, query, key }, place) {
  * @param {string} kind kind of the layer
  * @param {number} query
  */
-export function answered({ prediction, outputs, probabilities }, kind, query) {
+export function answerAt({ prediction, outputs, probabilities }, kind, query) {
   if (kind === "encoder") {
     const answer = Array.isArray(prediction) ? prediction.join(" ") : (prediction ?? "");
     return { answer, probability: probabilities.reduce((product, probability) => product * probability, 1) };
@@ -93,7 +93,7 @@ export function answered({ prediction, outputs, probabilities }, kind, query) {
  * @param {Point[]} points
  * @param {Point} point
  */
-export function withPoint(points, point) {
+export function insertPoint(points, point) {
   const others = points.filter((each) => Math.abs(each.weight - point.weight) > 1e-4);
   return [...others, point].sort((one, other) => one.weight - other.weight);
 }
@@ -104,7 +104,7 @@ export function withPoint(points, point) {
  * @param {Point[]} points
  * @param {number} weight the current weight
  */
-function drawn(points, weight) {
+function drawPlot(points, weight) {
   const { width, height } = CURVE_SIZE;
   const label = points.map(
     (point) => `${point.weight.toFixed(2)}: ${point.probability.toFixed(2)} for ${point.answer}`,
@@ -127,7 +127,7 @@ function drawn(points, weight) {
     svg("text", { ...side, x: x(0.5), y: height - 4 }, "weight"),
     svg("text", { ...side, transform: `translate(14 ${y(0.5)}) rotate(-90)` }, "probability"),
   );
-  runsOf(points).forEach((run) => {
+  groupByAnswer(points).forEach((run) => {
     const line = run.map((each) => `${x(each.weight).toFixed(1)},${y(each.probability).toFixed(1)}`).join(" ");
     picture.append(svg("polyline", { points: line, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }));
     const middle = run[Math.floor(run.length / 2)];
@@ -150,7 +150,7 @@ function drawn(points, weight) {
  *
  * @param {Point[]} points
  */
-function runsOf(points) {
+function groupByAnswer(points) {
   /** @type {Point[][]} */
   const runs = [];
   for (const point of points) {

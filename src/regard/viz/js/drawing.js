@@ -2,14 +2,14 @@
 
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
-import { otherOf } from "./beside.js";
-import { button, node, Part, quiet } from "./dom.js";
-import { legend, signs } from "./legend.js";
+import { comparedMap } from "./beside.js";
+import { button, node, Part, secondaryText } from "./dom.js";
+import { legend, symbolLegend } from "./legend.js";
 import { Long } from "./long.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
 import { overlays } from "./overlay.js";
-import { heatmaps, heatmapsBeside, panelsOf } from "./panels.js";
+import { heatmaps, heatmapsBeside, arrangePanels } from "./panels.js";
 import { Readout } from "./readout.js";
 import { saveButtons } from "./saving.js";
 import { sentences } from "./sentence.js";
@@ -18,7 +18,7 @@ import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
 import { TouchBar } from "./touch.js";
-import { commandOf } from "./which.js";
+import { explainCommand } from "./which.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
@@ -88,8 +88,8 @@ export class Drawing {
   show(shown, surface) {
     const { data, map, scene } = shown;
     this.scene = scene;
-    const other = scene && otherOf(data, map, scene.state);
-    this.parts.answer.show([map, data.original, other?.map], () => [answer(map, data.original, other)]);
+    const compared = scene && comparedMap(data, map, scene.state);
+    this.parts.answer.show([map, data.original, compared?.map], () => [answer(map, data.original, compared)]);
     if (scene) this.drawScene(scene, shown.interventions, surface);
     else this.drawNothing();
   }
@@ -138,7 +138,7 @@ export class Drawing {
       return [legend(scene, colours)];
     });
     parts.choices.show([...shown, state.change, state.words, before, ...drawn], () => {
-      return [...signs(scene), ...choices(scene, actions)];
+      return [...symbolLegend(scene), ...choices(scene, actions)];
     });
     const { touchBar } = this;
     parts.touch.show([touchBar], () => (touchBar ? [touchBar.element] : []));
@@ -166,15 +166,15 @@ export class Drawing {
     const { sum, actions, parts } = this;
     const { state, derived, matrix } = scene;
     const can = sum !== undefined && !derived && !matrix.names && !state.words && state.frame === null;
-    const kept = !this.keeps || scene.map.sums !== undefined;
-    const command = can && !kept ? commandOf(scene) : null;
+    const available = !this.keeps || scene.map.sums !== undefined;
+    const command = can && !available ? explainCommand(scene) : null;
     parts.sum.show([can, state.sum, command], () => {
       if (!can) return [];
-      if (command) return [elsewhere(command)];
+      if (command) return [commandHint(command)];
       const shown = button("Show the sum", () => actions.choose({ sum: !state.sum }), state.sum);
       return [shown, ...(state.sum ? [sum.element] : [])];
     });
-    if (can && kept && state.sum) sum.show(scene, colours);
+    if (can && available && state.sum) sum.show(scene, colours);
   }
 
   /**
@@ -189,11 +189,11 @@ export class Drawing {
       ? heatmaps(scene, actions, surface, this.panels)
       : new Map();
     const figures = [...this.panels.values()].map((panel) => panel.figure);
-    const given = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
+    const inputs = [map, matrix, changes, largest, state.head, data.importance, surface.colours, surface.width];
     const wanted = [state.off, state.least, state.top, state.sorted, data.roles];
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
     const row = state.mode === "picture" ? [state.query, state.key] : [];
-    const panels = () => panelsOf(figures, heatmapsBeside(scene, surface.width));
+    const panels = () => arrangePanels(figures, heatmapsBeside(scene, surface.width));
     const make = {
       picture: () => overlays(scene, actions, surface),
       heatmap: panels,
@@ -203,7 +203,7 @@ export class Drawing {
       table: () => tables(scene, actions),
       overview: () => overview(scene, actions, surface),
     };
-    const all = this.panels.size ? [...figures, surface.width] : [...given, ...wanted, ...place, ...row];
+    const all = this.panels.size ? [...figures, surface.width] : [...inputs, ...wanted, ...place, ...row];
     stage.show([state.mode, ...all], () => [make[state.mode]()]);
     for (const panel of this.panels.values()) surface.onPaper ? panel.drawNow() : panel.draw();
   }
@@ -243,8 +243,10 @@ export class Drawing {
 }
 
 /** @param {string} command */
-function elsewhere(command) {
-  const said = quiet("This page does not keep how a weight comes about. Where the model is a run of Regard's, ");
+function commandHint(command) {
+  const said = secondaryText(
+    "This page does not keep how a weight comes about. Where the model is a run of Regard's, ",
+  );
   said.append(node("code", {}, command), " prints it.");
   return said;
 }

@@ -6,8 +6,8 @@
 //
 // See data.js for the type of a map.
 
-import { addressOf, keepAddress, readAddress } from "./address.js";
-import { keptSum } from "./kept.js";
+import { formatAddress, replaceAddress, readAddress } from "./address.js";
+import { storedExplanation } from "./kept.js";
 import { View } from "./view.js";
 
 /** @import { ViewData } from "./data.js" */
@@ -48,8 +48,8 @@ export function showPage(element, data) {
   const chosen = () => readAddress(location.hash).state;
   const view = show(element, data, {
     state: chosen(),
-    chosen: (state) => keepAddress(addressOf(state)),
-    explain: (which) => keptSum(view.map, which),
+    chosen: (state) => replaceAddress(formatAddress(state)),
+    explain: (which) => storedExplanation(view.map, which),
     keeps: true,
   });
   addEventListener("hashchange", () => view.choose(chosen()));

@@ -1,13 +1,13 @@
 // The gallery of heads as an SVG picture.
 
 import { node, svg } from "./dom.js";
-import { called } from "./labels.js";
+import { headName } from "./labels.js";
 import { legendLine } from "./legend.js";
-import { widest, widthOf } from "./measuring.js";
-import { galleryOf, thumbPixels } from "./overview.js";
-import { described, roleOf } from "./roles.js";
+import { widestText, textWidth } from "./measuring.js";
+import { galleryRows, thumbPixels } from "./overview.js";
+import { shortRole, headRole } from "./roles.js";
 import { AROUND, PANEL, placeKey, sheet, TITLE } from "./sheet.js";
-import { inShort } from "./worth.js";
+import { shortImportance } from "./worth.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
@@ -23,13 +23,13 @@ const THUMB = 136; // pixels between heads
 export function galleryPicture(scene, colours) {
   const { map, data } = scene;
   const words = `${map.task}: ${map.input}`;
-  const rows = galleryOf(scene);
+  const rows = galleryRows(scene);
   const sorted = rows.length === 1 && map.layers.length > 1;
-  const most = Math.max(...rows.map((heads) => heads.length));
-  const beside = Math.max(1, Math.min(most, Math.floor((2 * PANEL) / THUMB)));
-  const key = legendLine(scene, colours, widthOf);
+  const columns = Math.max(...rows.map((heads) => heads.length));
+  const beside = Math.max(1, Math.min(columns, Math.floor((2 * PANEL) / THUMB)));
+  const key = legendLine(scene, colours, textWidth);
   const titles = rows.map((heads) => heads[0]?.layer.title ?? "");
-  const wide = Math.max(beside * THUMB, widest([words, ...titles]), key.width) + 2 * AROUND;
+  const wide = Math.max(beside * THUMB, widestText([words, ...titles]), key.width) + 2 * AROUND;
   const group = svg("g");
   let y = AROUND + TITLE;
   for (const [place, heads] of rows.entries()) {
@@ -40,20 +40,20 @@ export function galleryPicture(scene, colours) {
       const x = AROUND + (number % beside) * THUMB;
       const top = y + 10 + Math.floor(number / beside) * high;
       const { canvas, width, height } = thumbPixels(scene, head, colours);
-      const worth = head.worth ? ` ${inShort(head.worth)}` : "";
-      const role = roleOf(data, head.layer.name, head.head);
+      const worth = head.worth ? ` ${shortImportance(head.worth)}` : "";
+      const role = headRole(data, head.layer.name, head.head);
       const lines = [
-        `${called(head.layer, head.head)}${worth}`,
+        `${headName(head.layer, head.head)}${worth}`,
         ...(sorted ? [head.layer.name] : []),
-        ...(role ? [described(role)] : []),
+        ...(role ? [shortRole(role)] : []),
       ];
-      group.append(svg("image", { x, y: top, width, height, href: enlarged(canvas, width, height) }));
+      group.append(svg("image", { x, y: top, width, height, href: enlargeCanvas(canvas, width, height) }));
       group.append(
         svg("rect", { x, y: top, width, height, fill: "none", stroke: colours.ink, "stroke-opacity": 0.3 }),
       );
       lines.forEach((line, at) => {
         const shortened = { textLength: THUMB - 8, lengthAdjust: "spacingAndGlyphs" };
-        const fit = widthOf(line) > THUMB - 8 ? shortened : {};
+        const fit = textWidth(line) > THUMB - 8 ? shortened : {};
         group.append(svg("text", { ...fit, x, y: top + height + 14 + 15 * at, "font-size": 11 }, line));
       });
     });
@@ -72,7 +72,7 @@ export function galleryPicture(scene, colours) {
  * @param {number} width
  * @param {number} height
  */
-function enlarged(canvas, width, height) {
+function enlargeCanvas(canvas, width, height) {
   const times = Math.max(1, Math.ceil((3 * Math.max(width, height)) / Math.max(canvas.width, canvas.height)));
   const large = node("canvas", { width: canvas.width * times, height: canvas.height * times });
   const context = large.getContext("2d");

@@ -33,7 +33,7 @@ export function listen(target) {
   listenToPointer(target);
   listenToWheel(target);
   target.element.addEventListener("keydown", (event) => {
-    if (pressed(event.key, target)) event.preventDefault();
+    if (handleKey(event.key, target)) event.preventDefault();
   });
 }
 
@@ -59,9 +59,9 @@ function listenToPointer(target) {
   });
   canvas.addEventListener("pointerup", ({ offsetX, offsetY }) => {
     const place = viewport.under(offsetX, offsetY);
-    const moved = drag?.moved ?? true;
+    const moveSelection = drag?.moved ?? true;
     drag = null;
-    if (place && !moved) target.onChoose(place.query, place.key);
+    if (place && !moveSelection) target.onChoose(place.query, place.key);
   });
   canvas.addEventListener("pointercancel", () => {
     drag = null;
@@ -99,7 +99,7 @@ function listenToWheel({ canvas, viewport, draw }) {
  * @param {string} key
  * @param {Target} target
  */
-function pressed(key, { viewport, chosen, onChoose, onHead, draw }) {
+function handleKey(key, { viewport, chosen, onChoose, onHead, draw }) {
   const at = chosen();
   const next = moved(key, at, viewport);
   const place = { query: at.query, key: at.key ?? 0 };

@@ -1,14 +1,14 @@
 // Heatmaps of heads: queries down, keys across. A heatmap is reused for weights of the same size, so that zoom,
 // position and keyboard focus are kept.
 
-import { captionOf } from "./caption.js";
-import { marginsOf, namedOf } from "./axes.js";
+import { makeCaption } from "./caption.js";
+import { labelMargins, labelInterval } from "./axes.js";
 import { button, node } from "./dom.js";
 import { listen } from "./gestures.js";
-import { isolated, percent, signed } from "./labels.js";
+import { isolate, percent, signedNumber } from "./labels.js";
 import { paint } from "./painting.js";
 import { Pyramid } from "./pyramid.js";
-import { axesOf } from "./sides.js";
+import { axisTitles } from "./sides.js";
 import { Viewport } from "./viewport.js";
 
 /** @import { Marked, Picture } from "./painting.js" */
@@ -31,7 +31,7 @@ export class Heatmap {
     this.scene = scene;
     this.surface = surface;
     this.frame = 0;
-    this.viewport = new Viewport(scene.matrix, marginsOf(scene.matrix, surface.width), surface.width);
+    this.viewport = new Viewport(scene.matrix, labelMargins(scene.matrix, surface.width), surface.width);
     this.canvas = node("canvas", { "aria-hidden": "true" });
     this.caption = node("figcaption");
     this.across = "";
@@ -78,12 +78,12 @@ export class Heatmap {
     const { matrix, layer, state } = scene;
     const moved = scene.matrix !== this.scene.matrix || surface.width !== this.surface.width;
     Object.assign(this, { scene, surface, marked: state });
-    const margins = marginsOf(matrix, surface.width);
+    const margins = labelMargins(matrix, surface.width);
     if (moved) this.viewport.fitInto(margins, surface.width);
     this.picture = this.pictured();
-    const [down, across] = axesOf(scene);
+    const [down, across] = axisTitles(scene);
     this.nameSides(down, `${across} →${matrix.sumsToOne && !scene.changes ? " (each row sums to 1)" : ""}`);
-    this.caption.replaceChildren(...captionOf(this.head, scene));
+    this.caption.replaceChildren(...makeCaption(this.head, scene));
     this.grid.dataset.name = `heatmap-${place}`;
     const size = { "aria-rowcount": matrix.rows, "aria-colcount": matrix.columns };
     const name = `${layer.title}, ${matrix.name(this.head)}: rows ${down}, columns ${across}; arrow keys move`;
@@ -122,7 +122,7 @@ export class Heatmap {
       largest,
       queries,
       keys,
-      upright: marginsOf(matrix, this.surface.width).upright,
+      upright: labelMargins(matrix, this.surface.width).upright,
       relevant,
       colours: this.surface.colours,
     };
@@ -150,9 +150,9 @@ export class Heatmap {
     this.row.setAttribute("aria-rowindex", String(query + 1));
     this.cell.setAttribute("aria-colindex", String(key + 1));
     this.rowName.textContent = matrix.queries[query] ?? "";
-    const change = changes && title ? signed(changes[this.head][query * matrix.columns + key] || 0) : null;
+    const change = changes && title ? signedNumber(changes[this.head][query * matrix.columns + key] || 0) : null;
     const value = change ?? percent(matrix.at(this.head, query, key) ?? 0);
-    this.cell.textContent = `${isolated(matrix.keys[key] ?? "")} ${value}`;
+    this.cell.textContent = `${isolate(matrix.keys[key] ?? "")} ${value}`;
   }
 
   draw() {
@@ -163,7 +163,7 @@ export class Heatmap {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
-    const every = namedOf(this.viewport.cell); // changes with the zoom
+    const every = labelInterval(this.viewport.cell); // changes with the zoom
     this.acrossName.textContent = `${this.across}${every > 1 ? ` (no room: 1 in ${every} is named)` : ""}`;
   }
 
@@ -177,12 +177,12 @@ export class Heatmap {
       ["fit", "see all", () => viewport.fit()],
     ];
     for (const [sign, name, change] of offered) {
-      const found = button(sign, () => {
+      const element = button(sign, () => {
         change();
         this.draw();
       });
-      found.title = name;
-      bar.append(found);
+      element.title = name;
+      bar.append(element);
     }
     return bar;
   }

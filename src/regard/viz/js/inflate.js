@@ -4,8 +4,8 @@
 const ORDER = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15]; // RFC 1951, section 3.2.7
 const LONGEST = 258; // bytes that one symbol can repeat
 const DAMAGED = "the data of this page is damaged";
-const LENGTHS = valuesOf(29, 3, (code) => (code < 8 ? 0 : (code >> 2) - 1));
-const DISTANCES = valuesOf(30, 1, (code) => (code < 4 ? 0 : (code >> 1) - 1));
+const LENGTHS = baseValues(29, 3, (code) => (code < 8 ? 0 : (code >> 2) - 1));
+const DISTANCES = baseValues(30, 1, (code) => (code < 4 ? 0 : (code >> 1) - 1));
 
 /** @typedef {{ bits: number, entries: Uint16Array }} Codes by the next bits: a symbol times 16, and the length of its code */
 
@@ -16,7 +16,7 @@ const DISTANCES = valuesOf(30, 1, (code) => (code < 4 ? 0 : (code >> 1) - 1));
  * @param {number} first
  * @param {(code: number) => number} extra
  */
-function valuesOf(count, first, extra) {
+function baseValues(count, first, extra) {
   const bases = [first];
   for (let code = 0; code + 1 < count; code += 1) bases.push(bases[code] + 2 ** extra(code));
   return { bases, extra: bases.map((_, code) => extra(code)) };
@@ -28,7 +28,7 @@ function valuesOf(count, first, extra) {
  * @param {number[]} lengths in bits; 0: the symbol does not occur
  * @returns {Codes}
  */
-function codesOf(lengths) {
+function decodingTable(lengths) {
   const bits = Math.max(...lengths, 1);
   const entries = new Uint16Array(1 << bits);
   let code = 0;
@@ -67,10 +67,10 @@ export function inflate(input, size) {
   /** @param {number} wanted */
   const take = (wanted) => {
     fill(wanted);
-    const found = held & ((1 << wanted) - 1);
+    const bits = held & ((1 << wanted) - 1);
     held >>>= wanted;
     count -= wanted;
-    return found;
+    return bits;
   };
   /** @param {Codes} codes */
   const symbol = ({ bits, entries }) => {
@@ -83,26 +83,30 @@ export function inflate(input, size) {
     return entry >> 4;
   };
   const dynamic = () => {
-    const [literals, distances, given] = [take(5) + 257, take(5) + 1, take(4) + 4];
+    const [literals, distances, lengthCodes] = [take(5) + 257, take(5) + 1, take(4) + 4];
     const lengths = new Array(19).fill(0);
-    for (let each = 0; each < given; each += 1) lengths[ORDER[each]] = take(3);
-    const codes = codesOf(lengths);
+    for (let index = 0; index < lengthCodes; index += 1) lengths[ORDER[index]] = take(3);
+    const codes = decodingTable(lengths);
     /** @type {number[]} */
     const all = [];
     while (all.length < literals + distances) {
-      const found = symbol(codes);
-      if (found < 16) all.push(found);
+      const code = symbol(codes);
+      if (code < 16) all.push(code);
       else {
-        const again = found === 16 ? 3 + take(2) : found === 17 ? 3 + take(3) : 11 + take(7);
-        const value = found === 16 ? all[all.length - 1] : 0;
+        const again = code === 16 ? 3 + take(2) : code === 17 ? 3 + take(3) : 11 + take(7);
+        const value = code === 16 ? all[all.length - 1] : 0;
         for (let each = 0; each < again; each += 1) all.push(value);
       }
     }
-    return [codesOf(all.slice(0, literals)), codesOf(all.slice(literals))];
+    return [decodingTable(all.slice(0, literals)), decodingTable(all.slice(literals))];
   };
   const fixed = () => {
-    const length = (/** @type {number} */ each) => (each < 144 ? 8 : each < 256 ? 9 : each < 280 ? 7 : 8);
-    return [codesOf(Array.from({ length: 288 }, (_, each) => length(each))), codesOf(new Array(30).fill(5))];
+    const length = (/** @type {number} */ literal) =>
+      literal < 144 ? 8 : literal < 256 ? 9 : literal < 280 ? 7 : 8;
+    return [
+      decodingTable(Array.from({ length: 288 }, (_, literal) => length(literal))),
+      decodingTable(new Array(30).fill(5)),
+    ];
   };
   const stored = () => {
     place -= count >> 3; // whole bytes that were read too early

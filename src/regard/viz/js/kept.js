@@ -14,12 +14,12 @@ import { unpackNumbers } from "./packing.js";
  * @param {Which} which
  * @returns {Promise<Explained>}
  */
-export async function keptSum(map, { layer: name, head, output, key, temperature }) {
+export async function storedExplanation(map, { layer: name, head, output, key, temperature }) {
   const layer = map.layers.find((layer) => layer.name === name);
   const sums = map.sums?.layers[name];
   if (!layer || !sums) throw new Error(`This page keeps no sums of ${name}.`);
   /** @param {NumbersData | null} data @param {number[]} at */
-  const slice = async (data, ...at) => (data ? sliceOf(unpackNumbers(data), data.shape, at) : null);
+  const slice = async (data, ...at) => (data ? sliceAt(unpackNumbers(data), data.shape, at) : null);
   /** @param {NumbersData} data @param {number[]} at */
   const row = async (data, ...at) => (await slice(data, ...at)) ?? [];
   const own = temperature === 1;
@@ -33,14 +33,14 @@ export async function keptSum(map, { layer: name, head, output, key, temperature
     query: output,
     key,
     head,
-    steps: await stepsOf(sums, row, { head, output, key }),
+    steps: await scoreSteps(sums, row, { head, output, key }),
     scale: sums.scale,
     scores,
     may_see: maySee,
     temperature,
     weights,
     values,
-    context: own ? await row(sums.context, head, output) : weighed(values, weights),
+    context: own ? await row(sums.context, head, output) : weightedSum(values, weights),
     added: await row(sums.added, output),
     own_part: own ? await slice(sums.own_part, head, output) : null,
     before_norm: own ? await slice(sums.before_norm, output) : null,
@@ -55,8 +55,8 @@ export async function keptSum(map, { layer: name, head, output, key, temperature
  * @param {number} temperature
  */
 export function softmax(scores, maySee, temperature) {
-  const most = Math.max(...scores.filter((_, key) => maySee[key]));
-  const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - most) / temperature) : 0));
+  const largest = Math.max(...scores.filter((_, key) => maySee[key]));
+  const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - largest) / temperature) : 0));
   const total = grown.reduce((sum, exponential) => sum + exponential, 0);
   return grown.map((exponential) => (total ? exponential / total : 0)); // 0 if the query may attend to no key
 }
@@ -67,7 +67,7 @@ export function softmax(scores, maySee, temperature) {
  * @param {number[][]} values
  * @param {number[]} weights
  */
-function weighed(values, weights) {
+function weightedSum(values, weights) {
   return values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0));
 }
 
@@ -76,7 +76,7 @@ function weighed(values, weights) {
  * @param {(data: NumbersData, ...at: number[]) => Promise<number[]>} row
  * @param {{ head: number, output: number, key: number }} which
  */
-async function stepsOf({ steps }, row, { head, output, key }) {
+async function scoreSteps({ steps }, row, { head, output, key }) {
   /** @type {[string, number[]][]} */
   const found = [];
   const places = { query: [output], key: [key], pair: [output, key] };
@@ -97,7 +97,7 @@ async function stepsOf({ steps }, row, { head, output, key }) {
  * @param {number[]} shape
  * @param {number[]} at
  */
-function sliceOf(numbers, shape, at) {
+function sliceAt(numbers, shape, at) {
   const size = shape.slice(at.length).reduce((product, each) => product * each, 1);
   const place = at.reduce((index, each, dimension) => index * shape[dimension] + each, 0);
   return [...numbers.subarray(place * size, (place + 1) * size)];

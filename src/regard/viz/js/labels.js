@@ -19,12 +19,12 @@ export function percent(share) {
  * @param {{ names: string[] | null }} layer
  * @param {number} head
  */
-export function called({ names }, head) {
+export function headName({ names }, head) {
   return names?.[head] ?? `head ${head}`;
 }
 
 /** @param {number} value */
-export function signed(value) {
+export function signedNumber(value) {
   return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
 }
 
@@ -33,7 +33,7 @@ export function signed(value) {
  *
  * @param {string} text
  */
-export function legible(text) {
+export function revealHidden(text) {
   return text.replace(HIDDEN, (hidden, at) => {
     if (hidden === "\n" || hidden === "\t") return hidden;
     if (JOINERS.includes(hidden) && at > 0 && at < text.length - 1) return hidden;
@@ -46,11 +46,11 @@ export function legible(text) {
  *
  * @param {string} label
  */
-export function visible(label) {
+export function tokenLabel(label) {
   if (label === "") return "∅";
   if (/^\p{M}+$/u.test(label)) return `◌${label}`;
   const signs = label.replaceAll("\r\n", "↵").replaceAll("\n", "↵").replaceAll("\t", "⇥");
-  const found = legible(signs);
+  const found = revealHidden(signs);
   return found.replaceAll("▁", WORD).replace(/^\s+|\s+$/gu, (blanks) => WORD.repeat(blanks.length));
 }
 
@@ -59,7 +59,7 @@ export function visible(label) {
  *
  * @param {string} label
  */
-export function isolated(label) {
+export function isolate(label) {
   return RIGHT_TO_LEFT.test(label) ? `${ISOLATE[0]}${label}${ISOLATE[1]}` : label;
 }
 
@@ -70,7 +70,7 @@ export function isolated(label) {
  * @param {number} room
  * @param {(text: string) => number} widthOf in the unit of `room`
  */
-export function cut(label, room, widthOf) {
+export function fitLabel(label, room, widthOf) {
   if (widthOf(label) <= room) return label;
   const letters = [...label];
   let [low, high] = [1, letters.length - 1]; // at least one character remains
@@ -88,7 +88,7 @@ export function cut(label, room, widthOf) {
  * @param {number} count
  * @param {number} at
  */
-export function around(count, at, most = SHOWN) {
+export function nearbyIndices(count, at, most = SHOWN) {
   const first = Math.max(0, Math.min(at - Math.floor(most / 2), count - most));
   return Array.from({ length: Math.min(count, most) }, (_, index) => first + index);
 }

@@ -11,8 +11,8 @@ export function latest(work) {
   let busy = false;
   /** @type {{ given: Given } | null} */
   let waiting = null;
-  return async (given) => {
-    waiting = { given };
+  return async (argument) => {
+    waiting = { given: argument };
     if (busy) return;
     busy = true;
     while (waiting) {

@@ -1,13 +1,13 @@
 // Lines from queries on the left to keys on the right; stronger weights give stronger lines.
 
 import { clamp } from "./arithmetic.js";
-import { dashes, hue } from "./colours.js";
+import { headDashes, headColour } from "./colours.js";
 import { button, node, oneTabStop, svg } from "./dom.js";
-import { around, cut } from "./labels.js";
-import { widest, widthOf } from "./measuring.js";
-import { toggled } from "./numbers.js";
-import { headOf } from "./sentence.js";
-import { axesOf } from "./sides.js";
+import { nearbyIndices, fitLabel } from "./labels.js";
+import { widestText, textWidth } from "./measuring.js";
+import { toggleNumber } from "./numbers.js";
+import { currentHead } from "./sentence.js";
+import { axisTitles } from "./sides.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -15,7 +15,7 @@ import { axesOf } from "./sides.js";
 /** @typedef {{ weight: number, head: number, query: number, key: number }} Line */
 
 const MOST_LINES = 1500; // the strongest lines are drawn
-const HARDLY = 0.01; // share of the largest weight below which a line would be invisible
+const INVISIBLE = 0.01; // share of the largest weight below which a line would be invisible
 const STEP = 19; // pixels between tokens
 const TOP = 24; // pixels to the first token
 const WIDEST = 150; // pixels of a label
@@ -31,9 +31,9 @@ const ALL = { least: 0, top: 0 };
 export function lines(scene, actions, { colours, width }) {
   const { matrix, state, largest } = scene;
   const heads = matrix.shown(state);
-  const queries = around(matrix.rows, state.query);
-  const keys = around(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
-  const places = placesOf(matrix, queries, keys, width);
+  const queries = nearbyIndices(matrix.rows, state.query);
+  const keys = nearbyIndices(matrix.columns, state.key ?? matrix.strongest(heads[0], state.query));
+  const places = linePositions(matrix, queries, keys, width);
   const height = TOP + STEP * Math.max(queries.length, keys.length);
   const picture = svg("svg", {
     width: places.width,
@@ -41,16 +41,16 @@ export function lines(scene, actions, { colours, width }) {
     role: "group",
     "aria-label": "Lines from queries to keys",
   });
-  const found = strongest(matrix, heads, queries, keys, state);
-  const drawn = found.lines.map((line) => {
-    const aside = besides(heads, line.head);
+  const selection = strongest(matrix, heads, queries, keys, state);
+  const drawn = selection.lines.map((line) => {
+    const aside = headOffset(heads, line.head);
     const element = svg("line", {
       x1: places.left + APART,
       y1: TOP + STEP * (line.query - queries[0]) - 4 + aside,
       x2: places.right - APART,
       y2: TOP + STEP * (line.key - keys[0]) - 4 + aside,
-      stroke: matrix.heads === 1 ? colours.line : hue(line.head, colours.dark),
-      "stroke-dasharray": dashes(line.head),
+      stroke: matrix.heads === 1 ? colours.line : headColour(line.head, colours.dark),
+      "stroke-dasharray": headDashes(line.head),
       "stroke-width": 2,
       "stroke-opacity": clamp(line.weight / largest, 0.05, 1).toFixed(3),
     });
@@ -65,20 +65,20 @@ export function lines(scene, actions, { colours, width }) {
     show(() => true);
     actions.rest();
   };
-  const [down, across] = axesOf(scene);
+  const [down, across] = axisTitles(scene);
   const left = queries.map((query, row) => {
     const on = () => {
       show((line) => line.query === query);
-      const head = headOf(scene);
+      const head = currentHead(scene);
       actions.point(query, matrix.strongest(head, query), head);
     };
     const place = { x: places.left, "text-anchor": "end", "data-name": `line-query-${query}` };
-    return token(matrix.queries[query], row, places.room, place, on, all);
+    return lineToken(matrix.queries[query], row, places.room, place, on, all);
   });
   const right = keys.map((key, row) => {
     const on = () => show((line) => line.key === key);
     const place = { x: places.right, "text-anchor": "start", "data-name": `line-key-${key}` };
-    return token(matrix.keys[key], row, places.room, place, on, all);
+    return lineToken(matrix.keys[key], row, places.room, place, on, all);
   });
   oneTabStop(left, state.query - queries[0]);
   oneTabStop(right, 0);
@@ -90,9 +90,9 @@ export function lines(scene, actions, { colours, width }) {
   );
   const box = node("div", { class: "lines" });
   box.append(
-    ...headKey(scene, actions, colours.dark),
+    ...headLegend(scene, actions, colours.dark),
     picture,
-    node("p", { class: "quiet" }, leftOut(matrix, queries, keys, found)),
+    node("p", { class: "quiet" }, omittedLines(matrix, queries, keys, selection)),
   );
   return box;
 }
@@ -103,7 +103,7 @@ export function lines(scene, actions, { colours, width }) {
  * @param {number[]} heads
  * @param {number} head
  */
-export function besides(heads, head) {
+export function headOffset(heads, head) {
   const apart = Math.min(3, (STEP - 8) / heads.length);
   return (heads.indexOf(head) - (heads.length - 1) / 2) * apart;
 }
@@ -116,10 +116,10 @@ export function besides(heads, head) {
  * @param {number[]} keys
  * @param {number} available
  */
-function placesOf(matrix, queries, keys, available) {
+function linePositions(matrix, queries, keys, available) {
   const most = Math.max(30, Math.min(WIDEST, (available - 80) / 2));
-  const left = APART + Math.min(most, Math.max(100, widest(queries.map((query) => matrix.queries[query]))));
-  const labels = APART + Math.min(most, Math.max(100, widest(keys.map((key) => matrix.keys[key]))));
+  const left = APART + Math.min(most, Math.max(100, widestText(queries.map((query) => matrix.queries[query]))));
+  const labels = APART + Math.min(most, Math.max(100, widestText(keys.map((key) => matrix.keys[key]))));
   const right = left + Math.max(60, Math.min(ACROSS, available - left - labels));
   return { left, right, width: right + labels, room: most };
 }
@@ -131,7 +131,7 @@ function placesOf(matrix, queries, keys, available) {
  * @param {Actions} actions
  * @param {boolean} dark
  */
-export function headKey({ matrix, state }, { choose }, dark) {
+export function headLegend({ matrix, state }, { choose }, dark) {
   if (matrix.heads === 1 || state.head !== null) return [];
   const shown = matrix.shown(state);
   const list = node("ul", { class: "key", "aria-label": "Heads" });
@@ -139,10 +139,10 @@ export function headKey({ matrix, state }, { choose }, dark) {
   for (const head of matrix.chosen(null)) {
     const sample = svg("svg", { width: 28, height: 10, "aria-hidden": "true" });
     const line = { x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 3 };
-    sample.append(svg("line", { ...line, stroke: hue(head, dark), "stroke-dasharray": dashes(head) }));
+    sample.append(svg("line", { ...line, stroke: headColour(head, dark), "stroke-dasharray": headDashes(head) }));
     const item = node("li");
     const on = shown.includes(head);
-    const chosen = button("", () => choose({ off: toggled(state.off, head) }), on);
+    const chosen = button("", () => choose({ off: toggleNumber(state.off, head) }), on);
     chosen.dataset.name = `key-${head}`;
     chosen.append(sample, matrix.name(head));
     found.push(chosen);
@@ -163,22 +163,22 @@ export function headKey({ matrix, state }, { choose }, dark) {
  * @param {number[]} keys
  * @param {{ least: number, top: number }} wanted
  */
-export function strongest(matrix, heads, queries, keys, { least, top } = ALL, most = MOST_LINES) {
+export function strongest(matrix, heads, queries, keys, { least, top } = ALL, limit = MOST_LINES) {
   /** @type {Line[]} */
-  const found = [];
+  const largest = [];
   for (const head of heads) {
     for (const query of queries) {
       const row = keys.map((key) => ({ weight: matrix.at(head, query, key), head, query, key }));
-      const seen = row.filter(({ weight }) => weight > HARDLY * matrix.largest && weight >= least);
-      if (top) seen.sort((one, other) => other.weight - one.weight);
-      found.push(...(top ? seen.slice(0, top) : seen));
+      const seen = row.filter(({ weight }) => weight > INVISIBLE * matrix.largest && weight >= least);
+      if (top) seen.sort((first, second) => second.weight - first.weight);
+      largest.push(...(top ? seen.slice(0, top) : seen));
     }
   }
-  found.sort((one, other) => other.weight - one.weight);
-  const weakest = found.length > most ? found[most - 1].weight : null;
+  largest.sort((first, second) => second.weight - first.weight);
+  const weakest = largest.length > limit ? largest[limit - 1].weight : null;
   return {
-    lines: found.slice(0, most),
-    seen: found.length,
+    lines: largest.slice(0, limit),
+    seen: largest.length,
     all: heads.length * queries.length * keys.length,
     weakest,
   };
@@ -192,7 +192,7 @@ export function strongest(matrix, heads, queries, keys, { least, top } = ALL, mo
  * @param {number[]} keys
  * @param {{ seen: number, all: number, weakest: number | null, lines: Line[] }} found
  */
-export function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
+export function omittedLines(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
   const count = (/** @type {number} */ number) => number.toLocaleString("en");
   const said = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
   if (weakest !== null)
@@ -215,9 +215,9 @@ export function leftOut(matrix, queries, keys, { lines: drawn, seen, all, weakes
  * @param {() => void} on
  * @param {() => void} off
  */
-function token(label, row, room, place, on, off) {
+function lineToken(label, row, room, place, on, off) {
   const given = { ...place, y: TOP + STEP * row, role: "button", "aria-label": label, class: "word" };
-  const text = svg("text", given, cut(label, room, widthOf));
+  const text = svg("text", given, fitLabel(label, room, textWidth));
   const begin = () => {
     text.classList.add("on");
     on();

@@ -1,11 +1,11 @@
 // One exact row of a long input, which is requested, since the map contains only the maximum of each square.
 
-import { headRow, scrolling } from "./bars.js";
-import { brush, node, Part } from "./dom.js";
+import { headRow, scrollBox } from "./bars.js";
+import { canvasContext, node, Part } from "./dom.js";
 import { shade } from "./colours.js";
-import { isolated, visible } from "./labels.js";
+import { isolate, tokenLabel } from "./labels.js";
 import { latest } from "./latest.js";
-import { halved } from "./pyramid.js";
+import { halve } from "./pyramid.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { RowData } from "./data.js" */
@@ -39,8 +39,8 @@ export class Long {
         this.found = await ask(which);
         this.draw();
       } catch (error) {
-        const said = error instanceof Error ? error.message : String(error);
-        this.row.show([error], () => [node("p", { role: "alert" }, said)]);
+        const message = error instanceof Error ? error.message : String(error);
+        this.row.show([error], () => [node("p", { role: "alert" }, message)]);
       }
     });
   }
@@ -56,7 +56,7 @@ export class Long {
     const { state, layer, map } = scene;
     this.shown = { scene, colours, width };
     const asked = [map, layer.name, state.head ?? state.focus, state.query];
-    if (asked.every((each, index) => each === this.askedFor[index])) return this.draw();
+    if (asked.every((value, index) => value === this.askedFor[index])) return this.draw();
     if (state.query !== this.askedFor[3] || Math.floor(this.step / layer.square) !== state.query) {
       this.step = state.query * layer.square;
     }
@@ -77,9 +77,9 @@ export class Long {
     const { found, shown } = this;
     if (!found || !shown) return;
     this.row.show([found, shown.colours, shown.width], () => [
-      node("p", {}, `What “${isolated(visible(found.query))}” looks at, of all ${found.weights.length} steps:`),
-      stripe(found.weights, shown.colours, shown.width),
-      scrolling(largestOf(found), "The largest weights of the row"),
+      node("p", {}, `What “${isolate(tokenLabel(found.query))}” looks at, of all ${found.weights.length} steps:`),
+      drawStrip(found.weights, shown.colours, shown.width),
+      scrollBox(largestOf(found), "The largest weights of the row"),
     ]);
   }
 }
@@ -91,18 +91,18 @@ export class Long {
  * @param {Palette} colours
  * @param {number} width
  */
-function stripe(weights, colours, width) {
+function drawStrip(weights, colours, width) {
   /** @type {Level} */
   let level = { values: Float32Array.from(weights), rows: 1, columns: weights.length };
-  while (level.columns > Math.max(width, 1)) level = halved(level);
+  while (level.columns > Math.max(width, 1)) level = halve(level);
   const canvas = node("canvas", { width: level.columns, height: 1, role: "img" });
   canvas.setAttribute("aria-label", `${weights.length} weights as colours; the largest stand in the table below`);
   const most = level.values.reduce((found, value) => Math.max(found, value), 1e-9);
-  const image = brush(canvas).createImageData(level.columns, 1);
+  const image = canvasContext(canvas).createImageData(level.columns, 1);
   new Uint32Array(image.data.buffer).set(
     Array.from(level.values.subarray(0, level.columns), (value) => colours.table[shade(value / most)]),
   );
-  brush(canvas).putImageData(image, 0, 0);
+  canvasContext(canvas).putImageData(image, 0, 0);
   Object.assign(canvas.style, { width: "100%", height: `${STRIP_HEIGHT}px`, imageRendering: "pixelated" });
   canvas.style.border = "1px solid var(--edge)";
   return canvas;
@@ -116,7 +116,7 @@ function largestOf({ largest }) {
     const line = node("tr");
     line.append(
       node("td", {}, String(step)),
-      node("th", { scope: "row" }, visible(key)),
+      node("th", { scope: "row" }, tokenLabel(key)),
       node("td", {}, weight.toPrecision(6)),
     );
     body.append(line);

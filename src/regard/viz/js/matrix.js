@@ -1,7 +1,7 @@
 // The weights of one layer.
 
-import { greatest } from "./arithmetic.js";
-import { called } from "./labels.js";
+import { largestValue } from "./arithmetic.js";
+import { headName } from "./labels.js";
 import { numbersIn } from "./numbers.js";
 
 /** `slices[head]` is a Float32Array of rows (queries) times columns (keys). */
@@ -26,10 +26,10 @@ export class Matrix {
     this.columns = keys.length;
     /** @type {boolean | undefined} */
     this.whole = undefined;
-    this.largest = slices.reduce((most, slice) => Math.max(most, greatest(slice)), 1e-9);
+    this.largest = slices.reduce((largest, slice) => Math.max(largest, largestValue(slice)), 1e-9);
     /** What the strongest colour stands for: a first step that can look at itself alone would leave others pale. */
     this.scale = this.causal
-      ? slices.reduce((most, slice) => Math.max(most, greatest(slice.subarray(this.columns))), 1e-9)
+      ? slices.reduce((largest, slice) => Math.max(largest, largestValue(slice.subarray(this.columns))), 1e-9)
       : this.largest;
   }
 
@@ -55,7 +55,7 @@ export class Matrix {
 
   /** Whether every row sums to 1: not where something was switched off, or nothing may be seen. */
   get sumsToOne() {
-    this.whole ??= this.slices.every((slice) => this.queries.every((_, row) => isWhole(this.row(slice, row))));
+    this.whole ??= this.slices.every((slice) => this.queries.every((_, row) => isComplete(this.row(slice, row))));
     return this.whole;
   }
 
@@ -89,7 +89,7 @@ export class Matrix {
    * @param {number} head
    */
   name(head) {
-    return called(this, head);
+    return headName(this, head);
   }
 
   /**
@@ -99,8 +99,8 @@ export class Matrix {
    */
   shown({ head, off = "" }) {
     const hidden = numbersIn(off);
-    const found = this.chosen(head).filter((each) => head !== null || !hidden.includes(each));
-    return found.length ? found : this.chosen(null);
+    const visible = this.chosen(head).filter((index) => head !== null || !hidden.includes(index));
+    return visible.length ? visible : this.chosen(null);
   }
 
   /**
@@ -109,12 +109,12 @@ export class Matrix {
    * @param {number | null} head
    */
   chosen(head) {
-    return head === null ? this.slices.map((_, each) => each) : [head];
+    return head === null ? this.slices.map((_, index) => index) : [head];
   }
 }
 
 /** @param {Float32Array} row */
-function isWhole(row) {
+function isComplete(row) {
   const sum = row.reduce((before, weight) => before + weight, 0);
   return Math.abs(sum - 1) < 0.01;
 }

@@ -1,6 +1,6 @@
 // Widths of texts on the screen, measured in the font of the labels.
 
-import { brush, node } from "./dom.js";
+import { canvasContext, node } from "./dom.js";
 
 export const FAMILY = "system-ui, sans-serif";
 const SIZE = 12; // pixels
@@ -21,12 +21,12 @@ export function font(bold = false) {
  *
  * @param {string} text
  */
-export function widthOf(text) {
+export function textWidth(text) {
   const known = widths.get(text);
   if (known !== undefined) return known;
   if (widths.size > MOST_KEPT) widths.clear();
   if (!context) {
-    context = brush(node("canvas"));
+    context = canvasContext(node("canvas"));
     context.font = font(true);
   }
   const width = context.measureText(text).width;
@@ -39,6 +39,6 @@ export function widthOf(text) {
  *
  * @param {string[]} labels
  */
-export function widest(labels) {
-  return labels.reduce((most, label) => Math.max(most, widthOf(label)), 0);
+export function widestText(labels) {
+  return labels.reduce((most, label) => Math.max(most, textWidth(label)), 0);
 }

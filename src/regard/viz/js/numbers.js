@@ -11,7 +11,7 @@ export function numbersIn(text) {
  * @param {string} text
  * @param {number} number
  */
-export function toggled(text, number) {
+export function toggleNumber(text, number) {
   const found = numbersIn(text);
   const others = found.filter((each) => each !== number);
   return (others.length < found.length ? others : [...others, number])

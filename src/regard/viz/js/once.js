@@ -1,7 +1,7 @@
 // Values cached for the lifetime of an object.
 
 /** @type {WeakMap<object, Map<string, unknown>>} */
-const known = new WeakMap();
+const caches = new WeakMap();
 
 /**
  * The result of `make`, computed once for each object and name.
@@ -12,9 +12,9 @@ const known = new WeakMap();
  * @param {() => Made} make
  * @returns {Made}
  */
-export function once(owner, name, make) {
-  const found = known.get(owner) ?? new Map();
-  known.set(owner, found);
+export function cached(owner, name, make) {
+  const found = caches.get(owner) ?? new Map();
+  caches.set(owner, found);
   if (!found.has(name)) found.set(name, make());
   return found.get(name);
 }

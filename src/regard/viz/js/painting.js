@@ -2,8 +2,8 @@
 // pixels, however many weights there are.
 
 import { paintLabels } from "./axes.js";
-import { css, shade } from "./colours.js";
-import { brush } from "./dom.js";
+import { cssColour, shade } from "./colours.js";
+import { canvasContext } from "./dom.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Level, Pyramid } from "./pyramid.js" */
@@ -34,7 +34,7 @@ export function paint(canvas, picture, marked) {
   const { left, top, width, height, cell } = viewport;
   const ratio = devicePixelRatio || 1;
   resize(canvas, left + width + 4, top + height + 4, ratio);
-  const context = brush(canvas);
+  const context = canvasContext(canvas);
   context.scale(ratio, ratio);
   context.save();
   context.beginPath();
@@ -102,12 +102,12 @@ export function pixels({ values, columns }, { top, left, high, wide }, colour) {
   const canvas = document.createElement("canvas");
   canvas.width = wide;
   canvas.height = high;
-  const context = brush(canvas);
+  const context = canvasContext(canvas);
   const image = context.createImageData(wide, high);
-  const found = new Uint32Array(image.data.buffer);
+  const output = new Uint32Array(image.data.buffer);
   for (let row = 0; row < high; row += 1) {
     const begin = (top + row) * columns + left;
-    for (let column = 0; column < wide; column += 1) found[row * wide + column] = colour(values[begin + column]);
+    for (let column = 0; column < wide; column += 1) output[row * wide + column] = colour(values[begin + column]);
   }
   context.putImageData(image, 0, 0);
   return canvas;
@@ -119,7 +119,7 @@ export function pixels({ values, columns }, { top, left, high, wide }, colour) {
  */
 function paintGrid(context, { viewport, colours }) {
   const { cell, left, top, width, height } = viewport;
-  context.strokeStyle = css(colours.paper);
+  context.strokeStyle = cssColour(colours.paper);
   context.lineWidth = 1;
   context.beginPath();
   for (let x = -(viewport.column % 1) * cell; x <= width; x += cell) {

@@ -16,7 +16,7 @@ const NARROW_SIDE = 300; // pixels; the same for comparisons, which are in one r
  * @param {number} count
  * @param {number} most
  */
-export function evenly(count, most) {
+export function panelsPerRow(count, most) {
   return Math.ceil(count / Math.ceil(count / Math.max(1, Math.min(count, most))));
 }
 
@@ -26,7 +26,7 @@ export function evenly(count, most) {
  * @param {HTMLElement[]} figures
  * @param {number} beside
  */
-export function panelsOf(figures, beside) {
+export function arrangePanels(figures, beside) {
   const box = node("div", { class: "panels" });
   box.style.gridTemplateColumns = `repeat(${beside}, minmax(0, max-content))`;
   box.append(...figures);
@@ -40,11 +40,11 @@ export function panelsOf(figures, beside) {
  * @param {number} width
  */
 export function heatmapsBeside(scene, width) {
-  const sides = besideEachOther(scene);
+  const sides = comparisonScenes(scene);
   const columns = Math.max(...sides.map((side) => side.matrix.columns));
   if (sides.length > 1) return width / sides.length >= Math.max(NARROW_SIDE, 14 * columns) ? sides.length : 1;
   const heads = scene.matrix.shown(scene.state).length;
-  return evenly(heads, Math.floor(width / Math.max(NARROW, 14 * columns)));
+  return panelsPerRow(heads, Math.floor(width / Math.max(NARROW, 14 * columns)));
 }
 
 /**
@@ -58,23 +58,23 @@ export function heatmapsBeside(scene, width) {
 export function heatmaps(scene, actions, surface, before) {
   const { matrix, layer, state } = scene;
   const heads = matrix.shown(state);
-  const sides = besideEachOther(scene);
+  const sides = comparisonScenes(scene);
   const beside = heatmapsBeside(scene, surface.width);
   const gap = beside > 1 ? GAP_BETWEEN : 0;
   const room = { ...surface, width: Math.floor(surface.width / beside) - gap - SIDE_NAME };
   /** @type {Map<string, Heatmap>} */
-  const found = new Map();
+  const byHead = new Map();
   for (const head of heads) {
     for (const side of sides) {
       if (head >= side.matrix.heads) continue;
       const { rows, columns: wide } = side.matrix;
       const name = [layer.name, matrix.name(head), side.title ?? "", state.words, rows, wide].join(" ");
       const panel = before.get(name) ?? new Heatmap(head, side, room, actions);
-      panel.show(side, room, found.size);
-      found.set(name, panel);
+      panel.show(side, room, byHead.size);
+      byHead.set(name, panel);
     }
   }
-  return found;
+  return byHead;
 }
 
 /**
@@ -83,7 +83,7 @@ export function heatmaps(scene, actions, surface, before) {
  * @param {Scene} scene
  * @returns {Scene[]}
  */
-function besideEachOther(scene) {
+function comparisonScenes(scene) {
   const { beside, map } = scene;
   if (!beside) return [scene];
   const own = { ...scene, changes: null, title: `shown: ${map.input}` };

@@ -12,7 +12,7 @@
  * @param {Pick<LayerData, "patches">} layer
  * @returns {Patches | null}
  */
-export function patchesOf({ picture }, { patches }) {
+export function imagePatches({ picture }, { patches }) {
   return picture && patches ? { first: patches[0], rows: patches[1], columns: patches[2] } : null;
 }
 
@@ -26,5 +26,5 @@ export function patchesOf({ picture }, { patches }) {
  */
 export function largestOnPatches(matrix, heads, query, { first, rows, columns }) {
   const all = heads.map((head) => matrix.row(matrix.slices[head], query).subarray(first, first + rows * columns));
-  return all.reduce((most, row) => row.reduce((found, weight) => Math.max(found, weight), most), 0);
+  return all.reduce((largest, row) => row.reduce((maximum, weight) => Math.max(maximum, weight), largest), 0);
 }

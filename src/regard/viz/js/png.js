@@ -4,18 +4,19 @@
 
 const HEADER = 33; // bytes of the signature and of the first chunk
 const CRC = Uint32Array.from({ length: 256 }, (_, number) => {
-  let found = number;
-  for (let bit = 0; bit < 8; bit += 1) found = found & 1 ? 0xedb88320 ^ (found >>> 1) : found >>> 1;
-  return found;
+  let remainder = number;
+  for (let bit = 0; bit < 8; bit += 1)
+    remainder = remainder & 1 ? 0xedb88320 ^ (remainder >>> 1) : remainder >>> 1;
+  return remainder;
 });
 
 /**
  * @param {Blob} png
  * @param {Fact[]} facts
  */
-export async function withText(png, facts) {
+export async function addPngText(png, facts) {
   const bytes = await png.arrayBuffer();
-  const chunks = facts.map(([name, said]) => chunkOf(name, said));
+  const chunks = facts.map(([name, said]) => textChunk(name, said));
   return new Blob([bytes.slice(0, HEADER), ...chunks, bytes.slice(HEADER)], { type: "image/png" });
 }
 
@@ -23,7 +24,7 @@ export async function withText(png, facts) {
  * @param {string} name
  * @param {string} said
  */
-export function chunkOf(name, said) {
+export function textChunk(name, said) {
   const body = new TextEncoder().encode(`iTXt${name}\0\0\0\0\0${said}`); // not compressed, no language
   const chunk = new Uint8Array(body.length + 8);
   const view = new DataView(chunk.buffer);

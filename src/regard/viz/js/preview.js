@@ -15,12 +15,12 @@ const MOST_COPIED = 250_000; // weights of a head; for more, the preview is skip
  * @param {number} to
  * @returns {Scene | null}
  */
-export function previewed(scene, { layer, heads, query, key }, to) {
+export function previewScene(scene, { layer, heads, query, key }, to) {
   const { matrix, before, changes } = scene;
   const slice = matrix.slices[heads[0]];
   if (layer !== scene.layer.name || changes || !slice || slice.length > MOST_COPIED) return null;
   const row =
-    rowWith(matrix.row(slice, query), key, to) ?? (before && rowOfBefore(before, heads[0], query, key, to));
+    setWeight(matrix.row(slice, query), key, to) ?? (before && originalRow(before, heads[0], query, key, to));
   if (!row) return null;
   const slices = [...matrix.slices];
   slices[heads[0]] = slice.slice();
@@ -37,8 +37,8 @@ export function previewed(scene, { layer, heads, query, key }, to) {
  * @param {number} key
  * @param {number} to
  */
-function rowOfBefore(before, head, query, key, to) {
-  return rowWith(before.row(before.slices[head], query), key, to);
+function originalRow(before, head, query, key, to) {
+  return setWeight(before.row(before.slices[head], query), key, to);
 }
 
 /**
@@ -48,7 +48,7 @@ function rowOfBefore(before, head, query, key, to) {
  * @param {number} key
  * @param {number} to
  */
-export function rowWith(row, key, to) {
+export function setWeight(row, key, to) {
   const others = row.reduce((sum, weight, each) => sum + (each === key ? 0 : weight), 0);
   if (others < 1e-4) return null;
   return row.map((weight, each) => (each === key ? to : (weight * (1 - to)) / others));

@@ -19,7 +19,7 @@ export class Pyramid {
    */
   level(number) {
     while (this.levels.length <= number) {
-      this.levels.push(halved(this.levels[this.levels.length - 1], this.bySize));
+      this.levels.push(halve(this.levels[this.levels.length - 1], this.bySize));
     }
     return this.levels[number];
   }
@@ -31,7 +31,7 @@ export class Pyramid {
  * @param {Level} level
  * @returns {Level}
  */
-export function halved({ values, rows, columns }, bySize = false) {
+export function halve({ values, rows, columns }, bySize = false) {
   const high = Math.ceil(rows / 2);
   const wide = Math.ceil(columns / 2);
   const found = new Float32Array(high * wide);

@@ -1,7 +1,7 @@
 // A line with the weight under the pointer, or else the selected one.
 
 import { node } from "./dom.js";
-import { isolated, signed } from "./labels.js";
+import { isolate, signedNumber } from "./labels.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
@@ -25,7 +25,7 @@ export class Readout {
    */
   tell(scene, query, key, head) {
     const { element, exact } = this;
-    element.textContent = told(scene, query, key, head);
+    element.textContent = describeWeight(scene, query, key, head);
     this.told += 1;
     const { matrix, state, layer } = scene;
     const chosen = key !== null && query === state.query && key === state.key && !state.words;
@@ -35,7 +35,7 @@ export class Readout {
     const { told: ticket } = this;
     exact({ map: state.map, layer: layer.name, head: at, query }).then((row) => {
       if (ticket !== this.told) return;
-      element.textContent = `${named(scene, at, query, key)}: ${row[key]} exactly${changed(scene, at, query, key)}`;
+      element.textContent = `${describeHead(scene, at, query, key)}: ${row[key]} exactly${describeChange(scene, at, query, key)}`;
     });
   }
 }
@@ -48,16 +48,16 @@ export class Readout {
  * @param {number | null} key
  * @param {number | null} head
  */
-export function told(scene, query, key, head) {
+export function describeWeight(scene, query, key, head) {
   const { matrix, state } = scene;
   if (key === null && head === null) return invitation(matrix);
   const at = head ?? state.focus;
   const to = key ?? matrix.strongest(at, query);
   const weight = matrix.at(at, query, to);
-  const name = named(scene, at, query, to, key === null);
+  const name = describeHead(scene, at, query, to, key === null);
   const chosen = key !== null && query === state.query && key === state.key && !state.words;
   const value = chosen && matrix.exact ? `${Number(weight.toPrecision(9))} exactly` : weight.toFixed(4);
-  return `${name}: ${value}${changed(scene, at, query, to)}`;
+  return `${name}: ${value}${describeChange(scene, at, query, to)}`;
 }
 
 /**
@@ -68,16 +68,16 @@ export function told(scene, query, key, head) {
  * @param {number} query
  * @param {number} key
  */
-function changed({ matrix, before }, head, query, key) {
+function describeChange({ matrix, before }, head, query, key) {
   if (!before) return "";
   const was = before.at(head, query, key);
-  return ` (was ${was.toFixed(4)}, ${signed(matrix.at(head, query, key) - was)})`;
+  return ` (was ${was.toFixed(4)}, ${signedNumber(matrix.at(head, query, key) - was)})`;
 }
 
 /** @param {Matrix} matrix */
 function invitation({ rows, columns, heads, names }) {
-  const each = names ? "" : ` in each of ${heads} head${heads > 1 ? "s" : ""}`;
-  const size = `${rows} × ${columns} weights${each}`;
+  const scope = names ? "" : ` in each of ${heads} head${heads > 1 ? "s" : ""}`;
+  const size = `${rows} × ${columns} weights${scope}`;
   return `Point at a weight, or use the arrow keys on a heatmap. ${size}.`;
 }
 
@@ -87,8 +87,8 @@ function invitation({ rows, columns, heads, names }) {
  * @param {number} query
  * @param {number} key
  */
-function named({ matrix, layer }, head, query, key, mainly = false) {
-  const [from, to] = [isolated(matrix.queries[query]), isolated(matrix.keys[key])];
+function describeHead({ matrix, layer }, head, query, key, mainly = false) {
+  const [from, to] = [isolate(matrix.queries[query]), isolate(matrix.keys[key])];
   const side = layer?.square ?? 1;
   const step = side > 1 ? `steps ${key * side} to ${(key + 1) * side - 1}, the largest weight` : `step ${key}`;
   return `${matrix.name(head)}: ${from} →${mainly ? " mainly" : ""} ${to} (${step})`;

@@ -9,7 +9,7 @@
  * @param {string} layer
  * @param {number} head
  */
-export function roleOf({ roles }, layer, head) {
+export function headRole({ roles }, layer, head) {
   return roles?.[layer]?.[head] ?? null;
 }
 
@@ -18,7 +18,7 @@ export function roleOf({ roles }, layer, head) {
  *
  * @param {RoleData} found
  */
-export function described({ role, strength }) {
+export function shortRole({ role, strength }) {
   return role === null || !strength ? "no role found" : `${role}: ${strength.mean.toFixed(2)}`;
 }
 

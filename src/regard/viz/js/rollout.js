@@ -6,9 +6,9 @@
 // If outputs attend to inputs, their weights refer to the last state of each input: mean over heads of W, times R of
 // the encoder.
 
-import { meanOf } from "./average.js";
+import { meanSlice } from "./average.js";
 import { Matrix } from "./matrix.js";
-import { once } from "./once.js";
+import { cached } from "./once.js";
 
 /** @import { LayerData, MapData } from "./data.js" */
 
@@ -21,7 +21,7 @@ import { once } from "./once.js";
  * @param {Pick<MapData, "layers">} map
  * @param {LayerData["kind"]} kind
  */
-export function flows({ layers }, kind) {
+export function hasRollout({ layers }, kind) {
   const same = layers.filter((layer) => layer.kind === kind).length;
   if (kind === "cross") return layers.some((layer) => layer.kind === "encoder");
   return same > 1 && (kind === "encoder" || !layers.some((layer) => layer.kind === "cross"));
@@ -35,7 +35,7 @@ export function flows({ layers }, kind) {
  * @param {(layer: LayerData) => Matrix} shown
  */
 export function rollout(map, layer, shown) {
-  return once(shown(layer), "rollout", () => rolledOut(map, layer, shown));
+  return cached(shown(layer), "rollout", () => computeRollout(map, layer, shown));
 }
 
 /**
@@ -43,11 +43,11 @@ export function rollout(map, layer, shown) {
  * @param {LayerData} layer
  * @param {(layer: LayerData) => Matrix} shown
  */
-function rolledOut(map, layer, shown) {
+function computeRollout(map, layer, shown) {
   const alike = map.layers.filter((each) => each.kind === layer.kind);
   const { queries, keys, relevant } = shown(layer);
   if (layer.kind !== "cross") {
-    const slices = through(alike.map(shown));
+    const slices = accumulate(alike.map(shown));
     return new Matrix(
       slices,
       queries,
@@ -57,10 +57,10 @@ function rolledOut(map, layer, shown) {
       alike.map((_, number) => `after layer ${number}`),
     );
   }
-  const encoder = through(map.layers.filter((layer) => layer.kind === "encoder").map(shown)).at(-1);
+  const encoder = accumulate(map.layers.filter((layer) => layer.kind === "encoder").map(shown)).at(-1);
   const slices = alike.map((each) => {
-    const mean = meanOf(shown(each).slices);
-    return encoder ? read(mean, encoder, keys.length) : mean;
+    const mean = meanSlice(shown(each).slices);
+    return encoder ? projectWeights(mean, encoder, keys.length) : mean;
   });
   return new Matrix(
     slices,
@@ -77,13 +77,13 @@ function rolledOut(map, layer, shown) {
  *
  * @param {Matrix[]} layers
  */
-export function through(layers) {
+export function accumulate(layers) {
   /** @type {Float32Array[]} */
   const found = [];
   for (const { slices, columns: size } of layers) {
-    const step = meanOf(slices).map((weight, index) => weight / 2 + (index % (size + 1) === 0 ? 0.5 : 0));
+    const step = meanSlice(slices).map((weight, index) => weight / 2 + (index % (size + 1) === 0 ? 0.5 : 0));
     const before = found.at(-1);
-    found.push(before ? product(step, before, size) : step);
+    found.push(before ? matrixProduct(step, before, size) : step);
   }
   return found;
 }
@@ -95,7 +95,7 @@ export function through(layers) {
  * @param {Float32Array} states (size, size), where size is at most `columns`
  * @param {number} columns
  */
-function read(weights, states, columns) {
+function projectWeights(weights, states, columns) {
   const size = Math.round(Math.sqrt(states.length));
   const whole = new Float32Array(columns * columns);
   for (let row = 0; row < columns; row += 1) {
@@ -104,7 +104,7 @@ function read(weights, states, columns) {
       whole[row * columns + column] = inside ? states[row * size + column] : Number(row === column);
     }
   }
-  return product(weights, whole, columns);
+  return matrixProduct(weights, whole, columns);
 }
 
 /**
@@ -112,7 +112,7 @@ function read(weights, states, columns) {
  * @param {Float32Array} other (size, size)
  * @param {number} size
  */
-function product(one, other, size) {
+function matrixProduct(one, other, size) {
   const rows = one.length / size;
   const found = new Float32Array(one.length);
   for (let row = 0; row < rows; row += 1) {

@@ -1,6 +1,6 @@
 // Several selected queries: their weights are added.
 
-import { isolated } from "./labels.js";
+import { isolate } from "./labels.js";
 import { numbersIn } from "./numbers.js";
 
 /** @import { Matrix } from "./matrix.js" */
@@ -15,7 +15,7 @@ const MOST_KEYS_NAMED = 4; // keys listed by name
  * @param {number} query
  * @param {number} rows number of rows
  */
-export function rowsOf({ also }, query, rows) {
+export function selectedQueries({ also }, query, rows) {
   const others = numbersIn(also).filter((each) => each !== query && each < rows);
   return [query, ...others];
 }
@@ -27,10 +27,10 @@ export function rowsOf({ also }, query, rows) {
  * @param {number} head
  * @param {number[]} queries
  */
-export function together(matrix, head, queries) {
+export function sumSentence(matrix, head, queries) {
   const sums = matrix.keys.map((_, key) => queries.reduce((sum, query) => sum + matrix.at(head, query, key), 0));
   const order = [...sums.keys()].sort((one, other) => sums[other] - sums[one]).slice(0, MOST_KEYS_NAMED);
-  const keys = order.map((key) => `“${isolated(matrix.keys[key])}” (step ${key}, ${sums[key].toFixed(2)})`);
-  const names = queries.map((query) => `“${isolated(matrix.queries[query])}”`);
+  const keys = order.map((key) => `“${isolate(matrix.keys[key])}” (step ${key}, ${sums[key].toFixed(2)})`);
+  const names = queries.map((query) => `“${isolate(matrix.queries[query])}”`);
   return `${names.join(", ")} together, ${matrix.name(head)}: of ${queries.length} rows, most on ${keys.join(", ")}.`;
 }

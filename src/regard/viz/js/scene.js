@@ -1,12 +1,12 @@
 // The scene: all data of one drawing, and the actions that its parts can trigger.
 
-import { greatest } from "./arithmetic.js";
-import { averaged } from "./average.js";
-import { besideOf } from "./beside.js";
-import { changes, originalOf } from "./difference.js";
-import { once } from "./once.js";
-import { largestOnPatches, patchesOf } from "./patches.js";
-import { flows, rollout } from "./rollout.js";
+import { largestValue } from "./arithmetic.js";
+import { averageHeads } from "./average.js";
+import { layerBeside } from "./beside.js";
+import { differences, originalLayer } from "./difference.js";
+import { cached } from "./once.js";
+import { largestOnPatches, imagePatches } from "./patches.js";
+import { hasRollout, rollout } from "./rollout.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
@@ -76,23 +76,25 @@ const ROLLOUT =
  * @param {Weights} weights
  * @returns {Scene}
  */
-export function sceneOf(data, map, layer, given, weights) {
+export function makeScene(data, map, layer, given, weights) {
   /** @param {LayerData} each */
   const shown = (each) => weights.of(each, given.words);
-  const before = originalOf(data, layer);
-  const derived = derivedOf(map, layer, given, shown);
-  const state = derived ? derived.state : { ...given, mode: modeOf(map, layer, given.mode) };
+  const before = originalLayer(data, layer);
+  const derived = deriveMatrix(map, layer, given, shown);
+  const state = derived ? derived.state : { ...given, mode: currentMode(map, layer, given.mode) };
   const matrix = derived ? derived.matrix : shown(layer);
   const flow = state.mode === "flow";
-  const original = before && !flow ? (derived ? averaged(shown(before), derived.heads) : shown(before)) : null;
-  const changed = original && state.change && COMPARING.includes(state.mode) ? changes(matrix, original) : null;
-  const patches = state.mode === "picture" ? patchesOf(map, layer) : null;
+  const original =
+    before && !flow ? (derived ? averageHeads(shown(before), derived.heads) : shown(before)) : null;
+  const changed =
+    original && state.change && COMPARING.includes(state.mode) ? differences(matrix, original) : null;
+  const patches = state.mode === "picture" ? imagePatches(map, layer) : null;
   const scale = () =>
     patches
       ? [largestOnPatches(matrix, matrix.shown(state), Math.min(state.query, matrix.rows - 1), patches)]
       : layersOnScale(data, map, layer, state).map((each) => shown(each).scale);
-  const beside = derived ? null : standing(besideOf(data, map, layer, state), matrix, shown);
-  const largest = changed ? changed.map((each) => greatest(each, true)) : flow ? [matrix.scale] : scale();
+  const beside = derived ? null : compareWith(layerBeside(data, map, layer, state), matrix, shown);
+  const largest = changed ? changed.map((each) => largestValue(each, true)) : flow ? [matrix.scale] : scale();
   return {
     data,
     map,
@@ -116,8 +118,8 @@ export function sceneOf(data, map, layer, given, weights) {
  * @param {Mode | null} mode
  * @returns {Mode}
  */
-export function modeOf(map, layer, mode) {
-  const all = modesOf(map, layer);
+export function currentMode(map, layer, mode) {
+  const all = availableModes(map, layer);
   return mode && all.includes(mode) ? mode : all[0];
 }
 
@@ -128,16 +130,16 @@ export function modeOf(map, layer, mode) {
  * @param {LayerData} layer
  * @returns {Mode[]}
  */
-export function modesOf(map, layer) {
+export function availableModes(map, layer) {
   // Arcs show each token once, but the symbols written at a step differ from those read there.
   const arcs = layer.kind !== "cross" && !layer.written && layer.queries.length === layer.keys.length;
   /** @type {Mode[]} */
   const own = [
     ...(arcs ? /** @type {Mode[]} */ (["arcs"]) : []),
-    ...(flows(map, layer.kind) ? /** @type {Mode[]} */ (["flow"]) : []),
+    ...(hasRollout(map, layer.kind) ? /** @type {Mode[]} */ (["flow"]) : []),
   ];
   /** @type {Mode[]} */
-  const upon = patchesOf(map, layer) ? ["picture"] : [];
+  const upon = imagePatches(map, layer) ? ["picture"] : [];
   return [...upon, "heatmap", "lines", ...own, "table", "overview"];
 }
 
@@ -149,9 +151,9 @@ export function modesOf(map, layer) {
  * @param {Readonly<State>} state
  * @param {(layer: LayerData) => Matrix} shown
  */
-function derivedOf(map, layer, state, shown) {
+function deriveMatrix(map, layer, state, shown) {
   const own = shown(layer);
-  if (modeOf(map, layer, state.mode) === "flow") {
+  if (currentMode(map, layer, state.mode) === "flow") {
     const matrix = rollout(map, layer, shown);
     /** @type {Chosen} */
     const fitting = {
@@ -167,8 +169,8 @@ function derivedOf(map, layer, state, shown) {
   }
   if (!state.mean || own.heads === 1 || state.head !== null || state.mode === "overview") return null;
   const heads = own.shown(state);
-  const matrix = averaged(own, heads);
-  const fitting = { ...state, mode: modeOf(map, layer, state.mode), focus: 0, off: "" };
+  const matrix = averageHeads(own, heads);
+  const fitting = { ...state, mode: currentMode(map, layer, state.mode), focus: 0, off: "" };
   return { matrix, heads, state: fitting, said: `This is the ${matrix.name(0)}.` };
 }
 
@@ -178,13 +180,13 @@ function derivedOf(map, layer, state, shown) {
  * @param {(layer: LayerData) => Matrix} shown
  * @returns {Beside | null}
  */
-function standing(other, matrix, shown) {
+function compareWith(other, matrix, shown) {
   if (!other) return null;
   const found = shown(other.layer);
   const same = String(found.queries) === String(matrix.queries) && String(found.keys) === String(matrix.keys);
   const changed =
-    same && found.heads === matrix.heads ? once(matrix, other.name, () => changes(matrix, found)) : null;
-  const most = Math.max(...(changed ?? []).map((each) => greatest(each, true)), 1e-9);
+    same && found.heads === matrix.heads ? cached(matrix, other.name, () => differences(matrix, found)) : null;
+  const most = Math.max(...(changed ?? []).map((each) => largestValue(each, true)), 1e-9);
   return { name: other.name, matrix: found, changes: changed, most };
 }
 

@@ -1,9 +1,9 @@
 // The frame of all saved pictures: paper, margins, and a line with the legend.
 
-import { captionLines, factsOf } from "./about.js";
-import { css } from "./colours.js";
+import { captionLines, collectMetadata } from "./about.js";
+import { cssColour } from "./colours.js";
 import { svg } from "./dom.js";
-import { FAMILY, widest } from "./measuring.js";
+import { FAMILY, widestText } from "./measuring.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */
@@ -23,7 +23,7 @@ export function sheet(width, height, colours) {
   const [wide, high] = [Math.ceil(width), Math.ceil(height)];
   const text = { "font-family": FAMILY, "font-size": 12, fill: colours.ink };
   const picture = svg("svg", { width: wide, height: high, viewBox: `0 0 ${wide} ${high}`, ...text });
-  picture.append(svg("rect", { width: wide, height: high, fill: css(colours.paper) }));
+  picture.append(svg("rect", { width: wide, height: high, fill: cssColour(colours.paper) }));
   return picture;
 }
 
@@ -45,10 +45,10 @@ export function placeKey(picture, key, y) {
  * @param {Palette} colours
  */
 export function withFacts(picture, scene, colours) {
-  const facts = factsOf(scene, colours);
+  const facts = collectMetadata(scene, colours);
   const lines = captionLines(scene);
   const [wide, high] = ["width", "height"].map((name) => Number(picture.getAttribute(name)));
-  const width = Math.max(wide, Math.ceil(widest(lines)) + 2 * AROUND);
+  const width = Math.max(wide, Math.ceil(widestText(lines)) + 2 * AROUND);
   const height = high + lines.length * TITLE;
   for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) {
     picture.setAttribute(name, String(value));
@@ -60,7 +60,7 @@ export function withFacts(picture, scene, colours) {
   });
   picture.prepend(
     svg("title", {}, `${scene.map.task}: ${scene.map.input}`),
-    svg("desc", {}, facts.map(([name, said]) => `${name}: ${said}`).join("\n")),
+    svg("desc", {}, facts.map(([name, text]) => `${name}: ${text}`).join("\n")),
   );
   return picture;
 }

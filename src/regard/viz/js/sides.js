@@ -15,7 +15,7 @@ const TOKENS = ["tokens that look", "tokens looked at"]; // for text that is rea
  *
  * @param {{ map: Pick<MapData, "prediction" | "layers">, layer: Pick<LayerData, "kind" | "written"> }} scene
  */
-export function axesOf({ map, layer }) {
+export function axisTitles({ map, layer }) {
   const [down, across] = SIDES[layer.kind];
   const answers = Array.isArray(map.prediction);
   if (layer.kind === "cross")

@@ -58,7 +58,7 @@ export const START = {
  * @param {MapData} map
  * @param {string | null} name
  */
-export function layerOf({ layers, opens }, name) {
+export function currentLayer({ layers, opens }, name) {
   return (
     layers.find((layer) => layer.name === name) ??
     layers.find((layer) => layer.name === opens) ??
@@ -77,7 +77,7 @@ export function layerOf({ layers, opens }, name) {
  * @param {boolean} [small] whether a head takes little room regardless of its size
  * @returns {State}
  */
-export function fitted(state, matrix, shown, small = false) {
+export function fitState(state, matrix, shown, small = false) {
   let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
   if (head === null && !small && matrix.heads > 1 && Math.max(matrix.rows, matrix.columns) > MANY) head = 0;
   return {

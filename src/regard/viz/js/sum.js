@@ -1,10 +1,10 @@
 // The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
-import { barCell, heading, headRow, scrolling, strips } from "./bars.js";
+import { barCell, heading, headRow, scrollBox, strips } from "./bars.js";
 import { button, keepFocus, node, Part } from "./dom.js";
-import { isolated, visible } from "./labels.js";
+import { isolate, tokenLabel } from "./labels.js";
 import { latest } from "./latest.js";
-import { whichOf } from "./which.js";
+import { selectedWeight } from "./which.js";
 
 /** @import { Explained } from "./explained.js" */
 /** @import { Palette } from "./colours.js" */
@@ -56,8 +56,8 @@ export class Sum {
         this.found = await explain(which);
         this.draw();
       } catch (error) {
-        const said = error instanceof Error ? error.message : String(error);
-        this.title.show([error], () => [node("p", { role: "alert" }, said)]);
+        const message = error instanceof Error ? error.message : String(error);
+        this.title.show([error], () => [node("p", { role: "alert" }, message)]);
       }
     });
   }
@@ -74,9 +74,9 @@ export class Sum {
     if (Math.abs(Number(this.slider.value) - Math.log10(temperature)) > 0.011)
       this.slider.value = String(Math.log10(temperature));
     this.said.textContent = temperature.toFixed(2);
-    const which = whichOf(scene);
+    const which = selectedWeight(scene);
     const asked = [scene.map, ...Object.values(which)];
-    if (this.askedFor?.length === asked.length && this.askedFor.every((each, index) => each === asked[index])) {
+    if (this.askedFor?.length === asked.length && this.askedFor.every((value, index) => value === asked[index])) {
       return this.draw();
     }
     this.askedFor = asked;
@@ -97,11 +97,11 @@ export class Sum {
     /** @param {number} key */
     const choose = (key) => this.actions.choose({ key, query: found.query, focus: found.head });
     keepFocus(this.element, () => {
-      this.title.show([found], () => [node("h2", {}, titleOf(found)), ...warmed(found)]);
-      this.score.show([found, colours], () => ofScore(found, colours));
-      this.context.show([found, colours], () => ofContext(found, colours));
-      this.row.show([found, colours], () => ofRow(found, colours, choose));
-      this.answer.show([found, colours], () => ofAnswer(found, colours));
+      this.title.show([found], () => [node("h2", {}, explanationTitle(found)), ...temperatureNote(found)]);
+      this.score.show([found, colours], () => scoreSection(found, colours));
+      this.context.show([found, colours], () => contextSection(found, colours));
+      this.row.show([found, colours], () => rowSection(found, colours, choose));
+      this.answer.show([found, colours], () => answerSection(found, colours));
     });
   }
 
@@ -121,7 +121,7 @@ export class Sum {
  *
  * @param {Explained} found
  */
-function warmed({ temperature, own_part, answered }) {
+function temperatureNote({ temperature, own_part, answered }) {
   if (temperature === 1) return [];
   const said = `As it would be with a softmax temperature of ${temperature} in this head; all else on this page is the model as it is.`;
   const kept =
@@ -130,8 +130,8 @@ function warmed({ temperature, own_part, answered }) {
 }
 
 /** @param {Explained} found */
-function titleOf({ head, query_label, query, key_labels, key, weights }) {
-  const [from, to] = [isolated(visible(query_label)), isolated(visible(key_labels[key]))];
+function explanationTitle({ head, query_label, query, key_labels, key, weights }) {
+  const [from, to] = [isolate(tokenLabel(query_label)), isolate(tokenLabel(key_labels[key]))];
   return `How head ${head} gives ${from} (step ${query}) the weight ${weights[key].toFixed(4)} on ${to} (step ${key})`;
 }
 
@@ -139,7 +139,7 @@ function titleOf({ head, query_label, query, key_labels, key, weights }) {
  * @param {Explained} found
  * @param {Palette} colours
  */
-function ofScore(found, colours) {
+function scoreSection(found, colours) {
   const { steps, scale, scores, key } = found;
   /** @type {HTMLElement[]} */
   const parts = [
@@ -160,7 +160,7 @@ function ofScore(found, colours) {
  * @param {Palette} colours
  * @param {(key: number) => void} choose
  */
-function ofRow(found, colours, choose) {
+function rowSection(found, colours, choose) {
   const { scores, may_see, weights, key_labels, key, temperature } = found;
   const order = [...weights.keys()];
   const named =
@@ -175,7 +175,7 @@ function ofRow(found, colours, choose) {
   for (const each of named) {
     const row = node("tr", { class: each === key ? "on" : undefined });
     const name = node("th", { scope: "row" });
-    const chosen = button(`${visible(key_labels[each])} (${each})`, () => choose(each));
+    const chosen = button(`${tokenLabel(key_labels[each])} (${each})`, () => choose(each));
     chosen.dataset.name = `sum-key-${each}`;
     name.append(chosen);
     const score = may_see[each] ? scores[each].toFixed(4) : "masked";
@@ -190,7 +190,7 @@ function ofRow(found, colours, choose) {
   const said = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
   return [
     heading("2. Weights: mask, then softmax over the row", `(Tk = ${weights.length})`),
-    scrolling(table, "scores and weights of the row"),
+    scrollBox(table, "scores and weights of the row"),
     node("p", {}, said),
   ];
 }
@@ -199,7 +199,7 @@ function ofRow(found, colours, choose) {
  * @param {Explained} found
  * @param {Palette} colours
  */
-function ofContext(found, colours) {
+function contextSection(found, colours) {
   const { values, weights, key, context, own_part, added, before_norm, after_norm } = found;
   const value = values[key];
   /** @type {[string, number[]][]} */
@@ -220,7 +220,7 @@ function ofContext(found, colours) {
  * @param {Explained} found
  * @param {Palette} colours
  */
-function ofAnswer({ answered }, colours) {
+function answerSection({ answered }, colours) {
   if (!answered) return [];
   const { state, classes, logits, probabilities, answer, probability } = answered;
   const table = node("table");
@@ -228,16 +228,16 @@ function ofAnswer({ answered }, colours) {
   const body = node("tbody");
   classes.slice(0, MOST_ANSWERS).forEach((label, index) => {
     const row = node("tr", { class: label === answer ? "on" : undefined });
-    row.append(node("th", { scope: "row" }, visible(label)), node("td", {}, logits[index].toFixed(4)));
+    row.append(node("th", { scope: "row" }, tokenLabel(label)), node("td", {}, logits[index].toFixed(4)));
     row.append(node("td", {}, probabilities[index].toFixed(4)), barCell(probabilities[index], colours));
     body.append(row);
   });
   table.append(body);
-  const title = `4. Answer at this step: ${isolated(visible(answer))}, probability ${probability.toFixed(4)}`;
+  const title = `4. Answer at this step: ${isolate(tokenLabel(answer))}, probability ${probability.toFixed(4)}`;
   return [
     heading(title, `(${classes.length} likeliest classes)`),
     strips([["state, after what follows", state]], colours),
     node("p", {}, "logits = W · state + b; probabilities = softmax over all classes"),
-    scrolling(table, "logits and probabilities"),
+    scrollBox(table, "logits and probabilities"),
   ];
 }

@@ -1,8 +1,8 @@
 // Weights as numbers in tables, for screen readers and exact values.
 
 import { button, node } from "./dom.js";
-import { around } from "./labels.js";
-import { axesOf } from "./sides.js";
+import { nearbyIndices } from "./labels.js";
+import { axisTitles } from "./sides.js";
 
 /** @import { Actions, Scene } from "./scene.js" */
 
@@ -17,9 +17,9 @@ const MOST = 40; // rows and columns shown at once
 export function tables(scene, actions) {
   const { matrix, state } = scene;
   const box = node("div", { class: "tables" });
-  const queries = around(matrix.rows, state.query, MOST);
-  const keys = around(matrix.columns, state.key ?? 0, MOST);
-  for (const head of matrix.shown(state)) box.append(tableOf(scene, head, queries, keys, actions));
+  const queries = nearbyIndices(matrix.rows, state.query, MOST);
+  const keys = nearbyIndices(matrix.columns, state.key ?? 0, MOST);
+  for (const head of matrix.shown(state)) box.append(headTable(scene, head, queries, keys, actions));
   const left = matrix.rows - queries.length + matrix.columns - keys.length;
   if (left > 0) {
     const shown = `${queries.length} of ${matrix.rows} rows and ${keys.length} of ${matrix.columns} columns`;
@@ -35,9 +35,9 @@ export function tables(scene, actions) {
  * @param {number[]} keys
  * @param {Actions} actions
  */
-function tableOf(scene, head, queries, keys, { choose }) {
+function headTable(scene, head, queries, keys, { choose }) {
   const { matrix, changes, layer } = scene;
-  const [down, across] = axesOf(scene);
+  const [down, across] = axisTitles(scene);
   const table = node("table");
   const what = changes ? "change of the weights" : "weights";
   table.append(

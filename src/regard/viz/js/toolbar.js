@@ -1,9 +1,9 @@
 // Selection of input, kind of layer, layer, head and display mode.
 
-import { othersOf } from "./beside.js";
-import { check, choice, node, select } from "./dom.js";
-import { modesOf } from "./scene.js";
-import { inPieces } from "./words.js";
+import { comparableMaps } from "./beside.js";
+import { checkbox, buttonGroup, node, select } from "./dom.js";
+import { availableModes } from "./scene.js";
+import { hasWordPieces } from "./words.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -57,13 +57,13 @@ function inputs({ data, state }, { choose }) {
  */
 function kinds(scene, { choose }) {
   const { map, layer } = scene;
-  const found = kindsOf(scene);
-  if (found.length === 1) return [];
+  const kinds_ = availableKinds(scene);
+  if (kinds_.length === 1) return [];
   const number = layersOfKind(scene, layer.kind).indexOf(layer);
-  const names = found.map((kind) => KINDS[kind]);
+  const names = kinds_.map((kind) => KINDS[kind]);
   return [
-    select("Kind", names, found.indexOf(layer.kind), (index) => {
-      const others = layersOfKind({ map }, found[index]);
+    select("Kind", names, kinds_.indexOf(layer.kind), (index) => {
+      const others = layersOfKind({ map }, kinds_[index]);
       choose({ layer: others[Math.min(number, others.length - 1)].name, query: 0, key: null });
     }),
   ];
@@ -75,12 +75,12 @@ function kinds(scene, { choose }) {
  */
 function layers(scene, { choose }) {
   const { layer } = scene;
-  const found = layersOfKind(scene, layer.kind);
-  if (found.length === 1 && kindsOf(scene).length > 1) return [];
-  const titles = found.map((each) => each.title);
+  const candidates = layersOfKind(scene, layer.kind);
+  if (candidates.length === 1 && availableKinds(scene).length > 1) return [];
+  const titles = candidates.map((candidate) => candidate.title);
   return [
-    select("Layer", titles, found.indexOf(layer), (index) => {
-      choose({ layer: found[index].name, query: 0, key: null });
+    select("Layer", titles, candidates.indexOf(layer), (index) => {
+      choose({ layer: candidates[index].name, query: 0, key: null });
     }),
   ];
 }
@@ -101,9 +101,9 @@ function heads({ matrix, state }, { choose }) {
  * @param {Actions} actions
  */
 function modes({ map, layer, state }, { choose }) {
-  const all = modesOf(map, layer);
+  const all = availableModes(map, layer);
   const names = all.map((mode) => MODES[mode]);
-  return choice("How to draw", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
+  return buttonGroup("How to draw", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
 }
 
 /**
@@ -113,41 +113,41 @@ function modes({ map, layer, state }, { choose }) {
  * @param {Actions} actions
  */
 export function choices({ data, map, layer, state, before, shown }, { choose }) {
-  const found = [];
+  const controls = [];
   if (shown(layer).heads > 1 && state.head === null && !["overview", "flow"].includes(state.mode)) {
-    found.push(check("average of the heads", state.mean, (mean) => choose({ mean })));
+    controls.push(checkbox("average of the heads", state.mean, (mean) => choose({ mean })));
   }
   if (["lines", "arcs"].includes(state.mode)) {
-    const least = LEAST_WEIGHTS.map((each) => (each ? `${each} and more` : "all"));
-    found.push(
+    const least = LEAST_WEIGHTS.map((limit) => (limit ? `${limit} and more` : "all"));
+    controls.push(
       select("Weights", least, LEAST_WEIGHTS.indexOf(state.least), (index) =>
         choose({ least: LEAST_WEIGHTS[index] }),
       ),
     );
-    const top = LARGEST_OF_ROW.map((each) => (each ? `the ${each} largest` : "all"));
-    found.push(
+    const top = LARGEST_OF_ROW.map((limit) => (limit ? `the ${limit} largest` : "all"));
+    controls.push(
       select("Of each row", top, LARGEST_OF_ROW.indexOf(state.top), (index) =>
         choose({ top: LARGEST_OF_ROW[index] }),
       ),
     );
   }
-  if (map.layers.some(inPieces)) {
-    found.push(check("whole words", state.words, (words) => choose({ words, query: 0, key: null })));
+  if (map.layers.some(hasWordPieces)) {
+    controls.push(checkbox("whole words", state.words, (words) => choose({ words, query: 0, key: null })));
   }
-  const others = othersOf(data, map);
+  const others = comparableMaps(data, map);
   if (others.length && state.mode === "heatmap") {
     const names = ["nothing", ...others.map((entry) => entry.name)];
     const at = others.findIndex((entry) => entry.key === state.beside) + 1;
-    found.push(select("Beside", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
+    controls.push(select("Beside", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
   }
   if (before && !state.beside) {
-    found.push(check("difference to the original", state.change, (change) => choose({ change })));
+    controls.push(checkbox("difference to the original", state.change, (change) => choose({ change })));
   }
-  return found;
+  return controls;
 }
 
 /** @param {Pick<Scene, "map">} scene */
-function kindsOf({ map }) {
+function availableKinds({ map }) {
   return [...new Set(map.layers.map((layer) => layer.kind))];
 }
 

@@ -1,7 +1,7 @@
 // Interventions: heads switched off or made uniform, and single weights.
 
 import { Dragged } from "./dragged.js";
-import { button, node, Part, quiet } from "./dom.js";
+import { button, node, Part, secondaryText } from "./dom.js";
 
 /** @import { InterventionData } from "./data.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -13,8 +13,8 @@ import { button, node, Part, quiet } from "./dom.js";
  * @param {InterventionData} change
  * @param {boolean} undo
  */
-export function touched(interventions, change, undo) {
-  const others = interventions.filter((each) => !isOf(each, change));
+export function updateInterventions(interventions, change, undo) {
+  const others = interventions.filter((each) => !sameTarget(each, change));
   return undo ? others : [...others, change];
 }
 
@@ -24,7 +24,7 @@ export function touched(interventions, change, undo) {
  * @param {InterventionData} one
  * @param {InterventionData} other
  */
-function isOf(one, other) {
+function sameTarget(one, other) {
   if (one.layer !== other.layer || one.heads[0] !== other.heads[0]) return false;
   if (typeof one.to === "string" || typeof other.to === "string") return typeof one.to === typeof other.to;
   return one.query === other.query && one.key === other.key;
@@ -57,21 +57,21 @@ export class TouchBar {
     const { actions } = this;
     const { layer, matrix, state } = scene;
     const { query, key, focus, head } = state;
-    const earlier = isEarlier(scene);
-    const one = head !== null || key !== null || matrix.heads === 1;
-    const can = !earlier && one && !scene.derived && !state.words && key !== null && state.mode === "heatmap";
-    const given = [layer.name, matrix.heads, query, key, focus, head, earlier, scene.derived, interventions];
-    this.heads.show(given, () => {
-      if (earlier) return ofEarlier(actions);
-      if (scene.derived) return [quiet("Choose a head of a layer to touch it.")];
-      if (!one) return [quiet("Choose a head to switch it off, or point at a weight to change it.")];
+    const earlier = isEarlySnapshot(scene);
+    const single = head !== null || key !== null || matrix.heads === 1;
+    const can = !earlier && single && !scene.derived && !state.words && key !== null && state.mode === "heatmap";
+    const inputs = [layer.name, matrix.heads, query, key, focus, head, earlier, scene.derived, interventions];
+    this.heads.show(inputs, () => {
+      if (earlier) return earlierNote(actions);
+      if (scene.derived) return [secondaryText("Choose a head of a layer to touch it.")];
+      if (!single) return [secondaryText("Choose a head to switch it off, or point at a weight to change it.")];
       return switches(scene, interventions, actions);
     });
     this.place = can ? { layer: layer.name, heads: [focus], query, key } : null;
     this.dragged.show(this.place && scene, this.place, interventions);
     this.done.show([earlier, interventions], () => {
       if (earlier || !interventions.length) return [];
-      return [quiet(`${interventions.length} changed`), button("undo all", actions.untouch)];
+      return [secondaryText(`${interventions.length} changed`), button("undo all", actions.untouch)];
     });
   }
 
@@ -83,9 +83,9 @@ export class TouchBar {
 }
 
 /** @param {Actions} actions */
-function ofEarlier(actions) {
+function earlierNote(actions) {
   const said = "This is the model in the middle of its training; what is touched is the trained one.";
-  return [quiet(said), button("to the trained model", () => actions.choose({ frame: null }))];
+  return [secondaryText(said), button("to the trained model", () => actions.choose({ frame: null }))];
 }
 
 /**
@@ -93,7 +93,7 @@ function ofEarlier(actions) {
  *
  * @param {Pick<Scene, "data" | "state">} scene
  */
-function isEarlier({ data, state }) {
+function isEarlySnapshot({ data, state }) {
   return !!data.playback && state.frame !== null && state.frame < data.playback.frames.length - 1;
 }
 
@@ -107,7 +107,7 @@ function switches({ layer, matrix, state }, interventions, actions) {
   const name = matrix.heads === 1 ? "attention" : `head ${head}`;
   return /** @type {const} */ (["off", "uniform"]).map((to) => {
     const change = { layer: layer.name, heads: [head], to };
-    const on = interventions.some((each) => each.to === to && isOf(each, change));
+    const on = interventions.some((intervention) => intervention.to === to && sameTarget(intervention, change));
     return button(`${name} ${to}`, () => actions.touch(change, on), on);
   });
 }

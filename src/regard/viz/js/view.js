@@ -4,12 +4,12 @@ import { isDark, palette } from "./colours.js";
 import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { Player } from "./playback.js";
-import { previewed } from "./preview.js";
-import { modeOf, sceneOf } from "./scene.js";
-import { fitted, layerOf, START } from "./state.js";
-import { adopt } from "./style.js";
+import { previewScene } from "./preview.js";
+import { currentMode, makeScene } from "./scene.js";
+import { fitState, currentLayer, START } from "./state.js";
+import { addStyle } from "./style.js";
 import { observe } from "./surroundings.js";
-import { touched } from "./touch.js";
+import { updateInterventions } from "./touch.js";
 import { Weights } from "./weights.js";
 
 /** @import { InterventionData, ViewData } from "./data.js" */
@@ -64,14 +64,14 @@ export class View {
         const { query, key } = this.scene?.state ?? this.state;
         this.drawing.point(query, key, null, this.surface());
       },
-      touch: (change, undo) => this.touch(touched(this.interventions, change, undo)),
+      touch: (change, undo) => this.touch(updateInterventions(this.interventions, change, undo)),
       preview: (place, to) => this.preview(place, to),
       untouch: () => this.touch([]),
     };
     this.root = node("div", { class: "regard-view" });
     this.drawing = new Drawing(this.root, this.actions, this.player, options);
     element.replaceChildren(this.root);
-    adopt(element);
+    addStyle(element);
     this.unobserve = observe(this.root, {
       resized: () => this.resized(),
       recoloured: () => this.draw(),
@@ -114,20 +114,20 @@ export class View {
     this.state = { ...this.state, ...change };
     const { data, map, weights } = this;
     let { state } = this;
-    const layer = layerOf(map, state.layer);
+    const layer = currentLayer(map, state.layer);
     if (!layer) {
       this.scene = null;
       return this.draw();
     }
-    const small = ["picture", "overview"].includes(modeOf(map, layer, state.mode));
+    const small = ["picture", "overview"].includes(currentMode(map, layer, state.mode));
     const whole = weights.of(layer, false);
     if (this.opening && whole.causal) state = { ...state, query: whole.rows - 1 };
     if (this.opening && state.layer === null && layer.name === map.opens)
       state = { ...state, head: state.head ?? map.head };
     this.opening = false;
-    const fitting = fitted(state, whole, weights.of(layer, state.words), small);
+    const fitting = fitState(state, whole, weights.of(layer, state.words), small);
     this.state = { ...fitting, layer: layer.name };
-    this.scene = sceneOf(data, map, layer, this.state, weights);
+    this.scene = makeScene(data, map, layer, this.state, weights);
     this.draw();
     this.options.chosen?.(this.state);
   }
@@ -149,8 +149,8 @@ export class View {
    * @param {number} to
    */
   preview(place, to) {
-    const found = this.scene && previewed(this.scene, place, to);
-    if (found) this.drawing.preview(found, this.surface());
+    const scene = this.scene && previewScene(this.scene, place, to);
+    if (scene) this.drawing.preview(scene, this.surface());
   }
 
   /** @returns {Surface} */

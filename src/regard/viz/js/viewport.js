@@ -17,7 +17,7 @@ const NARROWEST = 8; // pixels of a drawing's width
  * @param {{ left: number, top: number }} margins
  * @param {number} available width in pixels
  */
-export function cellOf({ rows, columns }, { left, top }, available) {
+export function cellSize({ rows, columns }, { left, top }, available) {
   const wide = Math.max(available - left - 6, NARROWEST) / Math.max(columns, 1);
   const high = Math.max(TALLEST - top, NARROWEST) / Math.max(rows, 1);
   return Math.min(LARGEST_CELL, wide, high);
@@ -48,7 +48,7 @@ export class Viewport {
   fitInto({ left, top }, available) {
     this.left = left;
     this.top = top;
-    this.base = cellOf(this, { left, top }, available);
+    this.base = cellSize(this, { left, top }, available);
     this.cell = Math.min(this.base * this.factor, Math.max(LARGEST_ZOOMED, this.base));
     this.width = Math.max(NARROWEST, this.columns * this.base);
     this.height = Math.max(NARROWEST, this.rows * this.base);

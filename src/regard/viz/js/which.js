@@ -1,6 +1,6 @@
 // The weight to explain.
 
-import { headOf } from "./sentence.js";
+import { currentHead } from "./sentence.js";
 
 /** @import { Scene } from "./scene.js" */
 
@@ -12,9 +12,9 @@ import { headOf } from "./sentence.js";
  * @param {Scene} scene
  * @returns {Which}
  */
-export function whichOf(scene) {
+export function selectedWeight(scene) {
   const { layer, matrix, state } = scene;
-  const head = headOf(scene);
+  const head = currentHead(scene);
   const key = state.key ?? matrix.strongest(head, state.query);
   return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
 }
@@ -24,8 +24,8 @@ export function whichOf(scene) {
  *
  * @param {Scene} scene
  */
-export function commandOf(scene) {
-  const { layer, head, output, key } = whichOf(scene);
+export function explainCommand(scene) {
+  const { layer, head, output, key } = selectedWeight(scene);
   const { task, input } = scene.map;
   const given = `'${input.replaceAll("'", "'\\''")}'`;
   return `regard explain ${task || "RUN"} --input ${given} --layer ${layer} --head ${head} --output ${output} --key ${key}`;

@@ -10,7 +10,7 @@ import { Matrix } from "./matrix.js";
  *
  * @param {LayerData} layer
  */
-export function inPieces(layer) {
+export function hasWordPieces(layer) {
   return layer.query_words !== null || layer.key_words !== null;
 }
 
@@ -20,17 +20,17 @@ export function inPieces(layer) {
  * @param {Matrix} matrix
  * @param {Pick<LayerData, "query_words" | "key_words">} pieces
  */
-export function merge(matrix, { query_words, key_words }) {
-  const queries = query_words ?? alone(matrix.queries);
-  const keys = key_words ?? alone(matrix.keys);
+export function mergeWords(matrix, { query_words, key_words }) {
+  const queries = query_words ?? singletons(matrix.queries);
+  const keys = key_words ?? singletons(matrix.keys);
   const slices = matrix.slices.map((_, head) => mergedSlice(matrix, head, queries, keys));
-  const queryOf = wordOf(queries);
-  const keyOf = wordOf(keys);
+  const queryOf = pieceWords(queries);
+  const keyOf = pieceWords(keys);
   const relevant = matrix.relevant?.map(([query, key]) => [queryOf[query], keyOf[key]]) ?? null;
   return new Matrix(
     slices,
-    joined(queries, matrix.queries),
-    joined(keys, matrix.keys),
+    joinLabels(queries, matrix.queries),
+    joinLabels(keys, matrix.keys),
     relevant,
     false,
     matrix.names,
@@ -60,7 +60,7 @@ function mergedSlice(matrix, head, queries, keys) {
  *
  * @param {string[]} labels
  */
-function alone(labels) {
+function singletons(labels) {
   return labels.map((_, index) => [index]);
 }
 
@@ -69,7 +69,7 @@ function alone(labels) {
  *
  * @param {number[][]} words
  */
-function wordOf(words) {
+function pieceWords(words) {
   /** @type {number[]} */
   const found = [];
   words.forEach((word, number) => {
@@ -82,7 +82,7 @@ function wordOf(words) {
  * @param {number[][]} words
  * @param {string[]} labels of the pieces
  */
-function joined(words, labels) {
+function joinLabels(words, labels) {
   return words.map((word) => {
     const text = word.map((index) => labels[index]).join("");
     return (text.startsWith(WORD) ? text.slice(1) : text) || WORD;

@@ -1,6 +1,6 @@
 // Head importance as text: the loss increase when a head is ablated.
 
-import { signed } from "./labels.js";
+import { signedNumber } from "./labels.js";
 
 /** @import { ViewData, WorthData } from "./data.js" */
 
@@ -12,17 +12,20 @@ import { signed } from "./labels.js";
  * @param {number} head
  * @param {unknown} [named]
  */
-export function worthOf({ importance }, layer, head, named = null) {
+export function headImportance({ importance }, layer, head, named = null) {
   return named ? undefined : importance?.[layer]?.[head];
 }
 
 /** In brackets where 0 is in its interval, as in the terminal. @param {WorthData} found */
-export function inShort({ added, low, high }) {
-  return low !== null && high !== null && low <= 0 && high >= 0 ? `(${signed(added)})` : signed(added);
+export function shortImportance({ added, low, high }) {
+  return low !== null && high !== null && low <= 0 && high >= 0
+    ? `(${signedNumber(added)})`
+    : signedNumber(added);
 }
 
 /** With how sure that is. @param {WorthData} found */
-export function worthSentence({ added, low, high }) {
-  const sure = low === null || high === null ? "" : `, 95% interval ${signed(low)} to ${signed(high)}`;
-  return `Without it, the loss changes by ${signed(added)} (head importance${sure}).`;
+export function importanceSentence({ added, low, high }) {
+  const sure =
+    low === null || high === null ? "" : `, 95% interval ${signedNumber(low)} to ${signedNumber(high)}`;
+  return `Without it, the loss changes by ${signedNumber(added)} (head importance${sure}).`;
 }
