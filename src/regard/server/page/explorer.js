@@ -104,11 +104,11 @@ async function runRequest(work, answers = false) {
   const { ticket } = state;
   main.classList.add("waiting");
   try {
-    const found = await work();
+    const finish = await work();
     if (ticket !== state.ticket) return;
     message.textContent = "";
     if (answers) markRejected(false);
-    found();
+    finish();
   } catch (error) {
     if (ticket !== state.ticket) return;
     message.textContent = error instanceof Error ? error.message : String(error);
@@ -170,7 +170,7 @@ function updateAddress() {
   if (!found || !view) return;
   /** @type {Asked[]} */
   const all = ["importance", "roles"];
-  const asked = all.filter((each) => isComputed(each) || state.working[each]);
+  const asked = all.filter((name) => isComputed(name) || state.working[name]);
   replaceAddress(formatAddress(view.state, { input: found.map.input, touched, written, asked }));
 }
 
@@ -220,7 +220,7 @@ async function followAddress() {
   if (chosen.frame !== undefined && !state.playback) await runRequest(showPlayback);
   if (written) await runRequest(() => showSearch(written.beam, written.branch));
   state.view?.choose(chosen);
-  for (const each of asked) if (!isComputed(each) && !state.working[each]) compute(each);
+  for (const name of asked) if (!isComputed(name) && !state.working[name]) compute(name);
 }
 
 /** What the page says of the subject, and what can be done with it. */
@@ -249,7 +249,7 @@ async function showSubject() {
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
     element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
-    const more = [...element("more").querySelectorAll("button")].filter((each) => !each.hidden);
+    const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
     if (readAddress(location.hash).input !== null) followAddress();
     else if (about.draws) attend({ fresh: true, drawn: true });
@@ -269,8 +269,9 @@ async function compute(name) {
   state.working[name] = control;
   const usual = button.textContent;
   const watch = setInterval(async () => {
-    const found = (await ask("api/progress").catch(() => ({})))[name];
-    if (state.working[name] === control && found) button.textContent = `Stop (${found[0]} of ${found[1]})`;
+    const progress = (await ask("api/progress").catch(() => ({})))[name];
+    if (state.working[name] === control && progress)
+      button.textContent = `Stop (${progress[0]} of ${progress[1]})`;
   }, PROGRESS);
   button.textContent = "Stop";
   try {
@@ -294,14 +295,18 @@ async function compute(name) {
  */
 async function showSearch(beam, first) {
   /** @type {Searched} */
-  const found = await ask("api/tree", { input: input.value, interventions: state.touched, beam: beam ?? null });
+  const response = await ask("api/tree", {
+    input: input.value,
+    interventions: state.touched,
+    beam: beam ?? null,
+  });
   return () => {
     const steps = element("steps");
     /** @param {number} branch */
     const choose = (branch) => {
-      state.written = { beam: found.tree.beam, branch };
-      draw({ map: found.maps[found.shown[branch]] });
-      state.view?.choose({ query: found.tree.branches[branch].step, key: null, also: "" });
+      state.written = { beam: response.tree.beam, branch };
+      draw({ map: response.maps[response.shown[branch]] });
+      state.view?.choose({ query: response.tree.branches[branch].step, key: null, also: "" });
       updateAddress();
     };
     const close = () => {
@@ -311,7 +316,7 @@ async function showSearch(beam, first) {
     };
     steps.hidden = false;
     steps.replaceChildren(
-      searchTree(found, first, choose, (width) => runRequest(() => showSearch(width)), close),
+      searchTree(response, first, choose, (width) => runRequest(() => showSearch(width)), close),
     );
   };
 }
@@ -353,9 +358,9 @@ async function sendPicture() {
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = "";
   for (let at = 0; at < bytes.length; at += CHUNK) text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));
-  const found = await ask("api/picture", { name: file.name, content: btoa(text) });
+  const response = await ask("api/picture", { name: file.name, content: btoa(text) });
   return () => {
-    input.value = found.input;
+    input.value = response.input;
     attend({ fresh: true });
   };
 }

@@ -28,13 +28,13 @@ function show(run) {
   part("explore").hidden = !run.words;
 }
 
-/** @param {State} found */
-function describeRun(found) {
-  if (found.failed) return `It failed: ${found.failed}`;
-  if (!found.busy || found.words) return "";
-  if (!found.step) return "starting …";
-  if (found.step >= found.steps) return "testing …";
-  return `step ${found.step} of ${found.steps}${found.loss === null ? "" : `, loss ${found.loss.toFixed(3)}`}`;
+/** @param {State} run */
+function describeRun(run) {
+  if (run.failed) return `It failed: ${run.failed}`;
+  if (!run.busy || run.words) return "";
+  if (!run.step) return "starting …";
+  if (run.step >= run.steps) return "testing …";
+  return `step ${run.step} of ${run.steps}${run.loss === null ? "" : `, loss ${run.loss.toFixed(3)}`}`;
 }
 
 /** @param {string} method */

@@ -34,14 +34,14 @@ export function showSamples(box, { found, asked }, tokens, open, search, closed)
 /**
  * A list of samples, and the choices for another search.
  *
- * @param {Samples} found
+ * @param {Samples} data
  * @param {Wanted} wanted
  * @param {string[]} tokens choices for the search
  * @param {(sample: Sample) => void} open
  * @param {(wanted: Wanted) => void} search
  * @param {() => void} close
  */
-function sampleList(found, wanted, tokens, open, search, close) {
+function sampleList(data, wanted, tokens, open, search, close) {
   const box = node("section", { class: "steps", "aria-label": "Samples of a head" });
   const bar = node("div", { class: "bar" });
   const known = [...new Set([...(wanted.token === null ? [] : [wanted.token]), ...tokens])];
@@ -52,21 +52,21 @@ function sampleList(found, wanted, tokens, open, search, close) {
     checkbox("wrong answers first", wanted.wrong_first, (on) => search({ ...wanted, wrong_first: on })),
     button("Close", close),
   );
-  const title = `Where ${found.layer} head ${found.head} looks most`;
+  const title = `Where ${data.layer} head ${data.head} looks most`;
   box.append(
     node("h2", {}, title),
     bar,
-    node("p", { class: "quiet" }, describeSearch(found)),
-    listSamples(found, open),
+    node("p", { class: "quiet" }, describeSearch(data)),
+    listSamples(data, open),
   );
   return box;
 }
 
 /** @param {Samples} found */
 function describeSearch({ looked_at, wrong, token, samples }) {
-  const what = token === null ? "" : ` at ${isolate(tokenLabel(token))}`;
+  const place = token === null ? "" : ` at ${isolate(tokenLabel(token))}`;
   const errors = wrong === null ? "" : `, ${wrong} of them answered wrongly`;
-  return `${looked_at} unseen inputs${errors}; ${samples.length} shown, by the largest weight${what} in each. Press one to open it.`;
+  return `${looked_at} unseen inputs${errors}; ${samples.length} shown, by the largest weight${place} in each. Press one to open it.`;
 }
 
 /**

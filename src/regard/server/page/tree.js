@@ -19,25 +19,25 @@ const BAR = 120; // pixels of the likeliest token
 /**
  * The tree and the alternatives; `choose` receives the selected branch.
  *
- * @param {Searched} found
+ * @param {Searched} data
  * @param {number | undefined} first the branch selected at first; by default the start of the answer
  * @param {(branch: number) => void} choose
  * @param {(beam: number) => void} widen requests another beam width
  * @param {() => void} close
  */
-export function searchTree(found, first, choose, widen, close) {
-  const { tree } = found;
+export function searchTree(data, first, choose, widen, close) {
+  const { tree } = data;
   const rows = branchRows(tree);
   const places = stepPositions(tree);
   const box = node("section", { class: "steps", "aria-label": "How the answer was written" });
-  const said = node("div", { class: "followers", "aria-live": "polite" });
+  const panel = node("div", { class: "followers", "aria-live": "polite" });
   const texts = tree.branches.map((branch, number) => branchText(tree, branch, number, rows, places));
   let at = first !== undefined && first < tree.branches.length ? first : (tree.best[0] ?? 0);
   /** @param {number} number */
   const go = (number) => {
     at = number;
-    texts.forEach((text, each) => text.classList.toggle("on", each === number));
-    said.replaceChildren(...listFollowers(tree, number));
+    texts.forEach((text, index) => text.classList.toggle("on", index === number));
+    panel.replaceChildren(...listFollowers(tree, number));
     choose(number);
   };
   texts.forEach((text, number) => {
@@ -67,7 +67,7 @@ export function searchTree(found, first, choose, widen, close) {
     button("Close", close),
   );
   const beside = node("div", { class: "beside" });
-  beside.append(drawTree(tree, rows, places, texts), said);
+  beside.append(drawTree(tree, rows, places, texts), panel);
   box.append(node("h2", {}, "How the answer was written"), bar, beside);
   go(at);
   return box;
@@ -85,7 +85,7 @@ function branchRows({ branches, best }) {
   /** @param {number | null} parent @param {number | undefined} row */
   const place = (parent, row) => {
     const children = branches.map((_, number) => number).filter((number) => branches[number].parent === parent);
-    children.sort((child, other) => Number(best.includes(other)) - Number(best.includes(child)));
+    children.sort((child, sibling) => Number(best.includes(sibling)) - Number(best.includes(child)));
     children.forEach((child, order) => {
       if (order > 0 || row === undefined) last += 1;
       rows[child] = order === 0 && row !== undefined ? row : last;
@@ -191,14 +191,14 @@ function listFollowers({ branches, begin }, number) {
   const title = before.length ? `After “${before.join(" ")}”, step ${step}` : "At the beginning, step 0";
   table.append(node("caption", {}, `${title}; log-probability so far ${log_probability.toFixed(3)}`));
   const body = node("tbody");
-  for (const each of parent === null ? begin : branches[parent].followers) {
-    const row = node("tr", { class: each.label === label ? "on" : undefined });
+  for (const follower of parent === null ? begin : branches[parent].followers) {
+    const row = node("tr", { class: follower.label === label ? "on" : undefined });
     const bar = node("span", { "aria-hidden": "true" });
-    bar.style.width = `${each.probability * BAR}px`;
+    bar.style.width = `${follower.probability * BAR}px`;
     const cell = node("td", { class: "bars" });
     cell.append(bar);
-    row.append(node("th", { scope: "row" }, tokenLabel(each.label)));
-    row.append(node("td", {}, `${(100 * each.probability).toFixed(1)}%`), cell);
+    row.append(node("th", { scope: "row" }, tokenLabel(follower.label)));
+    row.append(node("td", {}, `${(100 * follower.probability).toFixed(1)}%`), cell);
     body.append(row);
   }
   table.append(body);

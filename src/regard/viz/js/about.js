@@ -22,7 +22,7 @@ export function collectMetadata(scene, colours) {
   const overview = state.mode === "overview";
   const names = matrix.shown(state).map((head) => matrix.name(head));
   /** @type {(Fact | null)[]} */
-  const found = [
+  const facts = [
     ["model", map.model || data.maps[0].model || map.task],
     ["input", map.input],
     ["layer", overview ? "all" : layer.name],
@@ -42,10 +42,10 @@ export function collectMetadata(scene, colours) {
     ["scale", `${from} to ${to}${of}`],
     map.note ? ["note", map.note] : null,
   ];
-  if (derived && state.mode !== "flow") found.push(["derived", derived]);
-  return found
+  if (derived && state.mode !== "flow") facts.push(["derived", derived]);
+  return facts
     .filter((fact) => fact !== null)
-    .map(([name, said]) => [name, revealHidden(said).replace(/\s+/g, " ")]);
+    .map(([name, text]) => [name, revealHidden(text).replace(/\s+/g, " ")]);
 }
 
 /**

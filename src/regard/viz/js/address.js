@@ -34,16 +34,16 @@ const MODES_IN_ADDRESS = ["picture", "heatmap", "lines", "arcs", "flow", "table"
  * @param {{ input?: string, touched?: InterventionData[], written?: Written, asked?: Asked[] }} more
  */
 export function formatAddress(state, { input, touched, written, asked } = {}) {
-  const found = new URLSearchParams();
-  if (input !== undefined) found.set("input", input);
+  const parameters = new URLSearchParams();
+  if (input !== undefined) parameters.set("input", input);
   for (const [name, value] of Object.entries(state)) {
     const usual = START[/** @type {keyof State} */ (name)];
-    if (value !== null && value !== usual) found.set(name, String(value));
+    if (value !== null && value !== usual) parameters.set(name, String(value));
   }
-  if (touched?.length) found.set("touched", JSON.stringify(touched));
-  if (written) found.set("written", `${written.beam},${written.branch}`);
-  if (asked?.length) found.set("asked", asked.join(","));
-  return `#${found}`;
+  if (touched?.length) parameters.set("touched", JSON.stringify(touched));
+  if (written) parameters.set("written", `${written.beam},${written.branch}`);
+  if (asked?.length) parameters.set("asked", asked.join(","));
+  return `#${parameters}`;
 }
 
 /**
@@ -90,15 +90,15 @@ function clampTemperature(value) {
  * @returns {Written | null}
  */
 function parseSearch(text) {
-  const found = /^(\d{1,2}),(\d{1,6})$/.exec(text ?? "");
-  return found && { beam: Number(found[1]), branch: Number(found[2]) };
+  const match = /^(\d{1,2}),(\d{1,6})$/.exec(text ?? "");
+  return match && { beam: Number(match[1]), branch: Number(match[2]) };
 }
 
 /** @param {string | null} text */
 function parseList(text) {
   try {
-    const found = JSON.parse(text ?? "null");
-    return Array.isArray(found) ? found : null;
+    const list = JSON.parse(text ?? "null");
+    return Array.isArray(list) ? list : null;
   } catch {
     return null;
   }

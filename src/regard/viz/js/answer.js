@@ -24,8 +24,8 @@ export function answer(map, original, compared) {
     );
     return line;
   }
-  const said = answerText(map.prediction);
-  const prediction = node("b", { class: "prediction" }, said);
+  const predictionText = answerText(map.prediction);
+  const prediction = node("b", { class: "prediction" }, predictionText);
   line.append(
     node("b", {}, map.task),
     " ",
@@ -35,18 +35,22 @@ export function answer(map, original, compared) {
   );
   if (map.truth !== null) {
     const truth = answerText(map.truth);
-    line.append(`, truth ${truth} `, node("span", {}, said === truth ? "✓ right" : "✗ wrong"));
+    line.append(`, truth ${truth} `, node("span", {}, predictionText === truth ? "✓ right" : "✗ wrong"));
   }
   if (original) {
     const before = answerText(original.prediction);
-    const text = before === said ? " (as before it was touched)" : ` (before: ${before})`;
-    line.append(node("span", { class: before === said ? "quiet" : "changed" }, text));
+    const text = before === predictionText ? " (as before it was touched)" : ` (before: ${before})`;
+    line.append(node("span", { class: before === predictionText ? "quiet" : "changed" }, text));
   }
   if (compared && compared.map !== original && compared.map.prediction !== null) {
     const theirs = answerText(compared.map.prediction);
-    const text = theirs === said ? "the same" : theirs;
+    const text = theirs === predictionText ? "the same" : theirs;
     line.append(
-      node("div", { class: theirs === said ? "quiet" : "changed" }, `Beside, ${compared.name}: ${text}`),
+      node(
+        "div",
+        { class: theirs === predictionText ? "quiet" : "changed" },
+        `Beside, ${compared.name}: ${text}`,
+      ),
     );
   }
   line.append(steps(map, original));

@@ -17,10 +17,10 @@ export function clamp(value, low, high) {
  * @param {Float32Array} values
  */
 export function largestValue(values, bySize = false) {
-  let most = 0;
+  let largest = 0;
   for (let index = 0; index < values.length; index += 1) {
     const value = bySize ? Math.abs(values[index]) : values[index];
-    if (value > most) most = value;
+    if (value > largest) largest = value;
   }
-  return most;
+  return largest;
 }

@@ -109,10 +109,10 @@ export function labelInterval(cell) {
  */
 export function labelledIndices(first, count, length, cell, marked) {
   const every = labelInterval(cell);
-  const found = [];
+  const indices = [];
   for (let index = Math.ceil(first); index < count && (index - first) * cell < length; index += 1) {
     const near = every > 1 && marked !== null && Math.abs(index - marked) < every;
-    if (index === marked || (index % every === 0 && !near)) found.push(index);
+    if (index === marked || (index % every === 0 && !near)) indices.push(index);
   }
-  return found;
+  return indices;
 }

@@ -16,21 +16,21 @@ const MOST_SNAPSHOTS = 12; // snapshots offered for comparison
  */
 export function comparableMaps({ maps, original, playback, beside }, map) {
   const same = (beside ?? []).filter((entry) => maps.length === 1 || entry.map.input === map.input);
-  const found = same.map((each, number) => ({
+  const candidates = same.map((candidate, number) => ({
     key: `model-${number}`,
-    name: each.name,
-    map: each.map,
+    name: candidate.name,
+    map: candidate.map,
   }));
-  if (original) found.push({ key: "original", name: "before it was touched", map: original });
-  maps.forEach((map, number) => found.push({ key: `input-${number}`, name: map.input, map }));
+  if (original) candidates.push({ key: "original", name: "before it was touched", map: original });
+  maps.forEach((map, number) => candidates.push({ key: `input-${number}`, name: map.input, map }));
   const frames = playback?.frames ?? [];
   const every = Math.ceil(frames.length / MOST_SNAPSHOTS) || 1;
   frames.forEach((frame, number) => {
     if (number % every !== 0) return;
     const steps = playback?.steps[number].toLocaleString("en");
-    found.push({ key: `snapshot-${number}`, name: `after ${steps} training steps`, map: frame });
+    candidates.push({ key: `snapshot-${number}`, name: `after ${steps} training steps`, map: frame });
   });
-  return found.filter((each) => each.map !== map && each.map.layers.length);
+  return candidates.filter((candidate) => candidate.map !== map && candidate.map.layers.length);
 }
 
 /**
@@ -55,10 +55,10 @@ export function comparedMap(data, map, { beside }) {
  * @param {Pick<State, "beside">} state
  */
 export function layerBeside(data, map, layer, state) {
-  const other = comparedMap(data, map, state);
-  const found = other && matchLayer(map.layers, other.map.layers, layer);
-  if (!other || !found) return null;
-  return { name: found.name === layer.name ? other.name : `${other.name}, ${found.title}`, layer: found };
+  const compared = comparedMap(data, map, state);
+  const match = compared && matchLayer(map.layers, compared.map.layers, layer);
+  if (!compared || !match) return null;
+  return { name: match.name === layer.name ? compared.name : `${compared.name}, ${match.title}`, layer: match };
 }
 
 /**
@@ -68,8 +68,10 @@ export function layerBeside(data, map, layer, state) {
  */
 function matchLayer(own, others, layer) {
   const named = new Map(others.map((entry) => [entry.name, entry]));
-  if (own.some((each) => named.has(each.name))) return named.get(layer.name);
-  const [ours, theirs] = [own, others].map((layers) => layers.filter((each) => each.kind === layer.kind));
-  const place = ours.findIndex((each) => each.name === layer.name);
+  if (own.some((candidate) => named.has(candidate.name))) return named.get(layer.name);
+  const [ours, theirs] = [own, others].map((layers) =>
+    layers.filter((candidate) => candidate.kind === layer.kind),
+  );
+  const place = ours.findIndex((candidate) => candidate.name === layer.name);
   return ours.length === theirs.length ? theirs[place] : undefined;
 }

@@ -10,11 +10,11 @@ import { shortImportance, headImportance } from "./worth.js";
  * @param {Scene} scene
  */
 export function makeCaption(head, { data, layer, matrix, state, title }) {
-  const found = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
-  if (matrix.heads > 1 && !matrix.names && !title) found.push(node("span", { class: "quiet" }, layer.title));
-  if (title) found.push(node("span", {}, title));
+  const parts = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layer.title)];
+  if (matrix.heads > 1 && !matrix.names && !title) parts.push(node("span", { class: "quiet" }, layer.title));
+  if (title) parts.push(node("span", {}, title));
   const known = !matrix.names && state.frame === null; // importance describes heads of the trained model
   const worth = headImportance(data, layer.name, head, !known);
-  if (worth) found.push(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
-  return found;
+  if (worth) parts.push(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
+  return parts;
 }

@@ -13,7 +13,7 @@ import { collectMetadata } from "./about.js";
  */
 export function formatCsv(scene, colours) {
   const { matrix, changes, layer, state } = scene;
-  const facts = collectMetadata(scene, colours).map(([name, said]) => `# ${name}: ${said}`);
+  const facts = collectMetadata(scene, colours).map(([name, text]) => `# ${name}: ${text}`);
   const lines = [...facts, `layer,head,query_step,query,key_step,key,${changes ? "change" : "weight"}`];
   for (const head of matrix.shown(state)) {
     const values = (changes ?? matrix.slices)[head];

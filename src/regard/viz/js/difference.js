@@ -10,7 +10,7 @@
  * @param {LayerData} layer
  */
 export function originalLayer({ original }, layer) {
-  const before = original?.layers.find((each) => each.name === layer.name);
+  const before = original?.layers.find((candidate) => candidate.name === layer.name);
   return before && sameLabels(before.queries, layer.queries) && sameLabels(before.keys, layer.keys)
     ? before
     : null;
@@ -27,9 +27,9 @@ export function differences(now, before) {
 }
 
 /**
- * @param {string[]} one
- * @param {string[]} other
+ * @param {string[]} first
+ * @param {string[]} second
  */
-function sameLabels(one, other) {
-  return one.length === other.length && one.every((label, index) => label === other[index]);
+function sameLabels(first, second) {
+  return first.length === second.length && first.every((label, index) => label === second[index]);
 }

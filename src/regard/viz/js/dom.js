@@ -190,10 +190,10 @@ export function oneTabStop(items, at) {
 export function buttonGroup(label, options, chosen, onChange) {
   const group = node("span", { role: "radiogroup", "aria-label": label, class: "choice" });
   const buttons = options.map((option, index) => {
-    const found = button(option, () => onChange(index));
-    found.setAttribute("role", "radio");
-    found.setAttribute("aria-checked", String(index === chosen));
-    return found;
+    const element = button(option, () => onChange(index));
+    element.setAttribute("role", "radio");
+    element.setAttribute("aria-checked", String(index === chosen));
+    return element;
   });
   oneTabStop(buttons, chosen);
   group.append(...buttons);

@@ -94,8 +94,8 @@ export function answerAt({ prediction, outputs, probabilities }, kind, query) {
  * @param {Point} point
  */
 export function insertPoint(points, point) {
-  const others = points.filter((each) => Math.abs(each.weight - point.weight) > 1e-4);
-  return [...others, point].sort((one, other) => one.weight - other.weight);
+  const others = points.filter((old) => Math.abs(old.weight - point.weight) > 1e-4);
+  return [...others, point].sort((first, second) => first.weight - second.weight);
 }
 
 /**
@@ -128,7 +128,7 @@ function drawPlot(points, weight) {
     svg("text", { ...side, transform: `translate(14 ${y(0.5)}) rotate(-90)` }, "probability"),
   );
   groupByAnswer(points).forEach((run) => {
-    const line = run.map((each) => `${x(each.weight).toFixed(1)},${y(each.probability).toFixed(1)}`).join(" ");
+    const line = run.map((point) => `${x(point.weight).toFixed(1)},${y(point.probability).toFixed(1)}`).join(" ");
     picture.append(svg("polyline", { points: line, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }));
     const middle = run[Math.floor(run.length / 2)];
     picture.append(

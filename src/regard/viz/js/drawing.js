@@ -244,9 +244,9 @@ export class Drawing {
 
 /** @param {string} command */
 function commandHint(command) {
-  const said = secondaryText(
+  const element = secondaryText(
     "This page does not keep how a weight comes about. Where the model is a run of Regard's, ",
   );
-  said.append(node("code", {}, command), " prints it.");
-  return said;
+  element.append(node("code", {}, command), " prints it.");
+  return element;
 }

@@ -33,8 +33,8 @@ function decodingTable(lengths) {
   const entries = new Uint16Array(1 << bits);
   let code = 0;
   for (let length = 1; length <= bits; length += 1) {
-    lengths.forEach((each, symbol) => {
-      if (each !== length) return;
+    lengths.forEach((codeLength, symbol) => {
+      if (codeLength !== length) return;
       let reversed = 0;
       for (let bit = 0; bit < length; bit += 1) reversed |= ((code >> bit) & 1) << (length - 1 - bit);
       for (let place = reversed; place < entries.length; place += 1 << length) {
@@ -95,7 +95,7 @@ export function inflate(input, size) {
       else {
         const again = code === 16 ? 3 + take(2) : code === 17 ? 3 + take(3) : 11 + take(7);
         const value = code === 16 ? all[all.length - 1] : 0;
-        for (let each = 0; each < again; each += 1) all.push(value);
+        for (let number = 0; number < again; number += 1) all.push(value);
       }
     }
     return [decodingTable(all.slice(0, literals)), decodingTable(all.slice(literals))];
@@ -125,13 +125,14 @@ export function inflate(input, size) {
       continue;
     }
     const [literals, distances] = kind === 1 ? fixed() : dynamic();
-    for (let found = symbol(literals); found !== 256; found = symbol(literals)) {
-      if (found < 256) {
-        output[end] = found;
+    for (let literalCode = symbol(literals); literalCode !== 256; literalCode = symbol(literals)) {
+      if (literalCode < 256) {
+        output[end] = literalCode;
         end += 1;
         continue;
       }
-      const length = found === 285 ? LONGEST : LENGTHS.bases[found - 257] + take(LENGTHS.extra[found - 257]);
+      const length =
+        literalCode === 285 ? LONGEST : LENGTHS.bases[literalCode - 257] + take(LENGTHS.extra[literalCode - 257]);
       const far = symbol(distances);
       const distance = DISTANCES.bases[far] + take(DISTANCES.extra[far]);
       for (let each = 0; each < length; each += 1, end += 1) output[end] = output[end - distance];

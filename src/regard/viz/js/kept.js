@@ -24,9 +24,9 @@ export async function storedExplanation(map, { layer: name, head, output, key, t
   const row = async (data, ...at) => (await slice(data, ...at)) ?? [];
   const own = temperature === 1;
   const scores = await row(sums.scores, head, output);
-  const maySee = (await row(sums.may_see, head, output)).map((each) => each === 1);
+  const maySee = (await row(sums.may_see, head, output)).map((flag) => flag === 1);
   const weights = own ? await row(sums.weights, head, output) : softmax(scores, maySee, temperature);
-  const values = await Promise.all(layer.keys.map((_, each) => row(sums.values, head, each)));
+  const values = await Promise.all(layer.keys.map((_, flag) => row(sums.values, head, flag)));
   return {
     query_label: layer.queries[output],
     key_labels: layer.keys,
@@ -78,16 +78,16 @@ function weightedSum(values, weights) {
  */
 async function scoreSteps({ steps }, row, { head, output, key }) {
   /** @type {[string, number[]][]} */
-  const found = [];
+  const vectors = [];
   const places = { query: [output], key: [key], pair: [output, key] };
   for (const { name, of, numbers, factors } of steps) {
-    if (of !== "product" && numbers) found.push([name, await row(numbers, head, ...places[of])]);
+    if (of !== "product" && numbers) vectors.push([name, await row(numbers, head, ...places[of])]);
     else if (factors) {
-      const [one, other] = factors.map((each) => found[each][1]);
-      found.push([name, one.map((value, index) => value * other[index])]);
+      const [left, right] = factors.map((index) => vectors[index][1]);
+      vectors.push([name, left.map((value, index) => value * right[index])]);
     }
   }
-  return Object.fromEntries(found);
+  return Object.fromEntries(vectors);
 }
 
 /**
@@ -98,7 +98,7 @@ async function scoreSteps({ steps }, row, { head, output, key }) {
  * @param {number[]} at
  */
 function sliceAt(numbers, shape, at) {
-  const size = shape.slice(at.length).reduce((product, each) => product * each, 1);
-  const place = at.reduce((index, each, dimension) => index * shape[dimension] + each, 0);
+  const size = shape.slice(at.length).reduce((product, length) => product * length, 1);
+  const place = at.reduce((index, length, dimension) => index * shape[dimension] + length, 0);
   return [...numbers.subarray(place * size, (place + 1) * size)];
 }

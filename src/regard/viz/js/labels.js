@@ -50,8 +50,8 @@ export function tokenLabel(label) {
   if (label === "") return "∅";
   if (/^\p{M}+$/u.test(label)) return `◌${label}`;
   const signs = label.replaceAll("\r\n", "↵").replaceAll("\n", "↵").replaceAll("\t", "⇥");
-  const found = revealHidden(signs);
-  return found.replaceAll("▁", WORD).replace(/^\s+|\s+$/gu, (blanks) => WORD.repeat(blanks.length));
+  const text = revealHidden(signs);
+  return text.replaceAll("▁", WORD).replace(/^\s+|\s+$/gu, (blanks) => WORD.repeat(blanks.length));
 }
 
 /**
@@ -88,7 +88,7 @@ export function fitLabel(label, room, widthOf) {
  * @param {number} count
  * @param {number} at
  */
-export function nearbyIndices(count, at, most = SHOWN) {
-  const first = Math.max(0, Math.min(at - Math.floor(most / 2), count - most));
-  return Array.from({ length: Math.min(count, most) }, (_, index) => first + index);
+export function nearbyIndices(count, at, limit = SHOWN) {
+  const first = Math.max(0, Math.min(at - Math.floor(limit / 2), count - limit));
+  return Array.from({ length: Math.min(count, limit) }, (_, index) => first + index);
 }

@@ -117,11 +117,11 @@ export function headOffset(heads, head) {
  * @param {number} available
  */
 function linePositions(matrix, queries, keys, available) {
-  const most = Math.max(30, Math.min(WIDEST, (available - 80) / 2));
-  const left = APART + Math.min(most, Math.max(100, widestText(queries.map((query) => matrix.queries[query]))));
-  const labels = APART + Math.min(most, Math.max(100, widestText(keys.map((key) => matrix.keys[key]))));
+  const limit = Math.max(30, Math.min(WIDEST, (available - 80) / 2));
+  const left = APART + Math.min(limit, Math.max(100, widestText(queries.map((query) => matrix.queries[query]))));
+  const labels = APART + Math.min(limit, Math.max(100, widestText(keys.map((key) => matrix.keys[key]))));
   const right = left + Math.max(60, Math.min(ACROSS, available - left - labels));
-  return { left, right, width: right + labels, room: most };
+  return { left, right, width: right + labels, room: limit };
 }
 
 /**
@@ -135,7 +135,7 @@ export function headLegend({ matrix, state }, { choose }, dark) {
   if (matrix.heads === 1 || state.head !== null) return [];
   const shown = matrix.shown(state);
   const list = node("ul", { class: "key", "aria-label": "Heads" });
-  const found = [];
+  const buttons = [];
   for (const head of matrix.chosen(null)) {
     const sample = svg("svg", { width: 28, height: 10, "aria-hidden": "true" });
     const line = { x1: 0, x2: 28, y1: 5, y2: 5, "stroke-width": 3 };
@@ -145,11 +145,11 @@ export function headLegend({ matrix, state }, { choose }, dark) {
     const chosen = button("", () => choose({ off: toggleNumber(state.off, head) }), on);
     chosen.dataset.name = `key-${head}`;
     chosen.append(sample, matrix.name(head));
-    found.push(chosen);
+    buttons.push(chosen);
     item.append(chosen);
     list.append(item);
   }
-  oneTabStop(found, 0);
+  oneTabStop(buttons, 0);
   return [list];
 }
 
@@ -194,15 +194,15 @@ export function strongest(matrix, heads, queries, keys, { least, top } = ALL, li
  */
 export function omittedLines(matrix, queries, keys, { lines: drawn, seen, all, weakest }) {
   const count = (/** @type {number} */ number) => number.toLocaleString("en");
-  const said = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
+  const parts = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
   if (weakest !== null)
-    said.push(
+    parts.push(
       `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are left out, choose a head to see more`,
     );
-  if (all > seen) said.push(`${count(all - seen)} are smaller than what is drawn`);
+  if (all > seen) parts.push(`${count(all - seen)} are smaller than what is drawn`);
   const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
-  if (hidden > 0) said.push(`${count(hidden)} tokens further away are left out`);
-  return `${said.join("; ")}.`;
+  if (hidden > 0) parts.push(`${count(hidden)} tokens further away are left out`);
+  return `${parts.join("; ")}.`;
 }
 
 /**
@@ -216,8 +216,8 @@ export function omittedLines(matrix, queries, keys, { lines: drawn, seen, all, w
  * @param {() => void} off
  */
 function lineToken(label, row, room, place, on, off) {
-  const given = { ...place, y: TOP + STEP * row, role: "button", "aria-label": label, class: "word" };
-  const text = svg("text", given, fitLabel(label, room, textWidth));
+  const attributes = { ...place, y: TOP + STEP * row, role: "button", "aria-label": label, class: "word" };
+  const text = svg("text", attributes, fitLabel(label, room, textWidth));
   const begin = () => {
     text.classList.add("on");
     on();

@@ -97,10 +97,10 @@ function drawStrip(weights, colours, width) {
   while (level.columns > Math.max(width, 1)) level = halve(level);
   const canvas = node("canvas", { width: level.columns, height: 1, role: "img" });
   canvas.setAttribute("aria-label", `${weights.length} weights as colours; the largest stand in the table below`);
-  const most = level.values.reduce((found, value) => Math.max(found, value), 1e-9);
+  const largest = level.values.reduce((maximum, value) => Math.max(maximum, value), 1e-9);
   const image = canvasContext(canvas).createImageData(level.columns, 1);
   new Uint32Array(image.data.buffer).set(
-    Array.from(level.values.subarray(0, level.columns), (value) => colours.table[shade(value / most)]),
+    Array.from(level.values.subarray(0, level.columns), (value) => colours.table[shade(value / largest)]),
   );
   canvasContext(canvas).putImageData(image, 0, 0);
   Object.assign(canvas.style, { width: "100%", height: `${STRIP_HEIGHT}px`, imageRendering: "pixelated" });

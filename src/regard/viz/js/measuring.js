@@ -40,5 +40,5 @@ export function textWidth(text) {
  * @param {string[]} labels
  */
 export function widestText(labels) {
-  return labels.reduce((most, label) => Math.max(most, textWidth(label)), 0);
+  return labels.reduce((width, label) => Math.max(width, textWidth(label)), 0);
 }

@@ -12,9 +12,9 @@ export function numbersIn(text) {
  * @param {number} number
  */
 export function toggleNumber(text, number) {
-  const found = numbersIn(text);
-  const others = found.filter((each) => each !== number);
-  return (others.length < found.length ? others : [...others, number])
-    .sort((one, other) => one - other)
+  const numbers = numbersIn(text);
+  const others = numbers.filter((old) => old !== number);
+  return (others.length < numbers.length ? others : [...others, number])
+    .sort((first, second) => first - second)
     .join(",");
 }

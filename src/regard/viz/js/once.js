@@ -13,8 +13,8 @@ const caches = new WeakMap();
  * @returns {Made}
  */
 export function cached(owner, name, make) {
-  const found = caches.get(owner) ?? new Map();
-  caches.set(owner, found);
-  if (!found.has(name)) found.set(name, make());
-  return found.get(name);
+  const values = caches.get(owner) ?? new Map();
+  caches.set(owner, values);
+  if (!values.has(name)) values.set(name, make());
+  return values.get(name);
 }

@@ -135,15 +135,15 @@ const RINGS = [
 function otherSteps({ matrix, state }, actions, head, { first, rows, columns }) {
   const steps = matrix.keys.flatMap((_, step) => (step < first || step >= first + rows * columns ? [step] : []));
   return steps.slice(0, 5).map((step) => {
-    const said = `${matrix.keys[step]} ${percent(matrix.at(head, state.query, step))}`;
-    const found = button(
-      said,
+    const label = `${matrix.keys[step]} ${percent(matrix.at(head, state.query, step))}`;
+    const element = button(
+      label,
       () => actions.choose({ query: step, key: null, focus: head }),
       state.query === step,
     );
-    found.title = `Look from ${matrix.keys[step]}; it has so much of the weight`;
-    found.dataset.name = `step-${head}-${step}`;
-    return found;
+    element.title = `Look from ${matrix.keys[step]}; it has so much of the weight`;
+    element.dataset.name = `step-${head}-${step}`;
+    return element;
   });
 }
 

@@ -72,11 +72,11 @@ function smallMatrix({ data, shown }, layer) {
 }
 
 /**
- * @param {Small} one
- * @param {Small} other
+ * @param {Small} first
+ * @param {Small} second
  */
-function byImportance(one, other) {
-  return (other.worth?.added ?? 0) - (one.worth?.added ?? 0);
+function byImportance(first, second) {
+  return (second.worth?.added ?? 0) - (first.worth?.added ?? 0);
 }
 
 /**

@@ -31,8 +31,8 @@ function unpackSlices({ packed, largest, levels, heads }, size) {
   return Array.from({ length: heads }, (_, head) => {
     const slice = new Float32Array(size);
     for (let index = 0; index < size; index += 1) {
-      const found = whole.getUint16(2 * (head * size + index), true);
-      slice[index] = found > levels ? NaN : (found / levels) * largest;
+      const level = whole.getUint16(2 * (head * size + index), true);
+      slice[index] = level > levels ? NaN : (level / levels) * largest;
     }
     return slice;
   });

@@ -14,10 +14,10 @@ const NARROW_SIDE = 300; // pixels; the same for comparisons, which are in one r
  * The number of panels in a row, such that all rows are equally long: of four panels two or four.
  *
  * @param {number} count
- * @param {number} most
+ * @param {number} limit
  */
-export function panelsPerRow(count, most) {
-  return Math.ceil(count / Math.ceil(count / Math.max(1, Math.min(count, most))));
+export function panelsPerRow(count, limit) {
+  return Math.ceil(count / Math.ceil(count / Math.max(1, Math.min(count, limit))));
 }
 
 /**
@@ -88,8 +88,8 @@ function comparisonScenes(scene) {
   if (!beside) return [scene];
   const own = { ...scene, changes: null, title: `shown: ${map.input}` };
   const data = { ...scene.data, importance: undefined }; // of the displayed map only
-  const other = { ...own, data, matrix: beside.matrix, before: null, title: `beside: ${beside.name}` };
-  if (!beside.changes) return [own, other];
+  const compared = { ...own, data, matrix: beside.matrix, before: null, title: `beside: ${beside.name}` };
+  if (!beside.changes) return [own, compared];
   const changed = {
     ...own,
     data,
@@ -97,5 +97,5 @@ function comparisonScenes(scene) {
     largest: beside.most,
     title: "difference: shown less beside",
   };
-  return [own, other, changed];
+  return [own, compared, changed];
 }

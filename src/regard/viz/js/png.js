@@ -16,21 +16,21 @@ const CRC = Uint32Array.from({ length: 256 }, (_, number) => {
  */
 export async function addPngText(png, facts) {
   const bytes = await png.arrayBuffer();
-  const chunks = facts.map(([name, said]) => textChunk(name, said));
+  const chunks = facts.map(([name, text]) => textChunk(name, text));
   return new Blob([bytes.slice(0, HEADER), ...chunks, bytes.slice(HEADER)], { type: "image/png" });
 }
 
 /**
  * @param {string} name
- * @param {string} said
+ * @param {string} text
  */
-export function textChunk(name, said) {
-  const body = new TextEncoder().encode(`iTXt${name}\0\0\0\0\0${said}`); // not compressed, no language
+export function textChunk(name, text) {
+  const body = new TextEncoder().encode(`iTXt${name}\0\0\0\0\0${text}`); // not compressed, no language
   const chunk = new Uint8Array(body.length + 8);
   const view = new DataView(chunk.buffer);
   view.setUint32(0, body.length - 4);
   chunk.set(body, 4);
-  const crc = body.reduce((found, byte) => CRC[(found ^ byte) & 255] ^ (found >>> 8), 0xffffffff);
+  const crc = body.reduce((remainder, byte) => CRC[(remainder ^ byte) & 255] ^ (remainder >>> 8), 0xffffffff);
   view.setUint32(body.length + 4, crc ^ 0xffffffff);
   return chunk;
 }

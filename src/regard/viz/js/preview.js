@@ -26,8 +26,8 @@ export function previewScene(scene, { layer, heads, query, key }, to) {
   slices[heads[0]] = slice.slice();
   slices[heads[0]].set(row, query * matrix.columns);
   const { queries, keys, relevant, names } = matrix;
-  const found = new Matrix(slices, queries, keys, relevant, false, names); // until the model answers
-  return { ...scene, matrix: found, largest: Math.max(scene.largest, to) };
+  const changed = new Matrix(slices, queries, keys, relevant, false, names); // until the model answers
+  return { ...scene, matrix: changed, largest: Math.max(scene.largest, to) };
 }
 
 /**
@@ -49,7 +49,7 @@ function originalRow(before, head, query, key, to) {
  * @param {number} to
  */
 export function setWeight(row, key, to) {
-  const others = row.reduce((sum, weight, each) => sum + (each === key ? 0 : weight), 0);
+  const others = row.reduce((sum, weight, index) => sum + (index === key ? 0 : weight), 0);
   if (others < 1e-4) return null;
-  return row.map((weight, each) => (each === key ? to : (weight * (1 - to)) / others));
+  return row.map((weight, index) => (index === key ? to : (weight * (1 - to)) / others));
 }

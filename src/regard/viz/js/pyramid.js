@@ -34,7 +34,7 @@ export class Pyramid {
 export function halve({ values, rows, columns }, bySize = false) {
   const high = Math.ceil(rows / 2);
   const wide = Math.ceil(columns / 2);
-  const found = new Float32Array(high * wide);
+  const maxima = new Float32Array(high * wide);
   for (let row = 0; row < high; row += 1) {
     const upper = 2 * row * columns;
     const lower = Math.min(2 * row + 1, rows - 1) * columns;
@@ -46,8 +46,8 @@ export function halve({ values, rows, columns }, bySize = false) {
       for (const value of four) {
         if (Number.isNaN(value) || (bySize ? Math.abs(value) > Math.abs(best) : value > best)) best = value;
       }
-      found[row * wide + column] = best;
+      maxima[row * wide + column] = best;
     }
   }
-  return { values: found, rows: high, columns: wide };
+  return { values: maxima, rows: high, columns: wide };
 }

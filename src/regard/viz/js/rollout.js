@@ -44,7 +44,7 @@ export function rollout(map, layer, shown) {
  * @param {(layer: LayerData) => Matrix} shown
  */
 function computeRollout(map, layer, shown) {
-  const alike = map.layers.filter((each) => each.kind === layer.kind);
+  const alike = map.layers.filter((candidate) => candidate.kind === layer.kind);
   const { queries, keys, relevant } = shown(layer);
   if (layer.kind !== "cross") {
     const slices = accumulate(alike.map(shown));
@@ -58,8 +58,8 @@ function computeRollout(map, layer, shown) {
     );
   }
   const encoder = accumulate(map.layers.filter((layer) => layer.kind === "encoder").map(shown)).at(-1);
-  const slices = alike.map((each) => {
-    const mean = meanSlice(shown(each).slices);
+  const slices = alike.map((candidate) => {
+    const mean = meanSlice(shown(candidate).slices);
     return encoder ? projectWeights(mean, encoder, keys.length) : mean;
   });
   return new Matrix(
@@ -79,13 +79,13 @@ function computeRollout(map, layer, shown) {
  */
 export function accumulate(layers) {
   /** @type {Float32Array[]} */
-  const found = [];
+  const states = [];
   for (const { slices, columns: size } of layers) {
     const step = meanSlice(slices).map((weight, index) => weight / 2 + (index % (size + 1) === 0 ? 0.5 : 0));
-    const before = found.at(-1);
-    found.push(before ? matrixProduct(step, before, size) : step);
+    const before = states.at(-1);
+    states.push(before ? matrixProduct(step, before, size) : step);
   }
-  return found;
+  return states;
 }
 
 /**
@@ -108,21 +108,21 @@ function projectWeights(weights, states, columns) {
 }
 
 /**
- * @param {Float32Array} one (any, size)
- * @param {Float32Array} other (size, size)
+ * @param {Float32Array} left (any, size)
+ * @param {Float32Array} right (size, size)
  * @param {number} size
  */
-function matrixProduct(one, other, size) {
-  const rows = one.length / size;
-  const found = new Float32Array(one.length);
+function matrixProduct(left, right, size) {
+  const rows = left.length / size;
+  const result = new Float32Array(left.length);
   for (let row = 0; row < rows; row += 1) {
     for (let middle = 0; middle < size; middle += 1) {
-      const weight = one[row * size + middle];
+      const weight = left[row * size + middle];
       if (weight === 0) continue;
       for (let column = 0; column < size; column += 1) {
-        found[row * size + column] += weight * other[middle * size + column];
+        result[row * size + column] += weight * right[middle * size + column];
       }
     }
   }
-  return found;
+  return result;
 }

@@ -16,7 +16,7 @@ const MOST_KEYS_NAMED = 4; // keys listed by name
  * @param {number} rows number of rows
  */
 export function selectedQueries({ also }, query, rows) {
-  const others = numbersIn(also).filter((each) => each !== query && each < rows);
+  const others = numbersIn(also).filter((number) => number !== query && number < rows);
   return [query, ...others];
 }
 
@@ -29,7 +29,7 @@ export function selectedQueries({ also }, query, rows) {
  */
 export function sumSentence(matrix, head, queries) {
   const sums = matrix.keys.map((_, key) => queries.reduce((sum, query) => sum + matrix.at(head, query, key), 0));
-  const order = [...sums.keys()].sort((one, other) => sums[other] - sums[one]).slice(0, MOST_KEYS_NAMED);
+  const order = [...sums.keys()].sort((first, second) => sums[second] - sums[first]).slice(0, MOST_KEYS_NAMED);
   const keys = order.map((key) => `“${isolate(matrix.keys[key])}” (step ${key}, ${sums[key].toFixed(2)})`);
   const names = queries.map((query) => `“${isolate(matrix.queries[query])}”`);
   return `${names.join(", ")} together, ${matrix.name(head)}: of ${queries.length} rows, most on ${keys.join(", ")}.`;

@@ -72,16 +72,16 @@ const ROLLOUT =
  * @param {ViewData} data
  * @param {MapData} map
  * @param {LayerData} layer
- * @param {Readonly<State>} given the selected state
+ * @param {Readonly<State>} selection the selected state
  * @param {Weights} weights
  * @returns {Scene}
  */
-export function makeScene(data, map, layer, given, weights) {
-  /** @param {LayerData} each */
-  const shown = (each) => weights.of(each, given.words);
+export function makeScene(data, map, layer, selection, weights) {
+  /** @param {LayerData} source */
+  const shown = (source) => weights.of(source, selection.words);
   const before = originalLayer(data, layer);
-  const derived = deriveMatrix(map, layer, given, shown);
-  const state = derived ? derived.state : { ...given, mode: currentMode(map, layer, given.mode) };
+  const derived = deriveMatrix(map, layer, selection, shown);
+  const state = derived ? derived.state : { ...selection, mode: currentMode(map, layer, selection.mode) };
   const matrix = derived ? derived.matrix : shown(layer);
   const flow = state.mode === "flow";
   const original =
@@ -92,9 +92,9 @@ export function makeScene(data, map, layer, given, weights) {
   const scale = () =>
     patches
       ? [largestOnPatches(matrix, matrix.shown(state), Math.min(state.query, matrix.rows - 1), patches)]
-      : layersOnScale(data, map, layer, state).map((each) => shown(each).scale);
+      : layersOnScale(data, map, layer, state).map((source) => shown(source).scale);
   const beside = derived ? null : compareWith(layerBeside(data, map, layer, state), matrix, shown);
-  const largest = changed ? changed.map((each) => largestValue(each, true)) : flow ? [matrix.scale] : scale();
+  const largest = changed ? changed.map((source) => largestValue(source, true)) : flow ? [matrix.scale] : scale();
   return {
     data,
     map,
@@ -175,19 +175,21 @@ function deriveMatrix(map, layer, state, shown) {
 }
 
 /**
- * @param {{ name: string, layer: LayerData } | null} other
+ * @param {{ name: string, layer: LayerData } | null} compared
  * @param {Matrix} matrix
  * @param {(layer: LayerData) => Matrix} shown
  * @returns {Beside | null}
  */
-function compareWith(other, matrix, shown) {
-  if (!other) return null;
-  const found = shown(other.layer);
-  const same = String(found.queries) === String(matrix.queries) && String(found.keys) === String(matrix.keys);
+function compareWith(compared, matrix, shown) {
+  if (!compared) return null;
+  const weights = shown(compared.layer);
+  const same = String(weights.queries) === String(matrix.queries) && String(weights.keys) === String(matrix.keys);
   const changed =
-    same && found.heads === matrix.heads ? cached(matrix, other.name, () => differences(matrix, found)) : null;
-  const most = Math.max(...(changed ?? []).map((each) => largestValue(each, true)), 1e-9);
-  return { name: other.name, matrix: found, changes: changed, most };
+    same && weights.heads === matrix.heads
+      ? cached(matrix, compared.name, () => differences(matrix, weights))
+      : null;
+  const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
+  return { name: compared.name, matrix: weights, changes: changed, most: largest };
 }
 
 /**

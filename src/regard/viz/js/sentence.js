@@ -60,15 +60,15 @@ export function currentHead({ data, layer, matrix, state }) {
   const shown = matrix.shown(state);
   if (state.head !== null || state.mode === "flow") return state.head ?? state.focus;
   if (state.key !== null && shown.includes(state.focus)) return state.focus;
-  const added = matrix.names ? undefined : data.importance?.[layer.name]?.map((each) => each.added);
-  const most = Math.max(...(added ?? [0]));
-  const said = matrix.slices.map((slice, head) => {
+  const added = matrix.names ? undefined : data.importance?.[layer.name]?.map((importance) => importance.added);
+  const largest = Math.max(...(added ?? [0]));
+  const scores = matrix.slices.map((slice, head) => {
     if (!shown.includes(head)) return -2;
-    if (added && most > 0 && added[head] < SHARE * most) return -1;
+    if (added && largest > 0 && added[head] < SHARE * largest) return -1;
     const row = matrix.row(slice, state.query);
     return relevantShare(matrix, row, state.query)?.share ?? Math.max(...row);
   });
-  return said.indexOf(Math.max(...said));
+  return scores.indexOf(Math.max(...scores));
 }
 
 /**
@@ -152,7 +152,7 @@ function describeKeys(keys, row, peaks) {
  * @param {number} query
  */
 function relevantShare({ relevant, columns }, row, query) {
-  const keys = relevant?.filter(([each]) => each === query).map(([, key]) => key);
+  const keys = relevant?.filter(([pairQuery]) => pairQuery === query).map(([, key]) => key);
   if (!keys?.length) return null;
   return { share: keys.reduce((sum, key) => sum + row[key], 0), even: keys.length / columns };
 }

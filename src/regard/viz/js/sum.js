@@ -123,10 +123,10 @@ export class Sum {
  */
 function temperatureNote({ temperature, own_part, answered }) {
   if (temperature === 1) return [];
-  const said = `As it would be with a softmax temperature of ${temperature} in this head; all else on this page is the model as it is.`;
-  const kept =
+  const text = `As it would be with a softmax temperature of ${temperature} in this head; all else on this page is the model as it is.`;
+  const remark =
     own_part || answered ? "" : " What becomes of that context, only the model itself can say: see regard show.";
-  return [node("p", { role: "status" }, said + kept)];
+  return [node("p", { role: "status" }, text + remark)];
 }
 
 /** @param {Explained} found */
@@ -136,11 +136,11 @@ function explanationTitle({ head, query_label, query, key_labels, key, weights }
 }
 
 /**
- * @param {Explained} found
+ * @param {Explained} explanation
  * @param {Palette} colours
  */
-function scoreSection(found, colours) {
-  const { steps, scale, scores, key } = found;
+function scoreSection(explanation, colours) {
+  const { steps, scale, scores, key } = explanation;
   /** @type {HTMLElement[]} */
   const parts = [
     heading("1. Score: how well the query fits the key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
@@ -156,56 +156,56 @@ function scoreSection(found, colours) {
 }
 
 /**
- * @param {Explained} found
+ * @param {Explained} explanation
  * @param {Palette} colours
  * @param {(key: number) => void} choose
  */
-function rowSection(found, colours, choose) {
-  const { scores, may_see, weights, key_labels, key, temperature } = found;
+function rowSection(explanation, colours, choose) {
+  const { scores, may_see, weights, key_labels, key, temperature } = explanation;
   const order = [...weights.keys()];
   const named =
     order.length > MOST_KEYS
-      ? order.sort((one, other) => weights[other] - weights[one]).slice(0, MOST_KEYS)
+      ? order.sort((first, second) => weights[second] - weights[first]).slice(0, MOST_KEYS)
       : order;
   if (!named.includes(key)) named.push(key);
-  const most = Math.max(...weights, 1e-9);
+  const largest = Math.max(...weights, 1e-9);
   const table = node("table");
   table.append(headRow("key", "score", ...(temperature === 1 ? [] : [`÷ ${temperature}`]), "weight", ""));
   const body = node("tbody");
-  for (const each of named) {
-    const row = node("tr", { class: each === key ? "on" : undefined });
+  for (const index of named) {
+    const row = node("tr", { class: index === key ? "on" : undefined });
     const name = node("th", { scope: "row" });
-    const chosen = button(`${tokenLabel(key_labels[each])} (${each})`, () => choose(each));
-    chosen.dataset.name = `sum-key-${each}`;
+    const chosen = button(`${tokenLabel(key_labels[index])} (${index})`, () => choose(index));
+    chosen.dataset.name = `sum-key-${index}`;
     name.append(chosen);
-    const score = may_see[each] ? scores[each].toFixed(4) : "masked";
-    const divided = may_see[each] ? (scores[each] / temperature).toFixed(4) : "";
+    const score = may_see[index] ? scores[index].toFixed(4) : "masked";
+    const divided = may_see[index] ? (scores[index] / temperature).toFixed(4) : "";
     row.append(name, node("td", {}, score), ...(temperature === 1 ? [] : [node("td", {}, divided)]));
-    row.append(node("td", {}, weights[each].toFixed(4)), barCell(weights[each] / most, colours));
+    row.append(node("td", {}, weights[index].toFixed(4)), barCell(weights[index] / largest, colours));
     body.append(row);
   }
   table.append(body);
   const left = order.length - named.length;
   const total = weights.reduce((sum, weight) => sum + weight, 0);
-  const said = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
+  const text = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
   return [
     heading("2. Weights: mask, then softmax over the row", `(Tk = ${weights.length})`),
     scrollBox(table, "scores and weights of the row"),
-    node("p", {}, said),
+    node("p", {}, text),
   ];
 }
 
 /**
- * @param {Explained} found
+ * @param {Explained} explanation
  * @param {Palette} colours
  */
-function contextSection(found, colours) {
-  const { values, weights, key, context, own_part, added, before_norm, after_norm } = found;
+function contextSection(explanation, colours) {
+  const { values, weights, key, context, own_part, added, before_norm, after_norm } = explanation;
   const value = values[key];
   /** @type {[string, number[]][]} */
   const vectors = [
     ["v, value of the key", value],
-    [`${weights[key].toFixed(4)} · v`, value.map((each) => weights[key] * each)],
+    [`${weights[key].toFixed(4)} · v`, value.map((component) => weights[key] * component)],
     ["context: Σ of all keys", context],
   ];
   if (own_part) vectors.push(["added by this head", own_part], ["added by all heads", added]);

@@ -39,9 +39,9 @@ function headTable(scene, head, queries, keys, { choose }) {
   const { matrix, changes, layer } = scene;
   const [down, across] = axisTitles(scene);
   const table = node("table");
-  const what = changes ? "change of the weights" : "weights";
+  const quantity = changes ? "change of the weights" : "weights";
   table.append(
-    node("caption", {}, `${layer.title}, ${matrix.name(head)}: ${what}; rows ${down}, columns ${across}`),
+    node("caption", {}, `${layer.title}, ${matrix.name(head)}: ${quantity}; rows ${down}, columns ${across}`),
   );
   const top = node("tr");
   top.append(node("td"), ...keys.map((key) => node("th", { scope: "col" }, matrix.keys[key])));

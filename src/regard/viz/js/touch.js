@@ -14,20 +14,20 @@ import { button, node, Part, secondaryText } from "./dom.js";
  * @param {boolean} undo
  */
 export function updateInterventions(interventions, change, undo) {
-  const others = interventions.filter((each) => !sameTarget(each, change));
+  const others = interventions.filter((old) => !sameTarget(old, change));
   return undo ? others : [...others, change];
 }
 
 /**
  * Whether two interventions concern the same head or weight.
  *
- * @param {InterventionData} one
- * @param {InterventionData} other
+ * @param {InterventionData} first
+ * @param {InterventionData} second
  */
-function sameTarget(one, other) {
-  if (one.layer !== other.layer || one.heads[0] !== other.heads[0]) return false;
-  if (typeof one.to === "string" || typeof other.to === "string") return typeof one.to === typeof other.to;
-  return one.query === other.query && one.key === other.key;
+function sameTarget(first, second) {
+  if (first.layer !== second.layer || first.heads[0] !== second.heads[0]) return false;
+  if (typeof first.to === "string" || typeof second.to === "string") return typeof first.to === typeof second.to;
+  return first.query === second.query && first.key === second.key;
 }
 
 /** What can be done to the head and the weight that are chosen; the slider of a weight stays while it is dragged. */
@@ -84,8 +84,8 @@ export class TouchBar {
 
 /** @param {Actions} actions */
 function earlierNote(actions) {
-  const said = "This is the model in the middle of its training; what is touched is the trained one.";
-  return [secondaryText(said), button("to the trained model", () => actions.choose({ frame: null }))];
+  const text = "This is the model in the middle of its training; what is touched is the trained one.";
+  return [secondaryText(text), button("to the trained model", () => actions.choose({ frame: null }))];
 }
 
 /**

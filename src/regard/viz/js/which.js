@@ -27,6 +27,6 @@ export function selectedWeight(scene) {
 export function explainCommand(scene) {
   const { layer, head, output, key } = selectedWeight(scene);
   const { task, input } = scene.map;
-  const given = `'${input.replaceAll("'", "'\\''")}'`;
-  return `regard explain ${task || "RUN"} --input ${given} --layer ${layer} --head ${head} --output ${output} --key ${key}`;
+  const quoted = `'${input.replaceAll("'", "'\\''")}'`;
+  return `regard explain ${task || "RUN"} --input ${quoted} --layer ${layer} --head ${head} --output ${output} --key ${key}`;
 }

@@ -71,11 +71,11 @@ function singletons(labels) {
  */
 function pieceWords(words) {
   /** @type {number[]} */
-  const found = [];
+  const indices = [];
   words.forEach((word, number) => {
-    for (const piece of word) found[piece] = number;
+    for (const piece of word) indices[piece] = number;
   });
-  return found;
+  return indices;
 }
 
 /**
