@@ -120,7 +120,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
 
 def test_attention_forms(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
-    page.click("text=Watch it form")
+    page.click("text=Play training")
     page.wait_for_selector("input[data-name=time]")
     assert "after 150 training steps" in page.inner_text("#view")
     page.locator("input[data-name=time]").focus()
@@ -190,9 +190,9 @@ def test_what_is_shown_is_told_in_words(page: Any, address: str, learned: regard
     cross = learned.attend(INPUT).cross
     assert cross.relevant is not None
     share = cross.weights[1, 2][cross.relevant[2]].sum()
-    assert f"{100 * share:.0f}% of its weight is on what this output depends on" in said
-    assert f"(attention that is even would have {100 * cross.relevant[2].mean():.0f}%)" in said
-    assert "outputs that look" in page.inner_text("figure") and "inputs looked at" in page.inner_text("figure")
+    assert f"{100 * share:.0f}% of its weight is on the inputs that this output depends on" in said
+    assert f"(uniform attention would have {100 * cross.relevant[2].mean():.0f}%)" in said
+    assert "outputs (queries)" in page.inner_text("figure") and "inputs (keys)" in page.inner_text("figure")
     assert "each row sums to 1" in page.inner_text("figure")
     page.click("text=head 1 off")
     page.wait_for_selector("text=1 changed")

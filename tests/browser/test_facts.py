@@ -165,7 +165,7 @@ def test_saved_files_name_what_was_done(page: Any, address: str, learned: regard
         assert f"{name}: {value}\n" in description
     assert re.search(r"# scale: weight 0 to [\d.]+, the same for all heads\r\n", table)
     drawn = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert "Changed: cross: head 1 off" in drawn and f"Prediction: {after}, without the change: {before}" in drawn
+    assert "Changed: cross: head 1 off" in drawn and f"Prediction: {after}, without interventions: {before}" in drawn
 
 
 def test_names_that_are_left_out_are_told_of(page: Any, tmp_path: Path) -> None:
@@ -197,5 +197,5 @@ def test_a_prompt_is_of_tokens(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")
     settle(page)
     said = page.inner_text("#view")
-    assert "tokens that look" in said and "outputs" not in said
+    assert "tokens (queries)" in said and "outputs" not in said
     assert page.inner_text(".sentence").startswith("At “cat” (step 1)")

@@ -124,7 +124,7 @@ def test_in_the_explorer(page: Any) -> None:
         _look_around(page)
         _unharmed(page, f"{SCRIPT}: {SCRIPT}")
         assert page.inner_text("#task") == SCRIPT and SCRIPT in page.inner_text("#about")
-        page.click("text=Watch it form")
+        page.click("text=Play training")
         page.wait_for_selector("input[data-name=time]")
         _look_around(page)
         _unharmed(page, f"{SCRIPT}: {SCRIPT}")

@@ -163,7 +163,7 @@ def test_the_theme_changes(page: Any, tmp_path: Path, how: str) -> None:
 def test_a_snapshot_is_not_left_by_touching(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
-    page.click("text=Watch it form")
+    page.click("text=Play training")
     page.wait_for_selector("input[data-name=time]")
     page.select_option("select[data-name=Head]", label="head 1")
     assert page.locator("text=head 1 off").count() == 1

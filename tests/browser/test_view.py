@@ -240,7 +240,7 @@ def test_the_widget_of_a_run_tells_how_a_weight_comes_about(
         }""",
         widget.data,
     )
-    page.click("text=Show the sum")
+    page.click("text=Explain this weight")
     page.wait_for_selector(".sum h2")
     title = page.inner_text(".sum h2")
     found = learned.explain("BCCCBAABACCCA", layer="cross", head=int(title.split()[2]))

@@ -68,7 +68,7 @@ def test_rows_are_summed(page: Any, address: str, learned: regard.AnswerRun) -> 
 
 def test_arcs_and_flow(page: Any, address: str, translating: str) -> None:
     _open(page, address)
-    assert page.locator("button:text-is('Arcs')").count() == 0  # outputs that look at inputs have two sides
+    assert page.locator("button:text-is('Arcs')").count() == 0  # outputs (queries) at inputs have two sides
     page.select_option("select[data-name=Kind]", label="encoder")
     page.click("button:text-is('Arcs')")
     assert page.locator(".lines > svg path").count() > 20
@@ -168,7 +168,7 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     ]
     assert shown == expected
     page.click("#importance")
-    page.check("text=the most important first")
+    page.check("text=sorted by importance")
     added = learned.importance().added
     best = max((value, layer, head) for layer, values in added.items() for head, value in enumerate(values))
     first = page.locator(".thumb").first
@@ -238,7 +238,7 @@ def test_two_runs_stand_beside_each_other(
     with served(learned, [other]) as address:
         _open(page, address, "&head=1")
         page.select_option("select[data-name=Beside]", label=other.where)
-        page.wait_for_selector("text=difference: shown less beside")
+        page.wait_for_selector("text=difference: displayed minus compared")
         theirs, ours = (" ".join(map(str, each.attend(INPUT).prediction or ())) for each in (other, learned))
         said = page.locator(".answer").inner_text()
         assert f"Beside, {other.where}: {'the same' if theirs == ours else theirs}" in said
@@ -260,7 +260,7 @@ def test_two_runs_stand_beside_each_other(
         assert "beside=model-0" in page.url
         assert page.locator(".legend canvas").count() == 2
         page.reload()
-        page.wait_for_selector("text=difference: shown less beside")
+        page.wait_for_selector("text=difference: displayed minus compared")
 
 
 def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:

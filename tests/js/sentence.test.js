@@ -58,8 +58,8 @@ test("what the output depends on, beside what would be there anyway", () => {
   ];
   assert.equal(
     said([0.06, 0.44, 0.06, 0.44], { relevant }),
-    "To count B, head 1 looks at the two Bs, 44% each; 88% of its weight is on what this output depends on " +
-      "(attention that is even would have 50%).",
+    "To count B, head 1 looks at the two Bs, 44% each; 88% of its weight is on the inputs that this output depends on " +
+      "(uniform attention would have 50%).",
   );
 });
 
@@ -89,8 +89,8 @@ test("only what is written is said to be written", () => {
 test("a prompt is of tokens, and what is written of outputs", () => {
   const layers = [layer({ kind: "encoder" }), layer({ written: true })];
   const [tokens, outputs] = [
-    ["tokens that look", "tokens looked at"],
-    ["outputs that look", "outputs looked at"],
+    ["tokens (queries)", "tokens (keys)"],
+    ["outputs (queries)", "outputs (keys)"],
   ];
   for (const prediction of [null, "ran"]) {
     for (const kind of ["encoder", "decoder"])
@@ -103,7 +103,7 @@ test("a prompt is of tokens, and what is written of outputs", () => {
     outputs,
   );
   const source = axisTitles({ map: { prediction: "ran", layers }, layer: layer({ kind: "encoder" }) });
-  assert.deepEqual(source, ["inputs that look", "inputs looked at"]);
+  assert.deepEqual(source, ["inputs (queries)", "inputs (keys)"]);
 });
 
 test("a head that is left out is not the one that the sentence is of", () => {

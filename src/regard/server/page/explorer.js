@@ -238,7 +238,7 @@ async function showSubject() {
     element("task").textContent = about.task;
     const steps =
       about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
-    const begun = about.origin ? `, begun from ${about.origin}` : "";
+    const begun = about.origin ? `, initialised from ${about.origin}` : "";
     element("about").textContent = `${about.summary}; ${steps}${begun}`;
     const back = /** @type {HTMLAnchorElement} */ (element("back"));
     back.hidden = !about.back;
@@ -248,7 +248,7 @@ async function showSubject() {
     input.readOnly = about.pictures ?? false;
     element("playback").hidden = !about.snapshots;
     element("tree").hidden = !about.writes;
-    element("accepts").textContent = about.accepts ? `Takes ${about.accepts}` : "";
+    element("accepts").textContent = about.accepts ? `Accepts ${about.accepts}` : "";
     const more = [...element("more").querySelectorAll("button")].filter((option) => !option.hidden);
     oneTabStop(more, 0);
     if (readAddress(location.hash).input !== null) followAddress();
@@ -332,7 +332,7 @@ async function openSample({ input: text, query, key }, { layer, head }) {
 function findSamples() {
   const scene = state.view?.scene;
   if (!scene) {
-    message.textContent = state.found ? "This model has no attention to look for." : "Show an input first.";
+    message.textContent = state.found ? "This model has no attention to search." : "Show an input first.";
     return;
   }
   const { layer, state: chosen } = scene;
@@ -354,7 +354,7 @@ async function sendPicture() {
   const file = picture.files?.[0];
   if (!file) return () => {};
   picture.value = ""; // so that the same file can be selected again
-  if (file.size > LARGEST) throw new Error(`${file.name} has more than 8 MB: choose a smaller picture`);
+  if (file.size > LARGEST) throw new Error(`${file.name} has more than 8 MB: choose a smaller image`);
   const bytes = new Uint8Array(await file.arrayBuffer());
   let text = "";
   for (let at = 0; at < bytes.length; at += CHUNK) text += String.fromCharCode(...bytes.subarray(at, at + CHUNK));

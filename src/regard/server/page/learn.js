@@ -41,7 +41,7 @@ function describeRun(run) {
 async function ask(method) {
   const response = await fetch(address, { method }).catch(() => null);
   if (!response?.ok) {
-    part("state").textContent = "The course has been ended: start it again with regard learn";
+    part("state").textContent = "The course server has ended: start it again with regard learn";
     return;
   }
   const run = /** @type {State} */ (await response.json());

@@ -48,11 +48,11 @@ function sampleList(data, wanted, tokens, open, search, close) {
   const options = [ANY, ...known.map((token) => tokenLabel(token))];
   const at = wanted.token === null ? 0 : known.indexOf(wanted.token) + 1;
   bar.append(
-    select("looks at", options, at, (index) => search({ ...wanted, token: index ? known[index - 1] : null })),
+    select("attends to", options, at, (index) => search({ ...wanted, token: index ? known[index - 1] : null })),
     checkbox("wrong answers first", wanted.wrong_first, (on) => search({ ...wanted, wrong_first: on })),
     button("Close", close),
   );
-  const title = `Where ${data.layer} head ${data.head} looks most`;
+  const title = `Largest weights of ${data.layer} head ${data.head}`;
   box.append(
     node("h2", {}, title),
     bar,
@@ -66,7 +66,7 @@ function sampleList(data, wanted, tokens, open, search, close) {
 function describeSearch({ looked_at, wrong, token, samples }) {
   const place = token === null ? "" : ` at ${isolate(tokenLabel(token))}`;
   const errors = wrong === null ? "" : `, ${wrong} of them answered wrongly`;
-  return `${looked_at} unseen inputs${errors}; ${samples.length} shown, by the largest weight${place} in each. Press one to open it.`;
+  return `${looked_at} unseen inputs${errors}; ${samples.length} shown, by their largest weight${place}. Select one to open it.`;
 }
 
 /**

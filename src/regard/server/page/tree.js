@@ -29,7 +29,7 @@ export function searchTree(data, first, choose, widen, close) {
   const { tree } = data;
   const rows = branchRows(tree);
   const places = stepPositions(tree);
-  const box = node("section", { class: "steps", "aria-label": "How the answer was written" });
+  const box = node("section", { class: "steps", "aria-label": "Search for the answer" });
   const panel = node("div", { class: "followers", "aria-live": "polite" });
   const texts = tree.branches.map((branch, number) => branchText(tree, branch, number, rows, places));
   let at = first !== undefined && first < tree.branches.length ? first : (tree.best[0] ?? 0);
@@ -68,7 +68,7 @@ export function searchTree(data, first, choose, widen, close) {
   );
   const beside = node("div", { class: "beside" });
   beside.append(drawTree(tree, rows, places, texts), panel);
-  box.append(node("h2", {}, "How the answer was written"), bar, beside);
+  box.append(node("h2", {}, "Search for the answer"), bar, beside);
   go(at);
   return box;
 }
@@ -157,7 +157,7 @@ function branchPercent(share) {
  */
 function drawTree({ branches, best }, rows, places, texts) {
   const size = { width: places[places.length - 1], height: HIGH * (Math.max(...rows, 0) + 1) + 8 };
-  const picture = svg("svg", { ...size, role: "group", "aria-label": "All that the search kept" });
+  const picture = svg("svg", { ...size, role: "group", "aria-label": "All hypotheses of the search" });
   branches.forEach(({ parent, step }, number) => {
     if (parent === null) return;
     const [x, y, from] = [places[step] - 4, HIGH * rows[number] + 12, HIGH * rows[parent] + 12];
@@ -171,7 +171,7 @@ function drawTree({ branches, best }, rows, places, texts) {
     class: "scrolling",
     role: "region",
     tabindex: 0,
-    "aria-label": "Tree of the search",
+    "aria-label": "Search tree",
   });
   box.append(picture);
   return box;

@@ -38,7 +38,7 @@ export function collectMetadata(scene, colours) {
     map.interventions.length ? ["prediction without interventions", answerText(map.original_prediction)] : null,
     map.truth === null ? null : ["truth", answerText(map.truth)],
     beside ? ["beside", beside.name] : null,
-    changes ? ["shows", "weights less those without interventions"] : null,
+    changes ? ["shows", "difference to the original weights"] : null,
     ["scale", `${from} to ${to}${of}`],
     map.note ? ["note", map.note] : null,
   ];
@@ -55,9 +55,9 @@ export function collectMetadata(scene, colours) {
  */
 export function captionLines({ map }) {
   const done = map.interventions;
-  const lines = done.length ? [`Changed: ${done.join("; ")}`] : [];
+  const lines = done.length ? [`Interventions: ${done.join("; ")}`] : [];
   if (map.prediction !== null) {
-    const before = done.length ? `, without the change: ${answerText(map.original_prediction)}` : "";
+    const before = done.length ? `, without interventions: ${answerText(map.original_prediction)}` : "";
     lines.push(`Prediction: ${answerText(map.prediction)}${before}`);
   }
   return lines.flatMap((line) => wrapCaption(revealHidden(line)));

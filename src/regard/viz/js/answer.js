@@ -39,7 +39,8 @@ export function answer(map, original, compared) {
   }
   if (original) {
     const before = answerText(original.prediction);
-    const text = before === predictionText ? " (as before it was touched)" : ` (before: ${before})`;
+    const text =
+      before === predictionText ? " (as without interventions)" : ` (without interventions: ${before})`;
     line.append(node("span", { class: before === predictionText ? "quiet" : "changed" }, text));
   }
   if (compared && compared.map !== original && compared.map.prediction !== null) {
@@ -49,7 +50,7 @@ export function answer(map, original, compared) {
       node(
         "div",
         { class: theirs === predictionText ? "quiet" : "changed" },
-        `Beside, ${compared.name}: ${text}`,
+        `Compared: ${compared.name}: ${text}`,
       ),
     );
   }
@@ -61,7 +62,9 @@ export function answer(map, original, compared) {
 
 /** @param {MapData} map */
 function interventionLine({ interventions }) {
-  return interventions.length ? [node("div", { class: "changed" }, `Changed: ${interventions.join("; ")}`)] : [];
+  return interventions.length
+    ? [node("div", { class: "changed" }, `Interventions: ${interventions.join("; ")}`)]
+    : [];
 }
 
 /**

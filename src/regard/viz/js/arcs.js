@@ -30,7 +30,7 @@ export function arcs(scene, actions, { colours, width }) {
   const picture = svg("svg", {
     ...size,
     role: "group",
-    "aria-label": "Arcs from who looks to what is looked at",
+    "aria-label": "Arcs from queries to keys",
   });
   /** @param {number} place */
   const y = (place) => ARC_STEP * (place - places[0] + 0.8);

@@ -21,7 +21,7 @@ export function comparableMaps({ maps, original, playback, beside }, map) {
     name: candidate.name,
     map: candidate.map,
   }));
-  if (original) candidates.push({ key: "original", name: "before it was touched", map: original });
+  if (original) candidates.push({ key: "original", name: "without interventions", map: original });
   maps.forEach((map, number) => candidates.push({ key: `input-${number}`, name: map.input, map }));
   const frames = playback?.frames ?? [];
   const every = Math.ceil(frames.length / MOST_SNAPSHOTS) || 1;

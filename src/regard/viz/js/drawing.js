@@ -171,7 +171,7 @@ export class Drawing {
     parts.sum.show([can, state.sum, command], () => {
       if (!can) return [];
       if (command) return [commandHint(command)];
-      const shown = button("Show the sum", () => actions.choose({ sum: !state.sum }), state.sum);
+      const shown = button("Explain this weight", () => actions.choose({ sum: !state.sum }), state.sum);
       return [shown, ...(state.sum ? [sum.element] : [])];
     });
     if (can && available && state.sum) sum.show(scene, colours);
@@ -245,7 +245,7 @@ export class Drawing {
 /** @param {string} command */
 function commandHint(command) {
   const element = secondaryText(
-    "This page does not keep how a weight comes about. Where the model is a run of Regard's, ",
+    "This page does not contain the computation of weights. If the model is a run of Regard, ",
   );
   element.append(node("code", {}, command), " prints it.");
   return element;

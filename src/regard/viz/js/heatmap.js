@@ -164,7 +164,7 @@ export class Heatmap {
     this.frame = 0;
     paint(this.canvas, this.picture, this.marked);
     const every = labelInterval(this.viewport.cell); // changes with the zoom
-    this.acrossName.textContent = `${this.across}${every > 1 ? ` (no room: 1 in ${every} is named)` : ""}`;
+    this.acrossName.textContent = `${this.across}${every > 1 ? ` (1 in ${every} is labelled)` : ""}`;
   }
 
   zoomButtons() {
@@ -174,7 +174,7 @@ export class Heatmap {
     const offered = [
       ["+", "zoom in", () => viewport.zoom(2)],
       ["−", "zoom out", () => viewport.zoom(0.5)],
-      ["fit", "see all", () => viewport.fit()],
+      ["fit", "show all", () => viewport.fit()],
     ];
     for (const [sign, name, change] of offered) {
       const element = button(sign, () => {

@@ -17,7 +17,7 @@ import { unpackNumbers } from "./packing.js";
 export async function storedExplanation(map, { layer: name, head, output, key, temperature }) {
   const layer = map.layers.find((layer) => layer.name === name);
   const sums = map.sums?.layers[name];
-  if (!layer || !sums) throw new Error(`This page keeps no sums of ${name}.`);
+  if (!layer || !sums) throw new Error(`This page does not contain the computation of ${name}.`);
   /** @param {NumbersData | null} data @param {number[]} at */
   const slice = async (data, ...at) => (data ? sliceAt(unpackNumbers(data), data.shape, at) : null);
   /** @param {NumbersData} data @param {number[]} at */

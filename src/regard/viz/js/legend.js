@@ -24,7 +24,7 @@ const BROKEN = "■ (magenta) not finite: NaN or infinite";
 const SCOPES = {
   overview: "the same for all layers and heads",
   flow: "the same for all layers",
-  picture: "the largest that the query has on a patch, the same for all heads",
+  picture: "the query's largest weight on a patch, the same for all heads",
 };
 
 /**

@@ -197,11 +197,11 @@ export function omittedLines(matrix, queries, keys, { lines: drawn, seen, all, w
   const parts = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
   if (weakest !== null)
     parts.push(
-      `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are left out, choose a head to see more`,
+      `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are omitted, select a head to see more`,
     );
-  if (all > seen) parts.push(`${count(all - seen)} are smaller than what is drawn`);
+  if (all > seen) parts.push(`${count(all - seen)} are smaller than any drawn weight`);
   const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
-  if (hidden > 0) parts.push(`${count(hidden)} tokens further away are left out`);
+  if (hidden > 0) parts.push(`${count(hidden)} tokens further away are omitted`);
   return `${parts.join("; ")}.`;
 }
 

@@ -30,8 +30,8 @@ export class Long {
     this.number = node("input", { type: "number", min: 0, step: 1, "data-name": "step" });
     this.number.addEventListener("change", () => this.go(Number(this.number.value)));
     this.row = new Part();
-    this.element = node("section", { class: "sum", "aria-label": "One row, exactly" });
-    const label = node("label", {}, "One row, exactly: step");
+    this.element = node("section", { class: "sum", "aria-label": "Exact row" });
+    const label = node("label", {}, "Exact row: step");
     label.append(this.number);
     this.element.append(label, this.row.element);
     this.ask = latest(async (/** @type {LongRow} */ which) => {
@@ -96,7 +96,7 @@ function drawStrip(weights, colours, width) {
   let level = { values: Float32Array.from(weights), rows: 1, columns: weights.length };
   while (level.columns > Math.max(width, 1)) level = halve(level);
   const canvas = node("canvas", { width: level.columns, height: 1, role: "img" });
-  canvas.setAttribute("aria-label", `${weights.length} weights as colours; the largest stand in the table below`);
+  canvas.setAttribute("aria-label", `${weights.length} weights as colours; the table below lists the largest`);
   const largest = level.values.reduce((maximum, value) => Math.max(maximum, value), 1e-9);
   const image = canvasContext(canvas).createImageData(level.columns, 1);
   new Uint32Array(image.data.buffer).set(
@@ -121,6 +121,6 @@ function largestOf({ largest }) {
     );
     body.append(line);
   }
-  table.append(headRow("step", "looked at", "weight"), body);
+  table.append(headRow("step", "key", "weight"), body);
   return table;
 }

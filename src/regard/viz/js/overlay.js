@@ -17,7 +17,7 @@ const OPACITY = 0.85; // maximal opacity, so that the image stays visible
 const PICTURE = 260; // pixels of an image
 const SINGLE_PICTURE = 460; // pixels of a single image
 const GUTTER = 16;
-const HOW = "Choose a patch to see what it looks at; with shift, to choose its weight.";
+const HOW = "Select a patch to see its attention; with shift, to select its weight.";
 /** @type {Record<string, [number, number]>} */
 const NEXT_PATCH = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
@@ -63,12 +63,12 @@ function panel(scene, actions, head, side) {
   if (worth) caption.append(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
   caption.append(...otherSteps(scene, actions, head, patches));
   const picture = paintOverlay(scene, head, side);
-  const label = `${matrix.name(head)}: what ${matrix.queries[state.query]} looks at in the picture`;
+  const label = `${matrix.name(head)}: what ${matrix.queries[state.query]} attends to in the image`;
   const field = node("div", {
     role: "application",
     tabindex: 0,
     "data-name": `picture-${head}`,
-    "aria-label": `${label}; arrow keys choose a patch`,
+    "aria-label": `${label}; arrow keys select a patch`,
   });
   field.append(picture);
   chooseBy(field, scene, actions, head, patches);
@@ -141,7 +141,7 @@ function otherSteps({ matrix, state }, actions, head, { first, rows, columns }) 
       () => actions.choose({ query: step, key: null, focus: head }),
       state.query === step,
     );
-    element.title = `Look from ${matrix.keys[step]}; it has so much of the weight`;
+    element.title = `Show the attention of ${matrix.keys[step]}; the number is the weight on it`;
     element.dataset.name = `step-${head}-${step}`;
     return element;
   });

@@ -26,7 +26,7 @@ export function overview(scene, actions, surface) {
   const { importance, roles } = data;
   const grid = node("div", { class: "grid" });
   if (importance) {
-    grid.append(checkbox("the most important first", state.sorted, (sorted) => actions.choose({ sorted })));
+    grid.append(checkbox("sorted by importance", state.sorted, (sorted) => actions.choose({ sorted })));
   }
   const sorted = state.sorted && importance !== undefined;
   for (const heads of galleryRows(scene)) {
@@ -39,12 +39,10 @@ export function overview(scene, actions, surface) {
   }
   const parts = [];
   if (importance)
-    parts.push(
-      "Signed numbers: by how much the loss rises when the head is off; in brackets where that may be nothing.",
-    );
+    parts.push("Signed numbers: the loss increase when the head is off, in brackets if it is not significant.");
   if (roles && Object.keys(roles).length)
     parts.push(
-      "Words: what the head does over many samples, and how purely (0: as even attention, 1: nothing else).",
+      "Words: the role of the head over many samples, and its strength (0: uniform attention, 1: this role alone).",
     );
   if (parts.length) grid.append(node("p", { class: "quiet" }, parts.join(" ")));
   return grid;

@@ -86,16 +86,16 @@ export function heatmaps(scene, actions, surface, before) {
 function comparisonScenes(scene) {
   const { beside, map } = scene;
   if (!beside) return [scene];
-  const own = { ...scene, changes: null, title: `shown: ${map.input}` };
+  const own = { ...scene, changes: null, title: `displayed: ${map.input}` };
   const data = { ...scene.data, importance: undefined }; // of the displayed map only
-  const compared = { ...own, data, matrix: beside.matrix, before: null, title: `beside: ${beside.name}` };
+  const compared = { ...own, data, matrix: beside.matrix, before: null, title: `compared: ${beside.name}` };
   if (!beside.changes) return [own, compared];
   const changed = {
     ...own,
     data,
     changes: beside.changes,
     largest: beside.most,
-    title: "difference: shown less beside",
+    title: "difference: displayed minus compared",
   };
   return [own, compared, changed];
 }

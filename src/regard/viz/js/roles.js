@@ -28,13 +28,12 @@ export function shortRole({ role, strength }) {
  * @param {RoleData} found
  */
 export function roleSentence({ role, strength, untrained }) {
-  if (role === null || !strength) return "Over the samples that were looked at, no role was found for this head.";
+  if (role === null || !strength) return "No significant role was found for this head over many samples.";
   const { mean, low, high } = strength;
   const sure = `${mean.toFixed(2)}, from ${low.toFixed(2)} to ${high.toFixed(2)}`;
-  if (role === EVEN_ROLE)
-    return `Over the samples that were looked at, this head looks at everything alike (elsewhere: ${sure}).`;
-  const scale = "0 would be even attention, 1 nothing else";
-  return `Over the samples that were looked at, this head looks at ${role}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}).`;
+  if (role === EVEN_ROLE) return `Over many samples, this head attends uniformly (to other tokens: ${sure}).`;
+  const scale = "0: uniform attention, 1: this role alone";
+  return `Over many samples, this head attends to ${role}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}).`;
 }
 
 const EVEN_ROLE = "everything alike";

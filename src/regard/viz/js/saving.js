@@ -21,7 +21,7 @@ export function saveButtons(scene, colours, stage) {
   const bar = node("div", { class: "bar", role: "group", "aria-label": "Save" });
   const name = `${scene.map.task}-${scene.layer.name}`.replace(/[^\w.-]+/g, "_");
   const picture = () => makePicture(scene, colours, stage);
-  bar.append(node("span", { class: "quiet" }, "Save what is shown:"));
+  bar.append(node("span", { class: "quiet" }, "Save the display:"));
   const { matrix, state } = scene;
   const small = ["picture", "overview"].includes(state.mode);
   if (small || matrix.rows * matrix.columns * matrix.shown(state).length <= MOST_CELLS) {

@@ -17,8 +17,8 @@ import { hasRollout, rollout } from "./rollout.js";
 /** @type {Mode[]} */
 const COMPARING = ["heatmap", "table"]; // display modes that can show a difference
 const ROLLOUT =
-  "Rollout: how much of each input is in each state, layer by layer. Heads are averaged, and half of each state is " +
-  "handed on as it was, by the residual (Abnar and Zuidema 2020).";
+  "Rollout: the share of each input in each state, layer by layer. Heads are averaged, and half of each state " +
+  "comes from the residual connection (Abnar and Zuidema 2020).";
 
 /** @typedef {State & { mode: Mode }} Chosen what is chosen, with the way to draw */
 /** @typedef {Required<Omit<InterventionData, "to">>} Placed which weight it is */

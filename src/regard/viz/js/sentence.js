@@ -36,8 +36,7 @@ export function sentences(scene) {
   const role = matrix.names ? null : headRole(data, layer.name, head);
   if (role) elements.push(node("p", { class: "quiet" }, roleSentence(role)));
   const examined = matrix.names ? undefined : data.examined?.[layer.name]?.[head];
-  if (examined !== undefined)
-    elements.push(node("p", { class: "quiet" }, `Over the samples of examine: ${examined}`));
+  if (examined !== undefined) elements.push(node("p", { class: "quiet" }, `Examination: ${examined}`));
   return elements;
 }
 
@@ -82,8 +81,8 @@ export function sentence({ map, layer, matrix }, head, query) {
   const text = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${subject} looks at ${target(matrix, row, axisTitles({ map, layer })[1].split(" ")[0])}`;
   const relevant = relevantShare(matrix, row, query);
   if (!relevant) return `${text}.`;
-  const even = `attention that is even would have ${rounded(relevant.even)}`;
-  return `${text}; ${rounded(relevant.share)} of its weight is on what this output depends on (${even}).`;
+  const even = `uniform attention would have ${rounded(relevant.even)}`;
+  return `${text}; ${rounded(relevant.share)} of its weight is on the inputs that this output depends on (${even}).`;
 }
 
 /**

@@ -3,11 +3,11 @@
 /** @import { LayerData, MapData } from "./data.js" */
 
 const SIDES = {
-  encoder: ["inputs that look", "inputs looked at"],
-  decoder: ["outputs that look", "outputs looked at"],
-  cross: ["outputs that look", "inputs looked at"],
+  encoder: ["inputs (queries)", "inputs (keys)"],
+  decoder: ["outputs (queries)", "outputs (keys)"],
+  cross: ["outputs (queries)", "inputs (keys)"],
 };
-const TOKENS = ["tokens that look", "tokens looked at"]; // for text that is read, such as a prompt
+const TOKENS = ["tokens (queries)", "tokens (keys)"]; // for text that is read, such as a prompt
 
 /**
  * Titles of rows and columns: tokens for text that the model reads, unless it also writes outputs or answers with

@@ -41,7 +41,7 @@ export class Sum {
       "data-name": "temperature",
     });
     this.said = node("span", { class: "number" });
-    this.element = node("section", { class: "sum", "aria-label": "How this weight comes about" });
+    this.element = node("section", { class: "sum", "aria-label": "Computation of this weight" });
     const columns = node("div", { class: "columns" });
     const [left, right] = [node("div"), node("div")];
     left.append(this.score.element, this.heating(), this.row.element); // dragged elements stay in place
@@ -123,9 +123,8 @@ export class Sum {
  */
 function temperatureNote({ temperature, own_part, answered }) {
   if (temperature === 1) return [];
-  const text = `As it would be with a softmax temperature of ${temperature} in this head; all else on this page is the model as it is.`;
-  const remark =
-    own_part || answered ? "" : " What becomes of that context, only the model itself can say: see regard show.";
+  const text = `These are values for a softmax temperature of ${temperature} in this head; the rest of the page shows the unchanged model.`;
+  const remark = own_part || answered ? "" : " The effect on later values requires the model: use regard show.";
   return [node("p", { role: "status" }, text + remark)];
 }
 
@@ -143,11 +142,14 @@ function scoreSection(explanation, colours) {
   const { steps, scale, scores, key } = explanation;
   /** @type {HTMLElement[]} */
   const parts = [
-    heading("1. Score: how well the query fits the key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
+    heading("1. Score: similarity of query and key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
   ];
   const vectors = Object.entries(steps);
   if (!vectors.length)
-    return [...parts, node("p", {}, `This score does not tell its steps; it is ${scores[key].toFixed(4)}.`)];
+    return [
+      ...parts,
+      node("p", {}, `The steps of this score were not recorded; it is ${scores[key].toFixed(4)}.`),
+    ];
   parts.push(strips(vectors, colours));
   const last = vectors[vectors.length - 1];
   const total = last[1].reduce((sum, value) => sum + value, 0);
@@ -209,7 +211,7 @@ function contextSection(explanation, colours) {
     ["context: Σ of all keys", context],
   ];
   if (own_part) vectors.push(["added by this head", own_part], ["added by all heads", added]);
-  if (before_norm && after_norm) vectors.push(["with what was there", before_norm], ["normalised", after_norm]);
+  if (before_norm && after_norm) vectors.push(["with the residual", before_norm], ["normalised", after_norm]);
   return [
     heading("3. Context: weights times values", `(Dv = ${value.length}, D = ${added.length})`),
     strips(vectors, colours),
@@ -236,7 +238,7 @@ function answerSection({ answered }, colours) {
   const title = `4. Answer at this step: ${isolate(tokenLabel(answer))}, probability ${probability.toFixed(4)}`;
   return [
     heading(title, `(${classes.length} likeliest classes)`),
-    strips([["state, after what follows", state]], colours),
+    strips([["state after later layers", state]], colours),
     node("p", {}, "logits = W · state + b; probabilities = softmax over all classes"),
     scrollBox(table, "logits and probabilities"),
   ];

@@ -23,7 +23,7 @@ export function tables(scene, actions) {
   const left = matrix.rows - queries.length + matrix.columns - keys.length;
   if (left > 0) {
     const shown = `${queries.length} of ${matrix.rows} rows and ${keys.length} of ${matrix.columns} columns`;
-    box.append(node("p", { class: "quiet" }, `${shown}; the file that is saved as CSV has all.`));
+    box.append(node("p", { class: "quiet" }, `${shown}; the saved CSV file contains all.`));
   }
   return box;
 }

@@ -103,7 +103,7 @@ function heads({ matrix, state }, { choose }) {
 function modes({ map, layer, state }, { choose }) {
   const all = availableModes(map, layer);
   const names = all.map((mode) => MODES[mode]);
-  return buttonGroup("How to draw", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
+  return buttonGroup("Display", names, all.indexOf(state.mode), (index) => choose({ mode: all[index] }));
 }
 
 /**
@@ -138,7 +138,7 @@ export function choices({ data, map, layer, state, before, shown }, { choose }) 
   if (others.length && state.mode === "heatmap") {
     const names = ["nothing", ...others.map((entry) => entry.name)];
     const at = others.findIndex((entry) => entry.key === state.beside) + 1;
-    controls.push(select("Beside", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
+    controls.push(select("Compare with", names, at, (index) => choose({ beside: others[index - 1]?.key ?? "" })));
   }
   if (before && !state.beside) {
     controls.push(checkbox("difference to the original", state.change, (change) => choose({ change })));

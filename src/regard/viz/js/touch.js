@@ -63,8 +63,8 @@ export class TouchBar {
     const inputs = [layer.name, matrix.heads, query, key, focus, head, earlier, scene.derived, interventions];
     this.heads.show(inputs, () => {
       if (earlier) return earlierNote(actions);
-      if (scene.derived) return [secondaryText("Choose a head of a layer to touch it.")];
-      if (!single) return [secondaryText("Choose a head to switch it off, or point at a weight to change it.")];
+      if (scene.derived) return [secondaryText("Select a head of a layer to change it.")];
+      if (!single) return [secondaryText("Select a head to switch it off, or point at a weight to change it.")];
       return switches(scene, interventions, actions);
     });
     this.place = can ? { layer: layer.name, heads: [focus], query, key } : null;
@@ -84,7 +84,7 @@ export class TouchBar {
 
 /** @param {Actions} actions */
 function earlierNote(actions) {
-  const text = "This is the model in the middle of its training; what is touched is the trained one.";
+  const text = "This is the model during training; interventions apply to the trained one.";
   return [secondaryText(text), button("to the trained model", () => actions.choose({ frame: null }))];
 }
 
