@@ -104,7 +104,7 @@ def test_samples_of_a_head_are_found_and_opened(page: Any, address: str, learned
     page.keyboard.press("ArrowDown")
     page.click("text=Find samples")
     page.wait_for_selector("#samples h2:text-is('Where cross head 1 looks most')")
-    page.select_option("select[data-name='looks at']", label="A")
+    page.select_option("select[data-name='attends to']", label="A")
     page.wait_for_selector("text=/largest weight at \\W?A\\W? in each/")  # not those of the letter before
     found = learned.samples("cross", 1, token="A").samples[2]
     page.click("button[data-name=sample-2]")

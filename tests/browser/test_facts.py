@@ -51,7 +51,7 @@ def test_without_javascript_the_page_says_so(chromium: Any, exported: Path) -> N
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(exported.as_uri())
-    assert page.locator("noscript").inner_text().startswith("This page draws attention with JavaScript")
+    assert page.locator("noscript").inner_text().startswith("This page requires JavaScript")
     assert not page.locator("#loading").is_visible()
     context.close()
 
@@ -110,7 +110,7 @@ def test_sentence_and_strip_speak_of_the_same_head(page: Any, exported: Path, le
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")
     check(trained=False)
-    page.select_option("select[data-name=Beside]", index=1)
+    page.select_option("select[data-name='Compare with']", index=1)
     check(trained=False)
 
 
@@ -140,7 +140,7 @@ def test_saved_files_name_what_was_done(page: Any, address: str, learned: regard
     assert "# interventions: none" in saved("CSV").decode()
     page.select_option("select[data-name=Head]", label="head 1")
     page.click("text=head 1 off")
-    page.wait_for_selector("text=Changed: cross: head 1 off")
+    page.wait_for_selector("text=Interventions: cross: head 1 off")
     before = " ".join(map(str, learned.attend("BCCCBAABACCCA").prediction or ()))
     with regard.intervene(learned, "cross", heads=[1]):
         after = " ".join(map(str, learned.attend("BCCCBAABACCCA").prediction or ()))
@@ -165,7 +165,7 @@ def test_saved_files_name_what_was_done(page: Any, address: str, learned: regard
         assert f"{name}: {value}\n" in description
     assert re.search(r"# scale: weight 0 to [\d.]+, the same for all heads\r\n", table)
     drawn = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert "Changed: cross: head 1 off" in drawn and f"Prediction: {after}, without interventions: {before}" in drawn
+    assert "Interventions: cross: head 1 off" in drawn and f"Prediction: {after}, without interventions: {before}" in drawn
 
 
 def test_names_that_are_left_out_are_told_of(page: Any, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_page_keeps_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: P
     warm = learned.explain(INPUT, layer="encoder.0.self_attention", head=1, output=1, key=2, temperature=1.26)
     page.wait_for_selector(f"text=the weight {warm.weight:.4f} on C (step 2)")
     said = page.inner_text(".sum")
-    assert "only the model itself can say" in said and "normalised" not in said
+    assert "requires the model" in said and "normalised" not in said
     context = page.locator(".sum dt:text-is('context: Σ of all keys') + dd").inner_text()
     assert f"{warm.context[0]:.3f}" in context
     page.click("button:text-is('temperature 1')")

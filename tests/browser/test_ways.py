@@ -49,7 +49,7 @@ def test_an_average_of_heads(page: Any, address: str, learned: regard.AnswerRun)
     found = [[float(each) for each in row.locator("td").all_inner_texts()] for row in rows]
     assert np.abs(np.array(found) - learned.attend(INPUT).cross.weights.mean(0)).max() < 6e-4
     assert "average of heads 0, 1" in page.inner_text("caption")
-    assert page.locator("text=Choose a head of a layer to touch it").count() == 1
+    assert page.locator("text=Select a head of a layer to change it").count() == 1
 
 
 def test_rows_are_summed(page: Any, address: str, learned: regard.AnswerRun) -> None:
@@ -181,7 +181,7 @@ def test_the_gallery_tells_what_heads_do(page: Any, address: str, learned: regar
     )
     assert sorted(page.locator(".thumb .role").all_inner_texts()) == sorted(expected)
     page.locator(".thumb").first.click()
-    page.wait_for_selector("text=Over the samples that were looked at, ")
+    page.wait_for_selector("text=Over many samples, ")
 
 
 CROSSED = """() => {
@@ -237,11 +237,11 @@ def test_two_runs_stand_beside_each_other(
     other = learned.untrained(5)
     with served(learned, [other]) as address:
         _open(page, address, "&head=1")
-        page.select_option("select[data-name=Beside]", label=other.where)
+        page.select_option("select[data-name='Compare with']", label=other.where)
         page.wait_for_selector("text=difference: displayed minus compared")
         theirs, ours = (" ".join(map(str, each.attend(INPUT).prediction or ())) for each in (other, learned))
         said = page.locator(".answer").inner_text()
-        assert f"Beside, {other.where}: {'the same' if theirs == ours else theirs}" in said
+        assert f"Compared: {other.where}: {'the same' if theirs == ours else theirs}" in said
         assert page.locator("figure").count() == 3
         assert len({figure.bounding_box()["y"] for figure in page.locator("figure").all()}) == 1  # in one line
         grids = page.locator("figure [role=grid]")

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 import { currentHead, sentence } from "../../src/regard/viz/js/sentence.js";
-import { axisTitles } from "../../src/regard/viz/js/sides.js";
+import { axisTitles } from "../../src/regard/viz/js/axis-titles.js";
 import { START } from "../../src/regard/viz/js/state.js";
-import { shortImportance, headImportance, importanceSentence } from "../../src/regard/viz/js/worth.js";
+import { shortImportance, headImportance, importanceSentence } from "../../src/regard/viz/js/importance.js";
 import { layer } from "./examples.js";
 
 const KEYS = ["A", "B", "C", "B"];
@@ -27,27 +27,27 @@ function said(
 }
 
 test("letters of one kind", () => {
-  assert.equal(said([0.06, 0.44, 0.06, 0.44]), "To count B, head 1 looks at the two Bs, 44% each.");
-  assert.equal(said([0.1, 0.5, 0.1, 0.3]), "To count B, head 1 looks at the two Bs, 30 to 50% each.");
+  assert.equal(said([0.06, 0.44, 0.06, 0.44]), "To count B, head 1 attends to the two Bs, 44% each.");
+  assert.equal(said([0.1, 0.5, 0.1, 0.3]), "To count B, head 1 attends to the two Bs, 30 to 50% each.");
   const keys = ["B", "B", "C", "B"];
-  assert.equal(said([0.5, 0.5, 0, 0], { keys }), "To count B, head 1 looks at two of the three Bs, 50% each.");
+  assert.equal(said([0.5, 0.5, 0, 0], { keys }), "To count B, head 1 attends to two of the three Bs, 50% each.");
 });
 
 test("one, two or three inputs by name, more by number", () => {
-  assert.equal(said([0.04, 0.9, 0.03, 0.03]), "To count B, head 1 looks at B (step 1, 90%).");
-  assert.equal(said([0.6, 0.4, 0, 0]), "To count B, head 1 looks at A (step 0, 60%) and B (step 1, 40%).");
+  assert.equal(said([0.04, 0.9, 0.03, 0.03]), "To count B, head 1 attends to B (step 1, 90%).");
+  assert.equal(said([0.6, 0.4, 0, 0]), "To count B, head 1 attends to A (step 0, 60%) and B (step 1, 40%).");
   const row = [0.3, 0.2, 0.2, 0.2, 0.05, 0.05];
   const keys = ["A", "B", "C", "D", "E", "F"];
-  const expected = "To count B, head 1 looks at four of 6 inputs, mostly A (step 0), with 90% in all.";
+  const expected = "To count B, head 1 attends to four of 6 inputs, mostly A (step 0), with 90% in all.";
   assert.equal(said(row, { keys }), expected);
 });
 
 test("nothing in particular, and nothing at all", () => {
   assert.equal(
     said([0.25, 0.26, 0.24, 0.25]),
-    "To count B, head 1 looks at all 4 inputs about alike, 26% at most.",
+    "To count B, head 1 attends to all 4 inputs about alike, 26% at most.",
   );
-  assert.equal(said([0, 0, 0, 0]), "To count B, head 1 looks at nothing.");
+  assert.equal(said([0, 0, 0, 0]), "To count B, head 1 attends to nothing.");
 });
 
 test("what the output depends on, beside what would be there anyway", () => {
@@ -58,7 +58,7 @@ test("what the output depends on, beside what would be there anyway", () => {
   ];
   assert.equal(
     said([0.06, 0.44, 0.06, 0.44], { relevant }),
-    "To count B, head 1 looks at the two Bs, 44% each; 88% of its weight is on the inputs that this output depends on " +
+    "To count B, head 1 attends to the two Bs, 44% each; 88% of its weight is on the inputs that this output depends on " +
       "(uniform attention would have 50%).",
   );
 });
@@ -66,24 +66,24 @@ test("what the output depends on, beside what would be there anyway", () => {
 test("what the row is for", () => {
   const row = [0.04, 0.9, 0.03, 0.03];
   const text = { prediction: "dog", query: "dog", keys: ["der", "Hund", ".", "B"], written: true };
-  assert.equal(said(row, text), "To write “dog”, head 1 looks at “Hund” (step 1, 90%).");
+  assert.equal(said(row, text), "To write “dog”, head 1 attends to “Hund” (step 1, 90%).");
   const pieces = { ...text, query: "␣dog", keys: ["␣der", "␣", "Hund", "."] };
-  assert.equal(said(row, pieces), "To write “dog”, head 1 looks at “␣” (step 1, 90%).");
+  assert.equal(said(row, pieces), "To write “dog”, head 1 attends to “␣” (step 1, 90%).");
   const own = { ...text, kind: "decoder", query: "dog" };
-  assert.equal(said(row, own), "To write “dog”, head 1 looks at “Hund” (step 1, 90%).");
-  assert.equal(said(row, { query: "rest" }), "For rest, head 1 looks at B (step 1, 90%).");
-  assert.equal(said(row, { kind: "encoder", query: "A" }), "At “A” (step 0), head 1 looks at B (step 1, 90%).");
-  assert.equal(said(row, { heads: 1 }), "To count B, attention looks at B (step 1, 90%).");
+  assert.equal(said(row, own), "To write “dog”, head 1 attends to “Hund” (step 1, 90%).");
+  assert.equal(said(row, { query: "rest" }), "For rest, head 1 attends to B (step 1, 90%).");
+  assert.equal(said(row, { kind: "encoder", query: "A" }), "At “A” (step 0), head 1 attends to B (step 1, 90%).");
+  assert.equal(said(row, { heads: 1 }), "To count B, attention attends to B (step 1, 90%).");
 });
 
 test("only what is written is said to be written", () => {
   const row = [0.04, 0.9, 0.03, 0.03];
   const prompt = { prediction: " ran", query: "cat", keys: ["the", "cat", "<s>", "B"] };
   for (const kind of ["cross", "decoder"])
-    assert.equal(said(row, { ...prompt, kind }), "At “cat” (step 0), head 1 looks at “cat” (step 1, 90%).");
+    assert.equal(said(row, { ...prompt, kind }), "At “cat” (step 0), head 1 attends to “cat” (step 1, 90%).");
   const even = [0.26, 0.25, 0.25, 0.24];
-  assert.match(said(even, { ...prompt, kind: "decoder" }), /looks at all 4 tokens about alike/);
-  assert.match(said(even, { ...prompt, kind: "decoder", written: true }), /looks at all 4 outputs about alike/);
+  assert.match(said(even, { ...prompt, kind: "decoder" }), /attends to all 4 tokens about alike/);
+  assert.match(said(even, { ...prompt, kind: "decoder", written: true }), /attends to all 4 outputs about alike/);
 });
 
 test("a prompt is of tokens, and what is written of outputs", () => {

@@ -99,7 +99,7 @@ def test_explain(client: Client, trained: regard.AnswerRun) -> None:
     with regard.intervene(trained.model, "cross", heads=[1], to="uniform"):
         expected = trained.explain(INPUT, layer="cross", head=0, output=1, key=2, temperature=2.0)
     assert found.status_code == 200 and found.json() == expected.json()
-    documented = (VIEW / "explained.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
+    documented = (VIEW / "explanation.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
     names = re.findall(r"@property \{[^}]*(?:\{[^}]*\}[^}]*)?\} (\w+)", documented.partition("*/")[0])
     assert len(names) == 18 and set(names) <= set(found.json())
     refused = client.post("/api/explain", {**body, "temperature": 0})
@@ -282,7 +282,7 @@ def test_translation_run(german: regard.TranslationRun) -> None:
     drawn = client.post("/api/attend", {"seed": 3}).json()["map"]["input"]
     assert drawn == german.unseen(100, 0)[3][0] and client.request("GET", "/api/run").json()["draws"] is True
     long = client.post("/api/attend", {"input": "Hund " * 500})
-    assert long.status_code == 422 and "at most" in long.json()["error"]
+    assert long.status_code == 422 and "at most" in exact-row.json()["error"]
     off = {"layer": "decoder.0.cross", "to": "uniform"}
     touched = client.post("/api/attend", {"input": source, "interventions": [off]}).json()
     assert touched["original"]["prediction"] == found["prediction"]

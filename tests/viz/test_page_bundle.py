@@ -87,7 +87,7 @@ def test_the_view() -> None:
     ]
     for name in modules():
         defined = DEFINITION.findall((VIEW / name).read_text(encoding="utf-8"))
-        assert defined or name in ("data.js", "explained.js")
+        assert defined or name in ("data.js", "explanation.js")
         assert set(defined) <= set(DEFINITION.findall(text)), name
 
 

@@ -132,7 +132,7 @@ class Explorer:
         return {"input": request.name}
 
     def explain(self, request: ExplainRequest) -> dict[str, Any]:
-        """Return the computation of one weight, step by step, as `Explained` in `js/explained.js`."""
+        """Return the computation of one weight, step by step, as `Explained` in `js/explanation.js`."""
         text = self._input(request.input, request.seed)
         with self._interventions(request.interventions):
             explanation = explain(

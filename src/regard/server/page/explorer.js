@@ -12,8 +12,8 @@ import { currentHead } from "./js/sentence.js";
 
 /** @import { Asked, Written } from "./js/address.js" */
 /** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
-/** @import { LongRow } from "./js/long.js" */
-/** @import { Which } from "./js/which.js" */
+/** @import { LongRow } from "./js/exact-row.js" */
+/** @import { Which } from "./js/selected-weight.js" */
 /** @import { Sample, Wanted } from "./samples.js" */
 /** @import { Searched } from "./tree.js" */
 /** @import { View } from "./js/view.js" */

@@ -2,7 +2,7 @@
 
 import { button, node, oneTabStop, svg } from "./js/dom.js";
 import { tokenLabel } from "./js/labels.js";
-import { textWidth } from "./js/measuring.js";
+import { textWidth } from "./js/text-width.js";
 
 /** @import { MapData } from "./js/data.js" */
 

@@ -4,7 +4,7 @@ import { headDashes, headColour } from "./colours.js";
 import { node, oneTabStop, svg } from "./dom.js";
 import { nearbyIndices, fitLabel } from "./labels.js";
 import { headOffset, headLegend, omittedLines, strongest } from "./lines.js";
-import { widestText, textWidth } from "./measuring.js";
+import { widestText, textWidth } from "./text-width.js";
 import { currentHead } from "./sentence.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */

@@ -1,7 +1,7 @@
 // The average of several heads, as a matrix with one head.
 
 import { Matrix } from "./matrix.js";
-import { cached } from "./once.js";
+import { cached } from "./cache.js";
 
 /**
  * @param {Matrix} matrix

@@ -1,7 +1,7 @@
 // Labels of a heatmap's rows and columns, shortened if there is too little room.
 
 import { fitLabel } from "./labels.js";
-import { font, widestText, textWidth } from "./measuring.js";
+import { font, widestText, textWidth } from "./text-width.js";
 import { cellSize } from "./viewport.js";
 
 /** @import { Viewport } from "./viewport.js" */

@@ -1,7 +1,7 @@
 // The caption of a heatmap: head, layer or comparison, and the importance of the head.
 
 import { node } from "./dom.js";
-import { shortImportance, headImportance } from "./worth.js";
+import { shortImportance, headImportance } from "./importance.js";
 
 /** @import { Scene } from "./scene.js" */
 

@@ -1,6 +1,6 @@
 // Weights as CSV. Lines that begin with # contain metadata; cells with # are quoted.
 
-import { collectMetadata } from "./about.js";
+import { collectMetadata } from "./metadata.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */

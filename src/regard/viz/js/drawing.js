@@ -2,10 +2,10 @@
 
 import { answer } from "./answer.js";
 import { arcs } from "./arcs.js";
-import { comparedMap } from "./beside.js";
+import { comparedMap } from "./comparison.js";
 import { button, node, Part, secondaryText } from "./dom.js";
 import { legend, symbolLegend } from "./legend.js";
-import { Long } from "./long.js";
+import { Long } from "./exact-row.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
 import { overlays } from "./overlay.js";
@@ -17,13 +17,13 @@ import { Sum } from "./sum.js";
 import { tables } from "./table.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
-import { TouchBar } from "./touch.js";
-import { explainCommand } from "./which.js";
+import { TouchBar } from "./interventions.js";
+import { explainCommand } from "./selected-weight.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
 /** @import { Heatmap } from "./heatmap.js" */
-/** @import { AskRow } from "./long.js" */
+/** @import { AskRow } from "./exact-row.js" */
 /** @import { Player } from "./playback.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */

@@ -7,7 +7,7 @@
 // See data.js for the type of a map.
 
 import { formatAddress, replaceAddress, readAddress } from "./address.js";
-import { storedExplanation } from "./kept.js";
+import { storedExplanation } from "./stored-values.js";
 import { View } from "./view.js";
 
 /** @import { ViewData } from "./data.js" */

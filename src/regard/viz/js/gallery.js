@@ -3,11 +3,11 @@
 import { node, svg } from "./dom.js";
 import { headName } from "./labels.js";
 import { legendLine } from "./legend.js";
-import { widestText, textWidth } from "./measuring.js";
+import { widestText, textWidth } from "./text-width.js";
 import { galleryRows, thumbPixels } from "./overview.js";
 import { shortRole, headRole } from "./roles.js";
 import { AROUND, PANEL, placeKey, sheet, TITLE } from "./sheet.js";
-import { shortImportance } from "./worth.js";
+import { shortImportance } from "./importance.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */

@@ -8,7 +8,7 @@ import { listen } from "./gestures.js";
 import { isolate, percent, signedNumber } from "./labels.js";
 import { paint } from "./painting.js";
 import { Pyramid } from "./pyramid.js";
-import { axisTitles } from "./sides.js";
+import { axisTitles } from "./axis-titles.js";
 import { Viewport } from "./viewport.js";
 
 /** @import { Marked, Picture } from "./painting.js" */

@@ -4,10 +4,10 @@ import { clamp } from "./arithmetic.js";
 import { headDashes, headColour } from "./colours.js";
 import { button, node, oneTabStop, svg } from "./dom.js";
 import { nearbyIndices, fitLabel } from "./labels.js";
-import { widestText, textWidth } from "./measuring.js";
-import { toggleNumber } from "./numbers.js";
+import { widestText, textWidth } from "./text-width.js";
+import { toggleNumber } from "./number-list.js";
 import { currentHead } from "./sentence.js";
-import { axisTitles } from "./sides.js";
+import { axisTitles } from "./axis-titles.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */

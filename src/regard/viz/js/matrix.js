@@ -2,7 +2,7 @@
 
 import { largestValue } from "./arithmetic.js";
 import { headName } from "./labels.js";
-import { numbersIn } from "./numbers.js";
+import { numbersIn } from "./number-list.js";
 
 /** `slices[head]` is a Float32Array of rows (queries) times columns (keys). */
 export class Matrix {

@@ -6,7 +6,7 @@ import { button, node, svg } from "./dom.js";
 import { percent } from "./labels.js";
 import { panelsPerRow, arrangePanels } from "./panels.js";
 import { imagePatches } from "./patches.js";
-import { shortImportance, headImportance } from "./worth.js";
+import { shortImportance, headImportance } from "./importance.js";
 
 /** @import { Patches } from "./patches.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -63,7 +63,7 @@ function panel(scene, actions, head, side) {
   if (worth) caption.append(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
   caption.append(...otherSteps(scene, actions, head, patches));
   const picture = paintOverlay(scene, head, side);
-  const label = `${matrix.name(head)}: what ${matrix.queries[state.query]} attends to in the image`;
+  const label = `${matrix.name(head)}: attention of ${matrix.queries[state.query]} to the image`;
   const field = node("div", {
     role: "application",
     tabindex: 0,

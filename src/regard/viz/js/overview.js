@@ -6,7 +6,7 @@ import { headName } from "./labels.js";
 import { pixels } from "./painting.js";
 import { halve } from "./pyramid.js";
 import { shortRole, headRole, roleSentence } from "./roles.js";
-import { shortImportance, headImportance } from "./worth.js";
+import { shortImportance, headImportance } from "./importance.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { LayerData, WorthData } from "./data.js" */

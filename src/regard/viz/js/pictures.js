@@ -4,10 +4,10 @@ import { cssColour, headDashes, headColour } from "./colours.js";
 import { svg } from "./dom.js";
 import { galleryPicture } from "./gallery.js";
 import { legendLine } from "./legend.js";
-import { widestText, textWidth } from "./measuring.js";
+import { widestText, textWidth } from "./text-width.js";
 import { paintOverlay } from "./overlay.js";
 import { AROUND, PANEL, placeKey, sheet, TITLE, withFacts } from "./sheet.js";
-import { axisTitles } from "./sides.js";
+import { axisTitles } from "./axis-titles.js";
 import { cellSize } from "./viewport.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -157,7 +157,7 @@ function overlayPicture(scene, colours) {
   const beside = Math.min(heads.length, 4);
   const panels = heads.map((head) => paintOverlay(scene, head, IMAGE_SIDE));
   const high = Number(panels[0].getAttribute("height")) + TITLE + AROUND;
-  const words = [`${map.task}: ${map.input}`, `${layer.title}: what ${matrix.queries[state.query]} looks at`];
+  const words = [`${map.task}: ${map.input}`, `${layer.title}: attention of ${matrix.queries[state.query]}`];
   const key = legendLine(scene, colours, textWidth);
   const width = Math.max(beside * (IMAGE_SIDE + AROUND), widestText(words), key.width + AROUND) + AROUND;
   const bottom = AROUND + 2 * TITLE + Math.ceil(heads.length / beside) * high;

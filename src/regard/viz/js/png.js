@@ -1,6 +1,6 @@
 // Texts in a PNG file: `iTXt` chunks after its header (PNG specification, section 11.3.3).
 
-/** @import { Fact } from "./about.js" */
+/** @import { Fact } from "./metadata.js" */
 
 const HEADER = 33; // bytes of the signature and of the first chunk
 const CRC = Uint32Array.from({ length: 256 }, (_, number) => {

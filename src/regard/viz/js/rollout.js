@@ -8,7 +8,7 @@
 
 import { meanSlice } from "./average.js";
 import { Matrix } from "./matrix.js";
-import { cached } from "./once.js";
+import { cached } from "./cache.js";
 
 /** @import { LayerData, MapData } from "./data.js" */
 

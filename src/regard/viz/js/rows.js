@@ -1,7 +1,7 @@
 // Several selected queries: their weights are added.
 
 import { isolate } from "./labels.js";
-import { numbersIn } from "./numbers.js";
+import { numbersIn } from "./number-list.js";
 
 /** @import { Matrix } from "./matrix.js" */
 /** @import { State } from "./state.js" */

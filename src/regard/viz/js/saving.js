@@ -1,6 +1,6 @@
 // Saving the displayed weights to a file: a picture (SVG, PNG) or numbers (CSV).
 
-import { collectMetadata } from "./about.js";
+import { collectMetadata } from "./metadata.js";
 import { formatCsv } from "./csv.js";
 import { button, node } from "./dom.js";
 import { makePicture } from "./pictures.js";

@@ -2,9 +2,9 @@
 
 import { largestValue } from "./arithmetic.js";
 import { averageHeads } from "./average.js";
-import { layerBeside } from "./beside.js";
+import { layerBeside } from "./comparison.js";
 import { differences, originalLayer } from "./difference.js";
-import { cached } from "./once.js";
+import { cached } from "./cache.js";
 import { largestOnPatches, imagePatches } from "./patches.js";
 import { hasRollout, rollout } from "./rollout.js";
 

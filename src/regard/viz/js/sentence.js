@@ -4,8 +4,8 @@ import { node } from "./dom.js";
 import { isolate, WORD } from "./labels.js";
 import { headRole, roleSentence } from "./roles.js";
 import { selectedQueries, sumSentence } from "./rows.js";
-import { axisTitles } from "./sides.js";
-import { headImportance, importanceSentence } from "./worth.js";
+import { axisTitles } from "./axis-titles.js";
+import { headImportance, importanceSentence } from "./importance.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -78,7 +78,7 @@ export function currentHead({ data, layer, matrix, state }) {
 export function sentence({ map, layer, matrix }, head, query) {
   const row = matrix.row(matrix.slices[head], query);
   const subject = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
-  const text = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${subject} looks at ${target(matrix, row, axisTitles({ map, layer })[1].split(" ")[0])}`;
+  const text = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${subject} attends to ${target(matrix, row, axisTitles({ map, layer })[1].split(" ")[0])}`;
   const relevant = relevantShare(matrix, row, query);
   if (!relevant) return `${text}.`;
   const even = `uniform attention would have ${rounded(relevant.even)}`;

@@ -1,9 +1,9 @@
 // The frame of all saved pictures: paper, margins, and a line with the legend.
 
-import { captionLines, collectMetadata } from "./about.js";
+import { captionLines, collectMetadata } from "./metadata.js";
 import { cssColour } from "./colours.js";
 import { svg } from "./dom.js";
-import { FAMILY, widestText } from "./measuring.js";
+import { FAMILY, widestText } from "./text-width.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Scene } from "./scene.js" */

@@ -4,12 +4,12 @@ import { barCell, heading, headRow, scrollBox, strips } from "./bars.js";
 import { button, keepFocus, node, Part } from "./dom.js";
 import { isolate, tokenLabel } from "./labels.js";
 import { latest } from "./latest.js";
-import { selectedWeight } from "./which.js";
+import { selectedWeight } from "./selected-weight.js";
 
-/** @import { Explained } from "./explained.js" */
+/** @import { Explained } from "./explanation.js" */
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
-/** @import { Which } from "./which.js" */
+/** @import { Which } from "./selected-weight.js" */
 
 /** @typedef {(which: Which) => Promise<Explained>} Explain */
 

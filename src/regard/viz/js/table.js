@@ -2,7 +2,7 @@
 
 import { button, node } from "./dom.js";
 import { nearbyIndices } from "./labels.js";
-import { axisTitles } from "./sides.js";
+import { axisTitles } from "./axis-titles.js";
 
 /** @import { Actions, Scene } from "./scene.js" */
 

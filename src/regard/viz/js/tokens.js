@@ -3,10 +3,10 @@
 import { cssColour, luminance } from "./colours.js";
 import { node, oneTabStop, secondaryText } from "./dom.js";
 import { nearbyIndices, signedNumber } from "./labels.js";
-import { toggleNumber } from "./numbers.js";
+import { toggleNumber } from "./number-list.js";
 import { selectedQueries } from "./rows.js";
 import { currentHead } from "./sentence.js";
-import { axisTitles } from "./sides.js";
+import { axisTitles } from "./axis-titles.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */

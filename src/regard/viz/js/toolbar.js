@@ -1,6 +1,6 @@
 // Selection of input, kind of layer, layer, head and display mode.
 
-import { comparableMaps } from "./beside.js";
+import { comparableMaps } from "./comparison.js";
 import { checkbox, buttonGroup, node, select } from "./dom.js";
 import { availableModes } from "./scene.js";
 import { hasWordPieces } from "./words.js";

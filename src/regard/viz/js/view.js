@@ -8,12 +8,12 @@ import { previewScene } from "./preview.js";
 import { currentMode, makeScene } from "./scene.js";
 import { fitState, currentLayer, START } from "./state.js";
 import { addStyle } from "./style.js";
-import { observe } from "./surroundings.js";
-import { updateInterventions } from "./touch.js";
+import { observe } from "./page-events.js";
+import { updateInterventions } from "./interventions.js";
 import { Weights } from "./weights.js";
 
 /** @import { InterventionData, ViewData } from "./data.js" */
-/** @import { AskRow } from "./long.js" */
+/** @import { AskRow } from "./exact-row.js" */
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Placed, Scene, Surface } from "./scene.js" */
 /** @import { State } from "./state.js" */

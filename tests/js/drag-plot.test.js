@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answerAt, insertPoint } from "../../src/regard/viz/js/dragged.js";
+import { answerAt, insertPoint } from "../../src/regard/viz/js/drag-plot.js";
 import { latest } from "../../src/regard/viz/js/latest.js";
-import { toggleNumber } from "../../src/regard/viz/js/numbers.js";
+import { toggleNumber } from "../../src/regard/viz/js/number-list.js";
 import { selectedQueries, sumSentence } from "../../src/regard/viz/js/rows.js";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 import { map } from "./examples.js";

@@ -1,6 +1,6 @@
 // Interventions: heads switched off or made uniform, and single weights.
 
-import { Dragged } from "./dragged.js";
+import { Dragged } from "./drag-plot.js";
 import { button, node, Part, secondaryText } from "./dom.js";
 
 /** @import { InterventionData } from "./data.js" */

@@ -77,7 +77,7 @@ export class Long {
     const { found, shown } = this;
     if (!found || !shown) return;
     this.row.show([found, shown.colours, shown.width], () => [
-      node("p", {}, `What “${isolate(tokenLabel(found.query))}” looks at, of all ${found.weights.length} steps:`),
+      node("p", {}, `Attention of “${isolate(tokenLabel(found.query))}” to all ${found.weights.length} steps:`),
       drawStrip(found.weights, shown.colours, shown.width),
       scrollBox(largestOf(found), "The largest weights of the row"),
     ]);

@@ -4,8 +4,8 @@
 import { unpackNumbers } from "./packing.js";
 
 /** @import { LayerSumsData, MapData, NumbersData } from "./data.js" */
-/** @import { Explained } from "./explained.js" */
-/** @import { Which } from "./which.js" */
+/** @import { Explained } from "./explanation.js" */
+/** @import { Which } from "./selected-weight.js" */
 
 /**
  * The computation of a weight. With another temperature it ends at the context, since later values are not stored.
