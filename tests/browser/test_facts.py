@@ -175,19 +175,19 @@ def test_names_that_are_left_out_are_told_of(page: Any, tmp_path: Path) -> None:
     page.wait_for_selector("figure canvas")
     page.set_viewport_size({"width": 420, "height": 800})
     settle(page)
-    assert re.search(r"no room: 1 in \d+ is named", page.inner_text(".axis.across"))
+    assert re.search(r"1 in \d+ is labelled", page.inner_text(".axis.across"))
     few = map_of(weights[:, :5, :5], labels[:5], labels[:5])
     page.goto(write_page(tmp_path / "q.html", [few]).as_uri())
     page.wait_for_selector("figure canvas")
     settle(page)
-    assert "is named" not in page.inner_text(".axis.across")
+    assert "is labelled" not in page.inner_text(".axis.across")
 
 
 def test_a_prompt_is_of_tokens(page: Any, tmp_path: Path) -> None:
     labels = ["▁the", "▁cat"]
     layer = LayerMap(
         name="h.0", title="h.0", weights=np.array([[[1.0, 0.0], [0.4, 0.6]]], dtype=np.float32),
-        query_labels=labels, key_labels=labels, reads="decoder",
+        query_labels=labels, key_labels=labels, kind_override="decoder",
     )  # fmt: skip
     found = AttentionMap(
         task="gpt2", input="the cat", prediction="ran", truth=None, layers={"h.0": layer}, outputs=["▁ran"],

@@ -269,7 +269,7 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
     weights[0, 0, 3] = weights[1, 2, 4] = 0.75
     labels = ["[CLS]", "0,0", "0,1", "1,0", "1,1"]
     seen = map_of(weights, labels, labels)
-    layer = dataclasses.replace(seen.layers["cross"], reads="encoder", patches=Patches(1, 2, 2))
+    layer = dataclasses.replace(seen.layers["cross"], kind_override="encoder", patches=Patches(1, 2, 2))
     pixels = np.full((20, 20, 3), 200, np.uint8)
     seen = dataclasses.replace(seen, layers={"cross": layer}, pixels=pixels)
     page.goto(seen.to_html(tmp_path / "page.html").as_uri())
@@ -279,7 +279,7 @@ def test_weights_lie_upon_a_picture(page: Any, tmp_path: Path) -> None:
         patches = page.locator(".seen").nth(head).locator("rect[fill-opacity]")
         return [index for index in range(4) if float(patches.nth(index).get_attribute("fill-opacity")) > 0.8]
 
-    assert page.locator(".seen").count() == 2 and "0.750, the largest" in page.inner_text(".legend")
+    assert page.locator(".seen").count() == 2 and "0.750, the query's largest" in page.inner_text(".legend")
     assert (strongest(0), strongest(1)) == ([2], [])
     side = page.locator(".seen svg").nth(1).bounding_box()
     page.locator(".seen > div").nth(1).click(position={"x": side["width"] * 0.75, "y": side["height"] * 0.25})

@@ -28,7 +28,7 @@ export function shortRole({ role, strength }) {
  * @param {RoleData} found
  */
 export function roleSentence({ role, strength, untrained }) {
-  if (role === null || !strength) return "No significant role was found for this head over many samples.";
+  if (role === null || !strength) return "Over many samples, no significant role was found for this head.";
   const { mean, low, high } = strength;
   const sure = `${mean.toFixed(2)}, from ${low.toFixed(2)} to ${high.toFixed(2)}`;
   if (role === EVEN_ROLE) return `Over many samples, this head attends uniformly (to other tokens: ${sure}).`;
