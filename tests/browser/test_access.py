@@ -57,9 +57,7 @@ def test_axe_finds_nothing(page: Any, address: str, translating: str, subject: s
     assert _violations(page) == [], "samples"
     page.click("#samples >> text=Close")
     page.click("#roles")
-    page.wait_for_function(
-        "() => document.querySelector('#roles').textContent === 'Head roles'", timeout=60_000
-    )
+    page.wait_for_function("() => document.querySelector('#roles').textContent === 'Head roles'", timeout=60_000)
     page.click("button:text-is('Overview')")
     page.wait_for_selector(".thumb")
     settle(page)

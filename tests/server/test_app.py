@@ -282,7 +282,7 @@ def test_translation_run(german: regard.TranslationRun) -> None:
     drawn = client.post("/api/attend", {"seed": 3}).json()["map"]["input"]
     assert drawn == german.unseen(100, 0)[3][0] and client.request("GET", "/api/run").json()["draws"] is True
     long = client.post("/api/attend", {"input": "Hund " * 500})
-    assert long.status_code == 422 and "at most" in exact-row.json()["error"]
+    assert long.status_code == 422 and "at most" in long.json()["error"]
     off = {"layer": "decoder.0.cross", "to": "uniform"}
     touched = client.post("/api/attend", {"input": source, "interventions": [off]}).json()
     assert touched["original"]["prediction"] == found["prediction"]

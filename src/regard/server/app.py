@@ -74,10 +74,8 @@ class Endpoint(NamedTuple):
     """A route that calls a method of the explorer."""
 
     method: Callable[..., Any]
-    body: type[msgspec.Struct] | None = None
-    """Type of the request's body; None for a GET request."""
-    parallel: int = 1
-    """Requests answered at once."""
+    body: type[msgspec.Struct] | None = None  # type of the request's body; None for a GET request
+    parallel: int = 1  # requests answered at once
     max_body: int = MAX_BODY
 
 

@@ -2,7 +2,7 @@
 
 GET  /                      the list of lessons; /NAME.html is one of them
 GET  /api/lessons/NAME      progress and results of its run
-POST /api/lessons/NAME      train the run in a process of its own
+POST /api/lessons/NAME      train the run in a separate process
 GET  /explore/NAME/         the explorer for the run
 """
 

@@ -36,10 +36,8 @@ class GraphNode:
     kind: str
     parameters: int = 0
     is_attention: bool = False
-    input_shape: Shape | None = None
-    """Shape of the first input tensor."""
-    output_shape: Shape | None = None
-    """Shape of the output tensor."""
+    input_shape: Shape | None = None  # shape of the first input tensor
+    output_shape: Shape | None = None  # shape of the output tensor
 
 
 @dataclass

@@ -26,16 +26,13 @@ Point = tuple[float, float]
 class Spot:
     """Position of a node."""
 
-    x: float
-    """Horizontal centre."""
-    y: float
-    """Vertical centre."""
+    x: float  # horizontal centre
+    y: float  # vertical centre
     width: float
     height: float
     lane: int
     row: int
-    alone: bool
-    """Whether it is the only node of its row."""
+    alone: bool  # whether it is the only node of its row
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,8 @@ class Line:
     source: str
     target: str
     points: tuple[Point, ...]
-    straight: bool
-    """Whether it connects a row with the next one."""
-    returns: bool
-    """Whether it leads back, to the next step of a loop."""
+    straight: bool  # whether it connects a row with the next one
+    returns: bool  # whether it leads back, to the next step of a loop
 
 
 @dataclass

@@ -34,13 +34,10 @@ LAYER = re.compile(r"(.+?)\.(\d+)\.(.+)")
 class Stack:
     """Consecutive layers with identical modules and shapes."""
 
-    name: str
-    """Name of their container: `encoder.layers`."""
+    name: str  # name of their container: `encoder.layers`
     count: int
-    parameters: int
-    """Of all layers."""
-    nodes: tuple[str, ...]
-    """Nodes of the first layer, which represent all layers."""
+    parameters: int  # of all layers
+    nodes: tuple[str, ...]  # nodes of the first layer, which represent all layers
 
 
 def save_graph(graph: ModelGraph, path: str | Path) -> Path:

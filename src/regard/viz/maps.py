@@ -34,10 +34,8 @@ class ScoreStep(NamedTuple):
     numbers: np.ndarray | None
     """(H, Tq, D) if it depends on the query alone, (H, Tk, D) on the key alone, else (H, Tq, Tk, D). None for a
     product of two earlier steps."""
-    of: Literal["query", "key", "pair", "product"]
-    """The dependency of the vector, or `product`."""
-    factors: tuple[int, int] | None = None
-    """Indices of the two steps of a product."""
+    of: Literal["query", "key", "pair", "product"]  # the dependency of the vector, or `product`
+    factors: tuple[int, int] | None = None  # indices of the two steps of a product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,24 +44,15 @@ class LayerIntermediates:
 
     steps: Sequence[ScoreStep]
     scale: float
-    scores: np.ndarray
-    """(H, Tq, Tk)."""
-    may_see: np.ndarray
-    """(H, Tq, Tk) bool; True means that the query may attend to the key."""
-    weights: np.ndarray
-    """(H, Tq, Tk)."""
-    values: np.ndarray
-    """(H, Tk, Dv)."""
-    context: np.ndarray
-    """(H, Tq, Dv)."""
-    added: np.ndarray
-    """(Tq, D)."""
-    own_part: np.ndarray | None
-    """(H, Tq, D)."""
-    before_norm: np.ndarray | None
-    """(Tq, D)."""
-    after_norm: np.ndarray | None
-    """(Tq, D)."""
+    scores: np.ndarray  # (H, Tq, Tk)
+    may_see: np.ndarray  # (H, Tq, Tk) bool; True means that the query may attend to the key
+    weights: np.ndarray  # (H, Tq, Tk)
+    values: np.ndarray  # (H, Tk, Dv)
+    context: np.ndarray  # (H, Tq, Dv)
+    added: np.ndarray  # (Tq, D)
+    own_part: np.ndarray | None  # (H, Tq, D)
+    before_norm: np.ndarray | None  # (Tq, D)
+    after_norm: np.ndarray | None  # (Tq, D)
 
 
 class AnswerIntermediates(NamedTuple):
@@ -82,21 +71,16 @@ class Intermediates:
     """Intermediate values of all layers of a map: a page explains each weight from them without the model."""
 
     layers: dict[str, LayerIntermediates]
-    answers: Sequence[AnswerIntermediates]
-    """One for each output step; empty if they were not recorded."""
+    answers: Sequence[AnswerIntermediates]  # one for each output step; empty if they were not recorded
 
 
 class LongRows(NamedTuple):
     """Exact rows of a layer whose map holds only the maximum of each square of steps."""
 
-    side: int
-    """Steps along the side of a square."""
-    of: Callable[[int], np.ndarray]
-    """Recomputes the weights (H, Tk) of one query."""
-    queries: list[str]
-    """Labels of the queries."""
-    keys: list[str]
-    """Labels of the keys."""
+    side: int  # steps along the side of a square
+    of: Callable[[int], np.ndarray]  # recomputes the weights (H, Tk) of one query
+    queries: list[str]  # labels of the queries
+    keys: list[str]  # labels of the keys
 
 
 class Patches(NamedTuple):

@@ -40,10 +40,8 @@ DARK: dict[Any, Any] = {
 class Plot:
     """A figure that is drawn twice, for light and for dark pages."""
 
-    draw: Callable[[], bytes]
-    """Returns the figure as SVG in matplotlib's current colours."""
-    says: str
-    """Alternative text."""
+    draw: Callable[[], bytes]  # returns the figure as SVG in matplotlib's current colours
+    says: str  # alternative text
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,7 @@ class Links:
     """A list of links."""
 
     title: str
-    to: Sequence[tuple[str, str]]
-    """Pairs of a name and a URL."""
+    to: Sequence[tuple[str, str]]  # pairs of a name and a URL
 
 
 Part = Group | Table | Text | str | Plot | Links

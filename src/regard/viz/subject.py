@@ -27,8 +27,7 @@ LISTED_LAYERS = 3  # layers that an error lists
 class Layer(NamedTuple):
     """One attention layer of a model."""
 
-    name: str
-    """As in records and interventions, without `.layers`."""
+    name: str  # as in records and interventions, without `.layers`
     kind: LayerKind
     heads: int
 
@@ -36,14 +35,10 @@ class Layer(NamedTuple):
 class ProbeInput(NamedTuple):
     """One input that can be run repeatedly with a modified embedding."""
 
-    run: Callable[[int], Tensor]
-    """Feeds N copies of the input to the model and returns logits (N, Tq, classes)."""
-    embedding: nn.Module
-    """The module whose first output in a run, (N, Tk, D), is the embedding of the input."""
-    layers: Sequence[str]
-    """Full names of the layers in which outputs attend to inputs."""
-    relevant: np.ndarray | None
-    """(Tq, Tk) bool: the inputs on which each output depends; None if unknown."""
+    run: Callable[[int], Tensor]  # feeds N copies of the input to the model and returns logits (N, Tq, classes)
+    embedding: nn.Module  # the module whose first output in a run, (N, Tk, D), is the embedding of the input
+    layers: Sequence[str]  # full names of the layers in which outputs attend to inputs
+    relevant: np.ndarray | None  # (Tq, Tk) bool: the inputs on which each output depends; None if unknown
 
     def __repr__(self) -> str:
         return f"<ProbeInput: of {', '.join(self.layers) or 'no layer'}>"
