@@ -261,7 +261,7 @@ def test_lines_say_what_they_leave_out(page: Any, tmp_path: Path) -> None:
     page.click("text=Lines")
     said = page.inner_text(".lines > p")
     found = re.match(
-        r"1,500 of 9,800 weights are drawn; ([\d,]+) below [\d.]+ are left out, .*; ([\d,]+) are smaller", said
+        r"1,500 of 9,800 weights are drawn; ([\d,]+) below [\d.]+ are omitted, .*; ([\d,]+) are smaller", said
     )
     assert found is not None and page.locator(".lines > svg line").count() == 1500
     left_out, hardly = (int(each.replace(",", "")) for each in found.groups())

@@ -116,7 +116,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("x", "--plot", "a.gif"), "plot 'a.gif' has no known ending"),
+        (("x", "--plot", "a.gif"), "plot 'a.gif' has no known extension"),
         (("--plot", "a.png"), "--plot draws one text"),
         (("x", "--input", "y"), "text 'x' and --input are given"),
         (("--input", "nowhere.txt"), "cannot read 'nowhere.txt': No such file or directory"),
