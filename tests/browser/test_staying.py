@@ -169,7 +169,7 @@ def test_a_snapshot_is_not_left_by_touching(page: Any, address: str) -> None:
     assert page.locator("text=head 1 off").count() == 1
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")
-    page.wait_for_selector("text=This is the model in the middle of its training")
+    page.wait_for_selector("text=This is the model during training")
     assert page.locator("text=head 1 off").count() == 0
     page.click("text=to the trained model")
     page.wait_for_selector("text=after 150 training steps")
