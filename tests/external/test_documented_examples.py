@@ -83,7 +83,7 @@ def test_causal_weights_have_kind_decoder() -> None:
 
 
 def test_weights_of_wrong_shape_are_refused() -> None:
-    with pytest.raises(InputError, match="has 4 queries, and 3 tokens are given"):
+    with pytest.raises(InputError, match="has 4 queries but 3 tokens are given"):
         regard.view_weights(torch.zeros(2, 4, 4), list("abc"))
     with pytest.raises(InputError, match="no weights are given"):
         regard.view_weights()
@@ -97,7 +97,7 @@ def test_values_that_are_no_weights_are_refused() -> None:
     def even() -> torch.Tensor:
         return torch.full((2, 3, 4, 4), 0.25)
 
-    with pytest.raises(InputError, match="weights are of a batch of 2 inputs: say which by input, 0 to 1"):
+    with pytest.raises(InputError, match="weights have a batch of 2 inputs: give input=0 to 1"):
         regard.view_weights([even()])
     assert regard.view_weights([even()], input=1).layers
     for value, said in (

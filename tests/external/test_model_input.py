@@ -17,7 +17,7 @@ from regard.cli import main
 from regard.errors import InputError
 from regard.external import model_input
 from regard.external.model_input import MAX_IMAGES, ImageStore, find_patches, label_patches
-from regard.viz.image_overlay import LIT, lit, weights_on_patches
+from regard.viz.image_overlay import LARGEST, blend, patch_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Build = Callable[[str], Any]
@@ -61,7 +61,7 @@ def test_map_has_the_pixels_of_the_model(subject: Any, tmp_path: Path) -> None:
         first, rows, columns = layer.patches
         assert first + rows * columns == layer.weights.shape[2] == len(layer.key_labels)
         expected = layer.weights[:, 0, first:].reshape(-1, rows, columns)
-        assert np.array_equal(weights_on_patches(layer), expected)
+        assert np.array_equal(patch_weights(layer), expected)
     data = found.json()
     assert data["picture"].startswith("data:image/png;base64,") and data["layers"][0]["patches"][0] == 1
     shown = Image.open(io.BytesIO(base64.b64decode(data["picture"].partition(",")[2])))
@@ -72,8 +72,8 @@ def test_map_has_the_pixels_of_the_model(subject: Any, tmp_path: Path) -> None:
 
 def test_overlay_is_brightest_at_the_largest_weight() -> None:
     pixels = np.full((4, 6, 3), 100, np.uint8)
-    found = lit(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
-    assert found[:2, 4:, 0].min() > 0.8 * LIT[0] and (found[:2, 4:, 2] < 20).all()
+    found = blend(pixels, np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
+    assert found[:2, 4:, 0].min() > 0.8 * LARGEST[0] and (found[:2, 4:, 2] < 20).all()
     assert (found[2:] == 99).all() or (found[2:] == 100).all()  # grey, as it was
     assert (found[:2, :4] == found[2, 0]).all()
 
@@ -138,7 +138,7 @@ def test_explorer_accepts_an_image(subject: Any) -> None:
     ]:
         refused = client.post("/api/picture", body)
         assert (refused.status_code, refused.json()["error"]) == (422, said)
-    large = client.post("/api/picture", {"name": "a", "content": "A" * app.PICTURE})
+    large = client.post("/api/picture", {"name": "a", "content": "A" * app.MAX_PICTURE})
     assert large.status_code == 413 and "12,582,912 bytes" in large.json()["error"]
 
 
@@ -162,5 +162,5 @@ def test_on_the_command_line(
         ]
     )
     said = capsys.readouterr().out
-    assert "what [CLS] looks at" in said and "Saved" in said
+    assert "weights of [CLS]" in said and "Saved" in said
     assert Image.open(tmp_path / "o.png").width > 300

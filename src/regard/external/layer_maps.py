@@ -155,7 +155,7 @@ def long_layer_maps(
             query_labels=_square_labels(queries, side, query_tokens),
             key_labels=_square_labels(keys, side, key_tokens),
             written=query_tokens is not None and query_tokens is not tokens,
-            reads=long_record.kind,
+            kind_override=long_record.kind,
             rows=_single_rows(long_record, side, query_tokens, key_tokens, input),
         )
     return maps

@@ -14,7 +14,7 @@ from regard.interpret.importance import worth_by_layer
 from regard.server.messages import (
     AttendRequest,
     ExplainRequest,
-    Intervention,
+    InterventionRequest,
     PictureRequest,
     PlaybackRequest,
     RowRequest,
@@ -211,7 +211,7 @@ class Explorer:
             self._progress.pop(name, None)
 
     @contextmanager
-    def _interventions(self, interventions: Sequence[Intervention]) -> Iterator[None]:
+    def _interventions(self, interventions: Sequence[InterventionRequest]) -> Iterator[None]:
         """Apply interventions to the model inside a block."""
         with ExitStack() as stack:
             for change in interventions:

@@ -44,7 +44,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=200, description="a name of 
 Base64 = Annotated[bytes, Meta(description="the file in base64")]
 
 
-class Intervention(Struct, frozen=True, forbid_unknown_fields=True):
+class InterventionRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A change of the weights of some heads, as in `regard.intervene`."""
 
     layer: LayerName
@@ -55,7 +55,8 @@ class Intervention(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Interventions = Annotated[
-    list[Intervention], Meta(max_length=MAX_ITEMS, description=f"a list of at most {MAX_ITEMS} interventions")
+    list[InterventionRequest],
+    Meta(max_length=MAX_ITEMS, description=f"a list of at most {MAX_ITEMS} interventions"),
 ]
 
 
@@ -152,7 +153,7 @@ def _mismatch(body: bytes, body_type: type[Struct], message: str) -> RequestErro
     path = match[1] if match else ""
     field = path.lstrip(".") or "the request"
     names = [step[0] for step in STEP.findall(path) if step[0]]
-    inner = Intervention if names[:1] == ["interventions"] else body_type
+    inner = InterventionRequest if names[:1] == ["interventions"] else body_type
     if unknown := UNKNOWN.search(message):
         fields = ", ".join(inner.__struct_fields__)
         return RequestError(422, f"{unknown[1][:SHOWN_VALUE]!r} is unknown in {field}: choose {fields}")
@@ -160,7 +161,7 @@ def _mismatch(body: bytes, body_type: type[Struct], message: str) -> RequestErro
         return RequestError(422, f"{missing[1]} is missing in {field}: give {_expected(inner, missing[1])}")
     if not path:
         return RequestError(400, "body is not a JSON object: send one such as {}")
-    if inner is Intervention and len(names) == 1 and path.endswith("]"):
+    if inner is InterventionRequest and len(names) == 1 and path.endswith("]"):
         return RequestError(
             422, f"{field} {_value(body, path)}is not an intervention: give an object with a layer"
         )

@@ -96,13 +96,13 @@ def attach_original(model: nn.Module, where: str, attend: Callable[[], Attention
         attention.interventions          # ("cross: head 1 off",)
         attention.original.prediction
     """
-    attention = add_model_details(model, where, attend())
+    attention = label_map(model, where, attend())
     if not attention.interventions or not _original_wanted.get():
         return attention
     with interventions_suspended():
-        return dataclasses.replace(attention, original=add_model_details(model, where, attend()))
+        return dataclasses.replace(attention, original=label_map(model, where, attend()))
 
 
-def add_model_details(model: nn.Module, where: str, attention: AttentionMap) -> AttentionMap:
+def label_map(model: nn.Module, where: str, attention: AttentionMap) -> AttentionMap:
     """Return a map with the path or name of its model and the active interventions."""
     return dataclasses.replace(attention, model=where, interventions=interventions_in(model))

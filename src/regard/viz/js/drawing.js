@@ -244,9 +244,7 @@ export class Drawing {
 
 /** @param {string} command */
 function commandHint(command) {
-  const element = secondaryText(
-    "This page does not contain the computation of weights. If the model is a run of Regard, ",
-  );
+  const element = secondaryText("This page does not contain the computation of weights. For a run of Regard, ");
   element.append(node("code", {}, command), " prints it.");
   return element;
 }
