@@ -101,7 +101,7 @@ def test_values_that_are_no_weights_are_refused() -> None:
         regard.view_weights([even()])
     assert regard.view_weights([even()], input=1).layers
     for value, said in (
-        (float("nan"), "layer.0 has nan in head 2, row 1, column 3: give finite ones"),
+        (float("nan"), "layer.0 has nan in head 2, row 1, column 3: give finite weights"),
         (0.5, "row 1 of layer.0, head 2, sums to 1.25: give weights after the softmax"),
         (-0.25, "row 1 of layer.0, head 2, has weights below 0"),
     ):

@@ -24,17 +24,17 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from regard.course.lesson_training import forget_result, load_run, training_state
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.pages import index_page, lesson_page, style
-from regard.course.trying import forget, run_of, state_of
 from regard.errors import RegardError
-from regard.io import open_own, refuse_links
+from regard.io import open_regular, refuse_links
 from regard.server.access import AccessControl
 from regard.server.app import LOCAL, make_app, send_text
 from regard.server.explorer import Explorer
 from regard.server.messages import error_response
 
-TRAIN = "from regard.course.trying import main; main()"
+TRAIN = "from regard.course.lesson_training import main; main()"
 CONTROLS = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
 <progress id="progress" max="1" value="0" aria-label="Training" hidden></progress>
 <ul id="words"></ul>
@@ -53,12 +53,12 @@ class TrainingProcesses:
         if self.busy(lesson):
             return
         self.home.mkdir(parents=True, exist_ok=True)
-        forget(lesson, self.home)
+        forget_result(lesson, self.home)
         argv = [sys.executable, "-P", "-c", TRAIN, str(self.home), lesson.name]
         refuse_links(self.home / lesson.name)
         file = self.home / f"{lesson.name}.log"
         file.unlink(missing_ok=True)
-        with open_own(file, "xb") as log:
+        with open_regular(file, "xb") as log:
             self.processes[lesson.name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -73,7 +73,7 @@ class TrainingProcesses:
         process = self.processes.get(lesson.name)
         failed = process is not None and process.poll() not in (None, 0)
         log = (self.home / f"{lesson.name}.log").read_text(errors="replace").strip()[-300:] if failed else ""
-        return {**state_of(lesson, self.home), "busy": self.busy(lesson), "failed": log}
+        return {**training_state(lesson, self.home), "busy": self.busy(lesson), "failed": log}
 
     def kill(self) -> None:
         """End all training processes."""
@@ -141,7 +141,7 @@ class _LessonExplorer:
         await app(scope, receive, send)
 
     def _app(self) -> Starlette:
-        run = run_of(self.lesson, self.home)
+        run = load_run(self.lesson, self.home)
         trained = (run.folder / "model.safetensors").stat().st_mtime_ns
         if self.loaded is None or self.loaded[0] != trained:
             back = (f"Lesson: {self.lesson.title}", f"../../{self.lesson.name}.html")

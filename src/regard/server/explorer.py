@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.interpret import explain, head_importance, head_roles, head_samples
 from regard.interpret.importance import worth_by_layer
 from regard.server.messages import (
@@ -106,7 +106,7 @@ class Explorer:
     def row(self, request: RowRequest) -> RowData:
         """Return the exact weights of one query of a long input.
 
-        Raises `InputError` for an unknown layer, head or step, or if the map contains all rows already.
+        Raises `InputError` for an unknown_choice layer, head or step, or if the map contains all rows already.
         """
         key = (request.input, tuple(request.interventions))
         if self._long.get("key") != key:
@@ -116,7 +116,7 @@ class Explorer:
             raise InputError("the map already contains every row: this input is not long")
         layer = attention.layers.get(request.layer)
         if layer is None or layer.rows is None:
-            raise unknown("layer", request.layer, attention.layers)
+            raise unknown_choice("layer", request.layer, attention.layers)
         return row_data(layer.rows, request.head, request.step)
 
     def picture(self, request: PictureRequest) -> dict[str, str]:

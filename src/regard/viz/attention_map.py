@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from regard.errors import InputError, check_range, unknown
+from regard.errors import InputError, check_range, unknown_choice
 from regard.io import write_file
-from regard.result import Result, plain
+from regard.result import Result, to_plain
 from regard.viz.labels import merge_words
 from regard.viz.maps import Map
 
@@ -47,11 +47,11 @@ class AttentionMap(Map, Result):
         return dataclasses.replace(self, layers=layers, sums=None)
 
     def select(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
-        """Return the map of some layers and heads only; raises `InputError` for an unknown one."""
+        """Return the map of some layers and heads only; raises `InputError` for an unknown_choice one."""
         names = list(self.layers) if layers is None else list(layers)
         for name in names:
             if name not in self.layers:
-                raise unknown("layer", name, self.layers)
+                raise unknown_choice("layer", name, self.layers)
         selection = {name: self.layers[name] for name in names}
         if heads is not None:
             for name, layer in selection.items():
@@ -78,7 +78,7 @@ class AttentionMap(Map, Result):
         """Return the map as plain values, with weights as lists (H, Tq, Tk)."""
         from regard.viz.serialization import map_data
 
-        data: dict[str, Any] = plain(map_data(self))
+        data: dict[str, Any] = to_plain(map_data(self))
         return data
 
     def summary(self) -> str:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from regard.errors import InputError
-from regard.libraries import calling
+from regard.libraries import library_errors
 from regard.viz.heatmap import draw_map
 from regard.viz.maps import Map
 from regard.viz.page import bundle
 from regard.viz.serialization import view_json
 
-with calling("anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"):
+with library_errors(
+    "anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"
+):
     import anywidget
     import traitlets
 
