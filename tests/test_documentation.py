@@ -277,9 +277,10 @@ def test_the_overview_lists_all_packages() -> None:
 
 @pytest.mark.parametrize("page", ["overview", "extending", "benchmarks"])
 def test_files_of_contributor_pages_exist(page: str) -> None:
+    roots = (ROOT / "src/regard", ROOT / "src", ROOT)
     names = re.findall(r"`(?:src/regard/)?([a-z]\w*/[\w/.]*)`", text_of(f"docs/dev/{page}.md"))
     assert names
-    missing = [name for name in names if not any((root / name).exists() for root in (ROOT / "src/regard", ROOT))]
+    missing = [name for name in names if not any((root / name).exists() for root in roots)]
     assert missing == []
 
 
