@@ -24,7 +24,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-from regard.convert.graphs import Graph, graphs_of, tensors_of  # noqa: E402
+from regard.convert.onnx_graphs import Graph, graphs_of, tensors_of  # noqa: E402
 
 SYMBOLS: dict[str, Any] = {"source_symbols": 23, "target_symbols": 19, "longest": 70}
 

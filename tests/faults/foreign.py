@@ -343,7 +343,7 @@ def trial(name: str, root: Path, seed: int, index: int) -> Trial:
 @contextlib.contextmanager
 def made(name: str) -> Iterator[Path]:
     """Make a sound folder of a kind in a process of its own, and import what reads it."""
-    for module in ("regard", "regard.cli.look", "regard.cli.importing", *KINDS[name].needs, *LATE):
+    for module in ("regard", "regard.cli.look", "regard.cli.import_model", *KINDS[name].needs, *LATE):
         if find_spec(module.partition(".")[0]) is not None:
             importlib.import_module(module)
     with tempfile.TemporaryDirectory() as root:

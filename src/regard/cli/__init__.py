@@ -11,8 +11,7 @@ import sys
 import warnings
 from typing import Any
 
-from regard.cli.terminal import escaping, open_streams
-from regard.cli.words import say
+from regard.cli.terminal import escaping, open_streams, say
 from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
@@ -39,7 +38,7 @@ COMMANDS = {
     "draw": "draw a trained model: parts, shapes, attention",
     "positions": "draw positions: waves and similarity",
 }
-MODULES = {"import": "importing"}
+MODULES = {"import": "import_model"}
 """Of commands that no module can be called."""
 
 HELP = """usage: regard COMMAND ...

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from regard.cli.carrying import SEPARATOR, tell_heads
+from regard.cli.aligned_output import SEPARATOR, tell_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import answer_output, print_table
-from regard.cli.words import say
+from regard.cli.terminal import answer_output, open_on_screen, print_table, say
 from regard.data.parallel import check_files
 from regard.data.silver import check_eflomal
 from regard.data.tokenization import Unit

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from regard.cli.examine import EXPLORER
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
-from regard.cli.terminal import print_table
+from regard.cli.terminal import print_table, say
 from regard.cli.train import chosen_model, parse_config
-from regard.cli.words import say
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text

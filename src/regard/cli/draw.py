@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse_of_run
-from regard.cli.screen import open_on_screen
+from regard.cli.terminal import open_on_screen
 from regard.runs import SAVEPATH, draw_model, load
 from regard.viz import check_ending
 

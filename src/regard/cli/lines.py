@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from regard.cli.words import say
+from regard.cli.terminal import say
 from regard.data.parallel import check_files
 from regard.data.text_encoding import detect_encoding
 from regard.errors import InputError

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from regard.attention import short_name
 from regard.cli.parsing import first_word, parse, wants_help
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import print_table
+from regard.cli.terminal import open_on_screen, print_table
 from regard.errors import InputError, unknown_choice
 from regard.external import look
 from regard.external.asked import BETWEEN

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import parse, with_empty_value
-from regard.cli.screen import open_on_screen
+from regard.cli.terminal import open_on_screen
 from regard.runs import SAVEPATH, plot_positions
 
 

@@ -5,9 +5,26 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import IO, Any
 
 from regard.errors import escape_controls
+
+LONGEST = 900
+"""Characters of a line; of a longer one, the middle is left out."""
+
+
+def say(message: str) -> None:
+    """Tell a message on standard error."""
+    sys.stderr.write(f"regard: {one_line(message)}\n")
+
+
+def one_line(message: str) -> str:
+    """Return a message in one line that a terminal shows as it is: control characters and half characters of a
+    value escaped, a value of thousands of characters cut."""
+    words = " ".join(message.split())
+    line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in words)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 3 :]}"
 
 
 def open_streams() -> None:
@@ -93,3 +110,13 @@ def print_table(what: Any, width: int | None = None) -> None:
 
     console.push_render_hook(Escape())
     console.print(what)
+
+
+def open_on_screen(path: Path) -> None:
+    """Open a picture or page for a person: not in a pipe, and on Linux only where a display is."""
+    displays = ("DISPLAY", "WAYLAND_DISPLAY")
+    has_display = sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in displays)
+    if sys.stdout.isatty() and has_display:
+        import webbrowser  # a quarter of the command line's own import time
+
+        webbrowser.open(path.resolve().as_uri())

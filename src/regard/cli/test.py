@@ -18,10 +18,8 @@ from regard.cli.parsing import (
     wants_help,
     with_empty_value,
 )
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import print_table
+from regard.cli.terminal import open_on_screen, print_table, say
 from regard.cli.train import chosen_model, parse_config
-from regard.cli.words import say
 from regard.errors import InputError
 from regard.io import check_writable, write_file, write_json
 from regard.memory import keep_memory

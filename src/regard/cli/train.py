@@ -14,7 +14,7 @@ import tyro
 
 from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
-from regard.cli.words import say
+from regard.cli.terminal import say
 from regard.errors import InputError
 from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS

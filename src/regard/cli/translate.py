@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from regard.cli.carrying import Answers, read_markup, tell_heads, with_links, with_markup
+from regard.cli.aligned_output import Answers, read_markup, tell_heads, with_links, with_markup
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import answer_output, print_table
-from regard.cli.words import say
+from regard.cli.terminal import answer_output, open_on_screen, print_table, say
 from regard.convert import EngineName, Precision
 from regard.data.markup import MarkedText
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount

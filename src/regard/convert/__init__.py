@@ -6,12 +6,12 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.convert.certificate import Certificate, is_as_certified, read_certificate
-    from regard.convert.choices import EngineName, Origin, Precision, Program
+    from regard.convert.conversion import EngineName, Origin, Precision, Program
     from regard.convert.ctranslate2 import for_ctranslate2, write_ctranslate2
+    from regard.convert.ctranslate2_search import CTranslate2Search
     from regard.convert.engine import Engines
     from regard.convert.export import PROGRAMS, attest, export
-    from regard.convert.importing import ORIGINS, import_model
-    from regard.convert.searching import CTranslate2Search
+    from regard.convert.import_model import ORIGINS, import_model
 
 late(__name__)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.exportable import Exportable
+from regard.convert.conversion import Exportable
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.search import longest_answer, search_batch

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.attention import STANDARD, MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
 from regard.convert.certificate import Forced
-from regard.convert.exportable import Cut, Exportable, transformer_of
+from regard.convert.conversion import Cut, Exportable, transformer_of
 from regard.data import BOS, EOS, PAD, PairBatch, Vocabulary
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
 from regard.data.sentencepieces import SentencePieceVocabulary

@@ -22,7 +22,7 @@ import torch
 
 from regard import convert
 from regard.attention import layers_of
-from regard.convert.choices import EngineName, Precision
+from regard.convert.conversion import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN, is_blank
 from regard.decoding import Candidate, translate
 from regard.errors import InputError, RegardError, unknown_choice
@@ -33,8 +33,8 @@ from regard.result import to_plain
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.convert.exportable import Exportable
-    from regard.convert.searching import CTranslate2Search
+    from regard.convert.conversion import Exportable
+    from regard.convert.ctranslate2_search import CTranslate2Search
     from regard.decoding import Search
 
 SENTENCES, PIECES = 16, 8

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.convert.card import Card, model_card
 from regard.convert.certificate import NAME, SENTENCES, Opened, certify, short_enough
-from regard.convert.choices import Program
+from regard.convert.conversion import Exportable, Program
 from regard.convert.ctranslate2 import InCTranslate2, for_ctranslate2, write_ctranslate2
-from regard.convert.exportable import Exportable
 from regard.convert.huggingface import USE as USE_HUGGINGFACE
-from regard.convert.huggingface import InHuggingFace, for_huggingface, write_huggingface
+from regard.convert.huggingface import for_huggingface, write_huggingface
+from regard.convert.model_card import Card, model_card
 from regard.convert.onnx import USE as USE_ONNX
 from regard.convert.onnx import InOnnxRuntime, for_onnx, write_onnx
+from regard.convert.transformers_model import InHuggingFace
 from regard.errors import InputError, unknown_choice
 from regard.io import hold_lock, new_folder, write_file, write_json
 from regard.progress import print_status

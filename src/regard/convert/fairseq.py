@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.convert.arriving import Arrived
-from regard.convert.fairtext import MEND, PADDING, Side, same_side, sides_in
-from regard.convert.infairseq import InFairseq, Outside
-from regard.convert.marian import modules
-from regard.convert.parameters import Renamed, load_checkpoint, never_begun, rows_of, to_ours
+from regard.convert.fairseq_model import InFairseq, Outside
+from regard.convert.fairseq_vocabulary import MEND, PADDING, Side, same_side, sides_in
+from regard.convert.huggingface_import import Arrived
+from regard.convert.parameters import Renamed, load_checkpoint, modules, never_begun, rows_of, to_ours
 from regard.errors import InputError
 from regard.io.reading import damaged_file, is_file, is_folder, list_files
 from regard.libraries import import_library

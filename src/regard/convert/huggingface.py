@@ -10,9 +10,6 @@ run has none. Its positions have all sines before all cosines, ours have them in
 is put into the order of theirs.
 """
 
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +17,16 @@ import torch
 from torch import Tensor
 
 from regard.attention import EPSILON, STANDARD
-from regard.convert.exportable import Cut, Exportable, transformer_of
-from regard.convert.generating import InTransformers
-from regard.convert.marian import modules
-from regard.convert.parameters import Numbering, Rows, halves, to_theirs
+from regard.convert.conversion import Cut, Exportable, transformer_of
+from regard.convert.parameters import halves, modules, to_theirs
+from regard.convert.transformers_model import quiet_transformers
 from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED
 from regard.errors import InputError
 from regard.io import write_file, write_json
-from regard.libraries import import_library, library_errors, offline
+from regard.libraries import import_library
 from regard.models import Transformer, TransformerConfig
 
 USE = """\
@@ -94,7 +90,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     theirs.generation_config = transformers.GenerationConfig(
         max_length=run.task.longest_target, num_beams=1, suppress_tokens=[PAD, BOS, UNKNOWN], **special
     )
-    with _quietly(transformers):
+    with quiet_transformers(transformers):
         theirs.save_pretrained(folder)
     if isinstance(source, SentencePieceVocabulary) and isinstance(target, SentencePieceVocabulary):
         _write_marians_tokenizer(folder, source, target, marian.max_position_embeddings)
@@ -190,65 +186,3 @@ def _write_marians_tokenizer(
             "clean_up_tokenization_spaces": False,
         },
     )
-
-
-class InHuggingFace(InTransformers):
-    """A folder with a Marian model and its tokenizer, opened by `transformers`.
-
-    `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they
-    are the same.
-    """
-
-    def __init__(self, run: Exportable, folder: Path, rows: tuple[Rows, Rows] | None = None) -> None:
-        vocabularies = run.task.source_vocabulary, run.task.target_vocabulary
-        source, target = rows or tuple(range(len(each)) for each in vocabularies)
-        model, self._tokenizer = load_marian(folder)
-        super().__init__(model, Numbering(source), Numbering(target))
-
-    def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of texts, without the end of sequence."""
-        found: list[list[int]] = self._tokenizer(list(texts)).input_ids
-        return [self.source.back(each[:-1]) for each in found]
-
-
-def load_marian(folder: Path) -> tuple[Any, Any]:
-    """Return a folder's Marian model, in float32, and its tokenizer; none of its code is run, nothing unpickled.
-
-    Raises `InputError` where transformers is not installed, or cannot load it.
-    """
-    transformers = import_library("transformers", "importing a model of Hugging Face", "hub")
-    what = f"{str(folder)!r} cannot be loaded"
-    with library_errors("transformers", what, "fetch it anew"), offline(), _quietly(transformers):
-        marian: Any = transformers.MarianMTModel
-        model, about = marian.from_pretrained(
-            folder,
-            attn_implementation="eager",
-            dtype=torch.float32,
-            local_files_only=True,
-            weights_only=True,
-            output_loading_info=True,
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
-        )
-    lacking = [name for name in about["missing_keys"] if "embed_positions" not in name]
-    if lacking:
-        raise InputError(f"{str(folder)!r} is damaged: {lacking[0]} is missing from its weights; fetch it anew")
-    return model.eval(), tokenizer
-
-
-@contextmanager
-def _quietly(transformers: Any) -> Iterator[None]:
-    """Keep bars and warnings of the library, which say nothing that is not checked here, from the terminal."""
-    talk = transformers.utils.logging
-    said, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    talk.set_verbosity_error()
-    talk.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # nothing of it is asked
-            yield
-    finally:
-        talk.set_verbosity(said)
-        if bars:
-            talk.enable_progress_bar()

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.convert.arriving import Arrived
 from regard.convert.certificate import Forced, token_log_probabilities
-from regard.convert.joeytext import MEND, kind_of, pieces_of, special_of, symbols_of, vocabulary_of
+from regard.convert.huggingface_import import Arrived
+from regard.convert.joeynmt_vocabulary import MEND, kind_of, pieces_of, special_of, symbols_of, vocabulary_of
 from regard.convert.parameters import Numbering, Renamed, Rows, load_checkpoint, rows_of, to_ours
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.errors import InputError

@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import Tensor
 
 from regard.convert.certificate import Forced, token_log_probabilities
-from regard.convert.exportable import Exportable
-from regard.convert.graphs import graphs_of
-from regard.convert.tokenizer_file import tokenizer_of
-from regard.data import BOS, EOS, PAD, UNKNOWN, PairBatch
+from regard.convert.conversion import Exportable
+from regard.convert.onnx_graphs import graphs_of
+from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, Vocabulary, WordVocabulary
+from regard.data.bpe_codes import BpeCodesVocabulary
+from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.decoding import beam_search, greedy_search
 from regard.decoding.hypothesis import NEVER
 from regard.errors import InputError
@@ -82,6 +85,36 @@ def for_onnx(run: Exportable) -> dict[str, str]:
     where there is no such file."""
     vocabularies = {"source": run.task.source_vocabulary, "target": run.task.target_vocabulary}
     return {name: tokenizer_of(each).to_str(pretty=True) for name, each in vocabularies.items()}
+
+
+def tokenizer_of(vocabulary: Vocabulary) -> Tokenizer:
+    """Return a tokenizer that makes the same indices of a text, and the same text of indices.
+
+    The end of sequence is the caller's to add, as here. Raises `InputError` for a vocabulary that an imported
+    model came with, as the library cuts some texts otherwise, or knows other pieces.
+    """
+    if isinstance(vocabulary, SentencePieceVocabulary):
+        raise InputError(
+            "tokenizer sentencepiece has no file of the tokenizers library, which cuts some texts otherwise: "
+            "export to ctranslate2 or huggingface"
+        )
+    if isinstance(vocabulary, BpeCodesVocabulary):
+        raise InputError("tokenizer codes has no file of the tokenizers library: export to ctranslate2")
+    if isinstance(vocabulary, SubwordVocabulary):
+        return Tokenizer.from_str(vocabulary.to_json())
+    assert isinstance(vocabulary, CharacterVocabulary)  # of which those of words are a kind
+    symbols = [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
+    found = Tokenizer(
+        models.WordLevel({symbol: index for index, symbol in enumerate(symbols)}, unk_token=RESERVED[UNKNOWN])
+    )
+    if isinstance(vocabulary, WordVocabulary):
+        # Text cannot spell what is reserved.
+        found.normalizer = normalizers.Replace(Regex(r"(?<!\S)<(pad|s|/s)>(?!\S)"), RESERVED[UNKNOWN])
+        found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    else:
+        found.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        found.decoder = decoders.Fuse()
+    return found
 
 
 class InOnnxRuntime:

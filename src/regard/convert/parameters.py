@@ -6,7 +6,7 @@ ours have them in turn, whatever reads or writes the width of the states is in a
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -109,6 +109,27 @@ def rows_of(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
     found = theirs[known].clone()
     found[torch.tensor([row is None for row in rows])] = missing
     return found
+
+
+def modules(enc_layers: int, dec_layers: int) -> Iterator[Renamed]:
+    """Yield all modules of a Marian model but its embeddings and its output layer."""
+    for side, layers in (("encoder", enc_layers), ("decoder", dec_layers)):
+        for number in range(layers):
+            theirs, ours = f"model.{side}.layers.{number}", f"{side}.layers.{number}"
+            first = "attention_residual" if side == "encoder" else "self_residual"
+            yield from _attention(f"{theirs}.self_attn", f"{ours}.self_attention", f"{ours}.{first}")
+            if side == "decoder":
+                yield from _attention(f"{theirs}.encoder_attn", f"{ours}.cross", f"{ours}.cross_residual")
+            yield Renamed(f"{theirs}.fc1", f"{ours}.feed_forward.inner", reads=True)
+            yield Renamed(f"{theirs}.fc2", f"{ours}.feed_forward.outer", writes=True)
+            yield Renamed(f"{theirs}.final_layer_norm", f"{ours}.feed_forward_residual.norm", writes=True)
+
+
+def _attention(theirs: str, ours: str, residual: str) -> Iterator[Renamed]:
+    for name, part in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")):
+        yield Renamed(f"{theirs}.{name}", f"{ours}.{part}", reads=True)
+    yield Renamed(f"{theirs}.out_proj", f"{ours}.output", writes=True)
+    yield Renamed(f"{theirs}_layer_norm", f"{residual}.norm", writes=True)
 
 
 def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Loaded], mend: str) -> Loaded:

@@ -18,14 +18,12 @@ from regard.io.reading import is_file
 from regard.late import late
 from regard.plugins import PluginError, describe_error, plugin_imports
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
-from regard.tasks.batch import Batch
+from regard.tasks.batch import Batch, Beginning, Source
 from regard.tasks.pairs import Pair, PairTask, SequenceTask, links
-from regard.tasks.source import Beginning, Source
 
 if TYPE_CHECKING:
-    from regard.tasks.counting import Counting
+    from regard.tasks.counting import Counting, Difference
     from regard.tasks.dates import Dates, DatesConfig
-    from regard.tasks.difference import Difference
     from regard.tasks.phrases import Phrases, PhrasesConfig
     from regard.tasks.recall import Recall, RecallConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort

@@ -11,16 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import torch
 from torch import Tensor
 
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, check_range, shorten
-from regard.tasks.batch import Batch
-from regard.tasks.defaults import Defaults
-from regard.tasks.source import BatchSettings, Beginning, Place, Source
+from regard.tasks.batch import Batch, BatchSettings, Beginning, Place, Source
 
 PAST_END = -1
 """The index at steps past the end of a sequence."""
@@ -43,6 +41,35 @@ class TaskConfig:
         """Raise `InputError` where a value is out of range."""
         check_range("max_len", self.max_len, 1, 10_000)
         check_range("vocab_size", self.vocab_size, 1, len(string.ascii_uppercase))
+
+
+class Defaults(TypedDict, total=False):
+    """Flags of `regard train`, each explained by its `--help`; for tasks of their own config, its fields too."""
+
+    model: str
+    steps: int
+    lr: float
+    batchsize: int
+    vary_len: bool
+    max_len: int
+    vocab_size: int
+    hidden: int
+    embedding: int
+    heads: int
+    enc_layers: int
+    dec_layers: int
+    inner: int
+    dropout: float
+    multihead: bool
+    pos_enc: bool
+    self_att: bool
+    cell: str
+    pooling: str
+    score: str
+    context: str
+    positions: str
+    pre_norm: bool
+    r_drop: float
 
 
 class AnyTask(ABC):

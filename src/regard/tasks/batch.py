@@ -1,9 +1,17 @@
-"""A batch of samples with a number for each output step."""
+"""Batches of a training, and the objects that produce them."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from regard.data import PairBatch
+
+Place = tuple[int, int, int]
+"""Of a batch: epoch, pool, batch."""
+NOWHERE: Place = (0, 0, 0)
 
 
 class Batch(NamedTuple):
@@ -30,3 +38,55 @@ class Batch(NamedTuple):
         """Return the same batch on another device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Batch(self.inputs.to(device), self.targets.to(device), mask)
+
+
+class BatchSettings(Protocol):
+    """What of a training's settings decides its batches."""
+
+    @property
+    def seed(self) -> int:
+        """Random seed."""
+
+    @property
+    def batchsize(self) -> int:
+        """Samples in a batch, for tasks that draw them; of a corpus the most, 0 for no limit."""
+
+    @property
+    def vary_len(self) -> bool:
+        """Whether samples have all lengths."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in a batch of a corpus."""
+
+    @property
+    def merge_dropout(self) -> float:
+        """Share of BPE's merges that are passed over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beginning:
+    """From where a training goes on."""
+
+    generator: torch.Generator
+    """Draws samples one after the other."""
+    place: Place = NOWHERE
+    """Of the next batch; see `Source`."""
+    folder: Path = Path("prepared")
+    """Where corpora are kept."""
+    sharing: tuple[int, int] = (0, 1)
+    """Which process this is, and of how many that share each batch of a corpus."""
+    progress: bool = False
+    """Whether to show how far the preparation of a corpus has come."""
+
+
+class Source(Protocol):
+    """The batches of a training."""
+
+    @property
+    def place(self) -> Place:
+        """Which batch of a corpus comes next; of drawn ones, which of those that follow the generator's state;
+        `NOWHERE` for ever where that is the next."""
+
+    def draw(self, step: int) -> Batch | PairBatch:
+        """Return the batch of a training step, counted from 0; `place` goes on by itself."""

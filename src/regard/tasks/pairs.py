@@ -15,7 +15,7 @@ from regard.data import PairBatch, Vocabulary, collate
 from regard.errors import check_range
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask
-from regard.tasks.source import NOWHERE, BatchSettings, Beginning
+from regard.tasks.batch import NOWHERE, BatchSettings, Beginning
 
 RESERVE = 16
 """Batches of pairs that are drawn at once."""

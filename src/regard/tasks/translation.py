@@ -9,8 +9,8 @@ from regard.data import TokenizerKind
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.errors import InputError, check_range
 from regard.progress import print_status, reading_bar
+from regard.tasks.batch import BatchSettings, Beginning
 from regard.tasks.pairs import SequenceTask
-from regard.tasks.source import BatchSettings, Beginning
 
 if TYPE_CHECKING:
     from regard.data.buckets import Buckets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from regard.attention import layers_of
 from regard.data.bpe_codes import BpeCodesVocabulary
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
     from regard.training import RunConfig
+
+
+Program = Literal["ctranslate2", "huggingface", "onnx"]
+"""To which a model is handed."""
+Origin = Literal["huggingface", "joeynmt", "fairseq"]
+"""From which one comes."""
+EngineName = Literal["auto", "regard", "ctranslate2"]
+"""auto: CTranslate2 where it is installed and can run the model on this CPU, else our own search."""
+Precision = Literal["float32", "int8"]
+"""Of the weights while CTranslate2 multiplies."""
 
 
 class Exportable(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.convert.exportable import Cut
+from regard.convert.conversion import Cut
 from regard.convert.parameters import Rows
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import vocabulary_from_symbols

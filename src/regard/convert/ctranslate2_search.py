@@ -21,9 +21,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from regard.convert.choices import Precision
+from regard.convert.conversion import Exportable, Precision
 from regard.convert.ctranslate2 import for_ctranslate2, names_of
-from regard.convert.exportable import Exportable
 from regard.data import EOS, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Search, length_penalty

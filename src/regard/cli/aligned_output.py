@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from regard.cli.words import say
+from regard.cli.terminal import say
 from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
 from regard.data.vocabulary import is_blank
 from regard.decoding import Candidate

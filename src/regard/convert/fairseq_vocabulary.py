@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.convert.exportable import Cut
+from regard.convert.conversion import Cut
 from regard.convert.parameters import Rows
 from regard.data.bpe_codes import CONTINUATION, BpeCodesVocabulary, parse_codes, split_lines
 from regard.data.sentencepieces import SentencePieceVocabulary

@@ -11,9 +11,9 @@ import torch
 from tokenizers import models
 from torch import Tensor, nn
 
-from regard.convert.fairtext import BEGIN, END, PADDING, UNSEEN, Side
-from regard.convert.generating import InTransformers
+from regard.convert.fairseq_vocabulary import BEGIN, END, PADDING, UNSEEN, Side
 from regard.convert.parameters import Numbering
+from regard.convert.transformers_model import InTransformers
 from regard.data.bpe_codes import CONTINUATION, END_OF_WORD, BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 

@@ -13,10 +13,9 @@ import msgspec
 from torch import Tensor
 
 from regard.convert.certificate import Opened
-from regard.convert.exportable import Cut, Exportable
-from regard.convert.huggingface import InHuggingFace, load_marian
-from regard.convert.marian import modules, settings_of
-from regard.convert.parameters import NEVER, Rows, halves, rows_of, to_ours
+from regard.convert.conversion import Cut, Exportable
+from regard.convert.parameters import NEVER, Rows, halves, modules, rows_of, to_ours
+from regard.convert.transformers_model import InHuggingFace, load_marian
 from regard.data import UNKNOWN
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
@@ -33,6 +32,8 @@ from regard.io.reading import (
 )
 
 MEND = "fetch the folder anew"
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+"""What Hugging Face calls the activations that we have."""
 
 
 class Arrived(NamedTuple):
@@ -186,3 +187,46 @@ def _of_ours(folder: Path, config: Any) -> tuple[tuple[Cut, Cut], tuple[Rows, Ro
             file, f"it does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} are others", MEND
         )
     return (found, found), (rows, rows)
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """Return the flags of a Transformer that is the Marian model of a `MarianConfig`.
+
+    Raises `InputError`, which names the setting, for a model that ours cannot be.
+    """
+    for name in ("attention_heads", "ffn_dim"):
+        one, other = (getattr(config, f"{side}_{name}") for side in ("encoder", "decoder"))
+        if one != other:
+            raise InputError(
+                f"decoder_{name} {other} is not encoder_{name} {one}: a Transformer here has as many in both"
+            )
+    if config.activation_function not in ACTIVATIONS:
+        raise InputError(
+            f"activation_function {config.activation_function} is unknown here: "
+            f"there are {', '.join(ACTIVATIONS)}"
+        )
+    if not config.scale_embedding:
+        raise InputError("scale_embedding is off: embeddings are always scaled here")
+    if config.d_model % 2:
+        raise InputError(f"d_model {config.d_model} is odd: the waves of its positions are no pairs")
+    shared, tied = bool(config.share_encoder_decoder_embeddings), bool(config.tie_word_embeddings)
+    if shared and not tied:
+        raise InputError(
+            "tie_word_embeddings is off with share_encoder_decoder_embeddings on: "
+            "one vocabulary has one matrix here"
+        )
+    return {
+        "hidden": config.d_model,
+        "heads": config.encoder_attention_heads,
+        "enc_layers": config.encoder_layers,
+        "dec_layers": config.decoder_layers,
+        "inner": config.encoder_ffn_dim,
+        "activation": ACTIVATIONS[config.activation_function],
+        "dropout": float(config.dropout),
+        "positions": "sinusoidal",
+        "pre_norm": False,
+        "bias": True,
+        "tied": tied,
+        "output_bias": True,
+        "joint": shared,
+    }

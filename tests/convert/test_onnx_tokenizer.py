@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import regard
-from regard.convert.tokenizer_file import tokenizer_of
+from regard.convert.onnx import tokenizer_of
 from regard.data import CharacterVocabulary, Vocabulary, WordVocabulary
 
 LETTERS = CharacterVocabulary("abcdé<>/s \n.")

@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.convert.arriving import Arrived, read_huggingface
 from regard.convert.certificate import NAME, SENTENCES, certify, short_enough
-from regard.convert.choices import Origin
+from regard.convert.conversion import Origin
 from regard.convert.fairseq import read_fairseq
+from regard.convert.huggingface_import import Arrived, read_huggingface
 from regard.convert.joeynmt import read_joeynmt
 from regard.errors import InputError, unknown_choice
 from regard.io import check_name, hold_lock, write_json
