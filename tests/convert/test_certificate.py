@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard.convert import export
-from regard.convert.certificate import Forced, certify, token_log_probabilities
+from regard.convert.certificate import ForcedOutput, certify, token_log_probabilities
 from regard.data import PairBatch, collate
 from regard.errors import InputError
 
@@ -26,7 +26,7 @@ class Twin:
     def read(self, texts: Any) -> list[list[int]]:
         return [self.run.task.source_vocabulary.encode(text) + [5] * (self.change == "read") for text in texts]
 
-    def force(self, batch: PairBatch) -> Forced:
+    def force(self, batch: PairBatch) -> ForcedOutput:
         with regard.record(self.run.model) as records:
             logits = self.run.model(batch.source, batch.source_mask, batch.target_in)
         weights = {name: each.weights.clone() for name, each in records.items()}
@@ -36,7 +36,7 @@ class Twin:
             logits[0, 0, 5] = torch.nan
         if self.change == "weights":
             weights["decoder.layers.0.cross"][0, 1, 0, 0] += 0.001
-        return Forced(token_log_probabilities(logits, batch), logits, weights)
+        return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: torch.Tensor, *, beam: int, most: int) -> list[list[int]]:
         return [[7]] * len(source)

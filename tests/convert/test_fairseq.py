@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.convert import export, import_model, read_certificate
-from regard.convert.fairseq import _settings, waves
+from regard.convert.fairseq import _settings, make_sinusoids
 from regard.errors import InputError
 from tests.fairseq import TEXTS, settings, write_fairseq
 from tests.german import write
@@ -57,7 +57,7 @@ def test_the_same_as_in_transformers(tmp_path: Path, options: dict[str, Any]) ->
 
 
 def test_a_model_that_is_another_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.convert.fairseq.waves", lambda *sizes: waves(*sizes) + 1e-3)
+    monkeypatch.setattr("regard.convert.fairseq.waves", lambda *sizes: make_sinusoids(*sizes) + 1e-3)
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
     with pytest.raises(InputError, match="differ by .* in transformers, at most 0.0001 .* nothing was written"):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS, progress=False)
@@ -68,7 +68,7 @@ def test_waves_are_those_of_transformers() -> None:
     from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
     theirs = SinusoidalPositionalEmbedding.get_embedding(53, 26, None)
-    assert torch.equal(waves(53, 26), theirs) and waves(5, 7)[:, 6].eq(0).all()
+    assert torch.equal(make_sinusoids(53, 26), theirs) and make_sinusoids(5, 7)[:, 6].eq(0).all()
 
 
 def test_an_imported_run_does_what_others_do(tmp_path: Path) -> None:

@@ -283,10 +283,10 @@ KINDS: dict[str, Kind] = {
 def open_onnx(folder: Path) -> int:
     """Open an exported folder as its certificate does."""
     import regard
-    from regard.convert.onnx import InOnnxRuntime
+    from regard.convert.onnx import OnnxRuntimeModel
 
     try:
-        opened = InOnnxRuntime(regard.load("translation"), folder)
+        opened = OnnxRuntimeModel(regard.load("translation"), folder)
         opened.translate(torch.tensor([opened.read(["Heute läuft der kleine Hund."])[0]]), beam=1, most=5)
     except regard.RegardError as error:
         sys.stderr.write(f"regard: {error}\n")

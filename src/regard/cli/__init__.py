@@ -11,7 +11,7 @@ import sys
 import warnings
 from typing import Any
 
-from regard.cli.terminal import escaping, open_streams, say
+from regard.cli.terminal import escape_output, open_streams, print_message
 from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
@@ -25,7 +25,7 @@ COMMANDS = {
     "explain": "show how a weight came about, number by number",
     "prune": "take out the heads that matter least",
     "translate": "answer texts with a trained model, one a line",
-    "align": "say which words of a translation come from which",
+    "align": "print_message which words of a translation come from which",
     "score": "give the log-probability of pairs",
     "compare": "train variants over several seeds, and compare them",
     "learn": "open the course, or write it as a site or notebooks",
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # for what a terminal's encoding has no sign
     try:
         try:
-            with escaping():
+            with escape_output():
                 status = _answer(argv)
         finally:  # whoever asks for help leaves as well
             sys.stdout.flush()
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         return _leave_output(1)
     except OSError as error:
         what = "use a standard stream" if error.errno == errno.EBADF else "write the output"
-        say(f"cannot {what}: {error.strerror}; what was saved in files is intact")
+        print_message(f"cannot {what}: {error.strerror}; what was saved in files is intact")
         return _leave_output(1)
     return status
 
@@ -135,7 +135,7 @@ def _guarded(command: str, argv: list[str]) -> int:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning in one line, without the place in the code that it comes from."""
-    say(f"warning: {message}")
+    print_message(f"warning: {message}")
 
 
 def _load(command: str) -> Any:
@@ -172,5 +172,5 @@ def _unexpected(command: str, argv: list[str], error: Exception) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    say(message)
+    print_message(message)
     return status

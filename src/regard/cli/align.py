@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from regard.cli.aligned_output import SEPARATOR, tell_heads
+from regard.cli.aligned_output import SEPARATOR, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help
-from regard.cli.terminal import answer_output, open_on_screen, print_table, say
+from regard.cli.terminal import answer_output, open_on_screen, print_message, print_table
 from regard.data.parallel import check_files
 from regard.data.silver import check_eflomal
 from regard.data.tokenization import Unit
@@ -150,7 +150,7 @@ def _choose(
     pairs, known = pairs[: flags.samples], known[: flags.samples]
     if flags.silver:
         check_eflomal()
-        say("eflomal is aligning, which takes a minute for 30,000 pairs")
+        print_message("eflomal is aligning, which takes a minute for 30,000 pairs")
         silver = run.silver_links(pairs)
         others = {"eflomal": silver} if known else {}
         if not known:
@@ -195,7 +195,7 @@ def _lines(files: Sequence[BinaryIO], *, lenient: bool) -> Iterator[tuple[int, l
             ended, going = ("SOURCE", "TARGET") if not lines[0] else ("TARGET", "SOURCE")
             told = f"{ended} ends before line {number}, {going} goes on"
             if lenient:
-                say(f"{told}: what is left of it has no partner")
+                print_message(f"{told}: what is left of it has no partner")
                 return
             raise InputError(f"{told}: give as many lines of both, or stop there with --lenient")
         yield number, lines
@@ -223,7 +223,7 @@ def _align_lines(
             if flags.plot is not None:
                 break
     _write(run, reverse, waiting, flags)
-    tell_heads(run)  # once links stand: what cannot be aligned is told alone
+    warn_unchosen_heads(run)  # once links stand: what cannot be aligned is told alone
 
 
 def _checked(run: SequenceRun, texts: list[str], number: int) -> list[str] | None:
@@ -231,7 +231,7 @@ def _checked(run: SequenceRun, texts: list[str], number: int) -> list[str] | Non
     reason = run.too_long(texts[0]) or (run.too_long(texts[1], target=True) if len(texts) > 1 else None)
     if reason is None:
         return texts
-    say(f"line {number} {reason}: its links are left out")
+    print_message(f"line {number} {reason}: its links are left out")
     return None
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from regard.cli.terminal import say
+from regard.cli.terminal import print_message
 from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
 from regard.data.vocabulary import is_blank
 from regard.decoding import Candidate
@@ -15,10 +15,10 @@ Answers = list[Candidate] | None
 SEPARATOR = " ||| "
 
 
-def tell_heads(run: SequenceRun) -> None:
+def warn_unchosen_heads(run: SequenceRun) -> None:
     """Say where nobody has chosen the heads that a run aligns by."""
     if run.kept_heads() is None:
-        say(
+        print_message(
             "no heads were chosen for this run, so all are averaged: choose some with `regard align RUN SOURCE "
             "TARGET --links LINKS`, or --silver"
         )
@@ -29,11 +29,11 @@ def read_markup(line: str, which: str) -> MarkedText:
     try:
         return parse_markup(line)
     except InputError as error:
-        say(f"{which}: {error}; it is read as text")
+        print_message(f"{which}: {error}; it is read as text")
         return MarkedText(line)
 
 
-def with_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers]) -> list[Answers]:
+def append_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers]) -> list[Answers]:
     """Return answers with their links behind them, between words of the text and of the answer, from 0."""
     found = iter(run.align(_pairs(texts, answers)))
     return [
@@ -42,7 +42,7 @@ def with_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers
     ]
 
 
-def with_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
+def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
     """Return answers with the markup of their texts. What is markup alone is its own answer."""
     found = iter(run.align(_pairs([each.text for each in marked], answers), unit=UNIT))
     carried: list[Answers] = []

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from regard.cli.examine import EXPLORER
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
-from regard.cli.terminal import print_table, say
+from regard.cli.terminal import print_message, print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
@@ -124,7 +124,7 @@ def run(argv: list[str]) -> None:
     try:
         comparison = compare(task, values, seeds=flags.seeds, savepath=flags.savepath, on=machines, **shared)
     except KeyboardInterrupt:
-        say("stopped; the same command goes on where it stopped")
+        print_message("stopped; the same command goes on where it stopped")
         sys.exit(130)
     # What reads a pipe has room for the widest table.
     print_table(comparison.table(), None if sys.stdout.isatty() else PIPED)

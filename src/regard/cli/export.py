@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard import convert
-from regard.cli.lines import sentences_in
+from regard.cli.lines import read_sentences
 from regard.cli.parsing import parse_of_run
 from regard.convert import Program
 from regard.runs import SAVEPATH, load_translator
@@ -48,6 +48,6 @@ def run(argv: list[str]) -> None:
     run = load_translator(
         name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
     )
-    texts = None if flags.texts is None else sentences_in(flags.texts)
+    texts = None if flags.texts is None else read_sentences(flags.texts)
     folder = convert.export(run, flags.output, to=flags.to, texts=texts, license=flags.license)
     sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{convert.read_certificate(folder).summary()}\n")

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from regard import convert
-from regard.cli.lines import sentences_in
+from regard.cli.lines import read_sentences
 from regard.cli.parsing import parse_of_run
 from regard.convert import Origin
 from regard.runs import SAVEPATH
@@ -48,7 +48,7 @@ def run(argv: list[str]) -> None:
     folder, flags = parse_of_run(
         ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
     )
-    texts = None if flags.texts is None else sentences_in(flags.texts)
+    texts = None if flags.texts is None else read_sentences(flags.texts)
     place = convert.import_model(
         folder,
         program=flags.program,

@@ -10,14 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from regard.cli.terminal import say
+from regard.cli.terminal import print_message
 from regard.data.parallel import check_files
 from regard.data.text_encoding import detect_encoding
 from regard.errors import InputError
 from regard.io.reading import cannot_read
 
-LENIENT_LINES = "; or take what cannot be read as unknown, with --lenient"
-LINES = 512
+LENIENT_HINT = "; or take what cannot be read as unknown, with --lenient"
+LINES_PER_CHUNK = 512
 """Lines that are read before they are answered: those of like length go through the model together."""
 
 
@@ -29,7 +29,7 @@ def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[Bi
     input and pipes can be read once only: they are refused where their beginning shows another encoding than
     UTF-8, and other broken lines are told one by one.
     """
-    way_out = LENIENT_LINES if lenient is False else ""
+    way_out = LENIENT_HINT if lenient is False else ""
     if path is None:
         _check_begin(sys.stdin.buffer, "standard input", lenient=lenient)
         yield sys.stdin.buffer
@@ -64,7 +64,7 @@ def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:
 def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
     """Yield lines with their numbers, from 1, as many at once as are answered together; what is typed, one by
     one."""
-    size = 1 if file.isatty() else LINES
+    size = 1 if file.isatty() else LINES_PER_CHUNK
     numbered = enumerate(file, start=1)
     while lines := list(islice(numbered, size)):
         yield lines
@@ -75,16 +75,18 @@ def read_line(line: bytes, number: int) -> str:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        say(f"line {number} is not UTF-8 at byte {error.start}: what cannot be read is taken as unknown")
+        print_message(
+            f"line {number} is not UTF-8 at byte {error.start}: what cannot be read is taken as unknown"
+        )
         text = line.decode(errors="replace")
     if "\0" in text:
-        say(f"line {number} has zero bytes: they are taken as unknown")
+        print_message(f"line {number} has zero bytes: they are taken as unknown")
         text = text.replace("\0", "\ufffd")
     text = text.removeprefix("\ufeff") if number == 1 else text
     return text.rstrip("\r\n")
 
 
-def sentences_in(path: Path) -> list[str]:
+def read_sentences(path: Path) -> list[str]:
     """Return the lines of a file that are not blank; raises `InputError` where it cannot be read."""
     with open_lines(path) as file:
         lines = [read_line(line, number) for number, line in enumerate(file, start=1)]

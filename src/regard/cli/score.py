@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import parse_of_run
-from regard.cli.terminal import say
+from regard.cli.terminal import print_message
 from regard.data.unknown_tokens import UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.runs import SAVEPATH, SequenceRun, load_translator
@@ -59,20 +59,20 @@ def run(argv: list[str]) -> None:
             sys.stdout.flush()
     for side, count in zip(("sources", "targets"), unknown, strict=True):
         if warning := count.warning(f"the {side}"):
-            say(f"warning: {warning}")
+            print_message(f"warning: {warning}")
 
 
 def _read(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
     source, tab, target = read_line(line, number).partition("\t")
     if not tab:
-        say(f"line {number} has no tab: it is to separate source and target")
+        print_message(f"line {number} has no tab: it is to separate source and target")
         return None
     if (reason := run.too_long(source)) is not None:
-        say(f"line {number} {reason}")
+        print_message(f"line {number} {reason}")
         return None
     if is_blank(source):
-        say(f"line {number} has a blank source, whose answer is empty: it has no score")
+        print_message(f"line {number} has a blank source, whose answer is empty: it has no score")
         return None
     if is_blank(target):
-        say(f"line {number} has a blank target: its score is that of an empty answer")
+        print_message(f"line {number} has a blank target: its score is that of an empty answer")
     return source, target

@@ -10,11 +10,11 @@ from typing import IO, Any
 
 from regard.errors import escape_controls
 
-LONGEST = 900
+MAX_LENGTH = 900
 """Characters of a line; of a longer one, the middle is left out."""
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """Tell a message on standard error."""
     sys.stderr.write(f"regard: {one_line(message)}\n")
 
@@ -24,7 +24,7 @@ def one_line(message: str) -> str:
     value escaped, a value of thousands of characters cut."""
     words = " ".join(message.split())
     line = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in words)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 3 :]}"
+    return line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} … {line[-MAX_LENGTH // 3 :]}"
 
 
 def open_streams() -> None:
@@ -76,7 +76,7 @@ class _Escaping:
 
 
 @contextmanager
-def escaping() -> Iterator[None]:
+def escape_output() -> Iterator[None]:
     """Escape what is written on standard output in the block; see `raw_output` for what is not to be."""
     with redirect_stdout(_Escaping(sys.stdout)):
         yield

@@ -18,7 +18,7 @@ from regard.cli.parsing import (
     wants_help,
     with_empty_value,
 )
-from regard.cli.terminal import open_on_screen, print_table, say
+from regard.cli.terminal import open_on_screen, print_message, print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.errors import InputError
 from regard.io import check_writable, write_file, write_json
@@ -155,7 +155,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
         lenient=flags.lenient,
     )
     for warning in report.warnings:
-        say(f"warning: {warning}")
+        print_message(f"warning: {warning}")
     if flags.output is not None:
         write_file(flags.output, report.output.encode())
     _write_json(flags.json, report)

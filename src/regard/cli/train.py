@@ -14,7 +14,7 @@ import tyro
 
 from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
-from regard.cli.terminal import say
+from regard.cli.terminal import print_message
 from regard.errors import InputError
 from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS
@@ -101,7 +101,7 @@ def run(argv: list[str]) -> None:
         )
     except Interrupted:
         again = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(where.savepath)])
-        say(f"stopped and saved in {where.savepath}; continue with `{again}`")
+        print_message(f"stopped and saved in {where.savepath}; continue with `{again}`")
         sys.exit(130)
     if os.environ.get("RANK", "0") != "0":  # of several processes, one tells
         return

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from regard.cli.aligned_output import Answers, read_markup, tell_heads, with_links, with_markup
+from regard.cli.aligned_output import Answers, append_links, read_markup, restore_markup, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
-from regard.cli.terminal import answer_output, open_on_screen, print_table, say
+from regard.cli.terminal import answer_output, open_on_screen, print_message, print_table
 from regard.convert import EngineName, Precision
 from regard.data.markup import MarkedText
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
@@ -110,9 +110,9 @@ def run(argv: list[str]) -> None:
             drawn = run.attend(text, answer=answers[0][0])
             _draw(drawn.words() if flags.words else drawn, plot)
         if flags.align or flags.tags:
-            tell_heads(run)
+            warn_unchosen_heads(run)
         if note := run.unseen_length(text):
-            say(f"training {note}: errors are to be expected")
+            print_message(f"training {note}: errors are to be expected")
         _tell_unknown(run, text, "the text")  # once the answer stands: what cannot be written is told alone
         return
     if flags.plot is not None:
@@ -126,7 +126,7 @@ def _drawing_engine(run: SequenceRun, flags: TranslateFlags) -> EngineName:
     if flags.engine == "ctranslate2":
         raise InputError("--plot draws what our own search finds, not CTranslate2: leave out one of them")
     if flags.engine == "auto" and flags.precision == "float32" and run.engines.runs_in_ctranslate2:
-        say("our own search answers: --plot draws what it finds")
+        print_message("our own search answers: --plot draws what it finds")
     return "regard"
 
 
@@ -156,9 +156,9 @@ def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) ->
         answers = [next(found) if text is not None else None for text in texts]
         _write(_with_more(run, marked, answers, flags), flags)
     if flags.align or flags.tags:
-        tell_heads(run)
+        warn_unchosen_heads(run)
     if warning := unknown.warning("the input"):
-        say(f"warning: {warning}")
+        print_message(f"warning: {warning}")
 
 
 def _read(line: bytes, number: int, flags: TranslateFlags) -> MarkedText:
@@ -171,9 +171,9 @@ def _with_more(
 ) -> Sequence[Answers]:
     """Return answers with what is to be added to them."""
     if flags.tags:
-        return with_markup(run, marked, answers)
+        return restore_markup(run, marked, answers)
     if flags.align:
-        return with_links(run, [each.text for each in marked], answers)
+        return append_links(run, [each.text for each in marked], answers)
     return answers
 
 
@@ -183,10 +183,10 @@ def _checked(run: SequenceRun, text: str, number: int, unknown: UnknownCount) ->
     if is_blank(text):
         return None
     if (reason := run.too_long(text)) is not None:
-        say(f"line {number} {reason}: its answer is empty")
+        print_message(f"line {number} {reason}: its answer is empty")
         return None
     if note := run.unseen_length(text):
-        say(f"line {number} is longer than in training, which {note}")
+        print_message(f"line {number} is longer than in training, which {note}")
     unknown.add(run.task.source_vocabulary.encode(text))
     _tell_unknown(run, text, f"line {number}")
     return text
@@ -198,7 +198,9 @@ def _tell_unknown(run: SequenceRun, text: str, which: str) -> None:
         count = UnknownCount()
         count.add(vocabulary.encode(text))
         share = f" ({count.share:.0%} of it)" if count.share > WARNING_SHARE else ""
-        say(f"{which} has {vocabulary.unit} that training never saw{share}: {' '.join(map(repr, unknown))}")
+        print_message(
+            f"{which} has {vocabulary.unit} that training never saw{share}: {' '.join(map(repr, unknown))}"
+        )
 
 
 def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:

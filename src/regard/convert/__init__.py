@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.convert.certificate import Certificate, is_as_certified, read_certificate
+    from regard.convert.certificate import Certificate, matches_certificate, read_certificate
     from regard.convert.conversion import EngineName, Origin, Precision, Program
-    from regard.convert.ctranslate2 import for_ctranslate2, write_ctranslate2
+    from regard.convert.ctranslate2 import get_ctranslate2_parts, write_ctranslate2
     from regard.convert.ctranslate2_search import CTranslate2Search
     from regard.convert.engine import Engines
-    from regard.convert.export import PROGRAMS, attest, export
+    from regard.convert.export import PROGRAMS, export, write_certificate
     from regard.convert.import_model import ORIGINS, import_model
 
 late(__name__)
@@ -25,11 +25,11 @@ __all__ = [
     "Origin",
     "Precision",
     "Program",
-    "attest",
     "export",
-    "for_ctranslate2",
+    "get_ctranslate2_parts",
     "import_model",
-    "is_as_certified",
+    "matches_certificate",
     "read_certificate",
+    "write_certificate",
     "write_ctranslate2",
 ]

@@ -29,15 +29,15 @@ from regard.version import __version__
 
 SENTENCES = 100
 """Of the run's unseen text, where none are given."""
-LIMIT = 1e-4
+MAX_DIFFERENCE = 1e-4
 """Largest difference of logits, log-probabilities (nats) and weights at which two models count as the same."""
 BEAM = 5
-TOGETHER = 25
+BATCH_SIZE = 25
 """Sentences that go through both programs at once."""
-NAME = "certificate.json"
+CERTIFICATE_NAME = "certificate.json"
 
 
-class Forced(NamedTuple):
+class ForcedOutput(NamedTuple):
     """What a program makes of a batch whose targets it is fed; steps after a target's end hold anything."""
 
     log_probabilities: Tensor
@@ -48,7 +48,7 @@ class Forced(NamedTuple):
     """By layer, as `regard.record` names it: (B, H, Tq, Tk), where the program gives them."""
 
 
-class Opened(Protocol):
+class ConvertedModel(Protocol):
     """A converted model in the program that it is for, as the vocabularies here number its tokens."""
 
     @property
@@ -62,7 +62,7 @@ class Opened(Protocol):
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return what the program's own tokenizer makes of texts, without the end of sequence."""
 
-    def force(self, batch: PairBatch) -> Forced:
+    def force(self, batch: PairBatch) -> ForcedOutput:
         """Feed a batch's targets."""
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
@@ -90,7 +90,7 @@ class Certificate(Result):
     same_beam: float
     """The same with a beam."""
     beam: int = BEAM
-    limit: float = LIMIT
+    limit: float = MAX_DIFFERENCE
     missing: dict[str, str]
     """What is None, and why."""
     versions: dict[str, str]
@@ -127,7 +127,7 @@ class Certificate(Result):
         )
 
 
-def short_enough(run: Exportable, texts: Sequence[str], *, progress: bool = True) -> list[str]:
+def select_sentences(run: Exportable, texts: Sequence[str], *, progress: bool = True) -> list[str]:
     """Return texts but for those that are longer than the run takes, and say how many these are.
 
     Raises `InputError` where none is left.
@@ -146,14 +146,14 @@ def short_enough(run: Exportable, texts: Sequence[str], *, progress: bool = True
 
 @torch.inference_mode()
 def certify(
-    run: Exportable, other: Opened, texts: Sequence[str], folder: Path, *, progress: bool = True
+    run: Exportable, other: ConvertedModel, texts: Sequence[str], folder: Path, *, progress: bool = True
 ) -> Certificate:
     """Run texts, at least one, through the run and the converted model in `folder`, and return what was found."""
     texts, count, found = sorted(texts, key=len), len(texts), []
-    batches = range(0, count, TOGETHER)
+    batches = range(0, count, BATCH_SIZE)
     with counting_bar(f"Comparing with {other.program}", 0, len(batches), show=progress) as one_more:
         for begin in batches:
-            found.append(_compare(run, other, texts[begin : begin + TOGETHER]))
+            found.append(_compare(run, other, texts[begin : begin + BATCH_SIZE]))
             one_more()
     return Certificate(
         program=other.program,
@@ -174,17 +174,17 @@ def certify(
 
 def read_certificate(folder: Path) -> Certificate:
     """Return the certificate of a converted model; raises `InputError` where there is none, or it is damaged."""
-    return read_json(folder / NAME, Certificate, "convert the run anew")
+    return read_json(folder / CERTIFICATE_NAME, Certificate, "convert the run anew")
 
 
-def is_as_certified(folder: Path) -> bool:
+def matches_certificate(folder: Path) -> bool:
     """Whether the files of a converted model are those that its certificate names."""
     try:
         hashes = read_certificate(folder).hashes
     except InputError:
         return False
     known = {name: digest for name, digest in hashes.items() if not name.startswith("run/")}
-    return known == {path.name: _hash(path) for path in list_files(folder) if path.name != NAME}
+    return known == {path.name: _hash(path) for path in list_files(folder) if path.name != CERTIFICATE_NAME}
 
 
 class _Found(NamedTuple):
@@ -199,7 +199,7 @@ class _Found(NamedTuple):
     weights: float
 
 
-def _compare(run: Exportable, other: Opened, texts: Sequence[str]) -> _Found:
+def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _Found:
     source_ids = [run.task.source_vocabulary.encode(text) for text in texts]
     source = collate(source_ids)
     most = max(longest_answer(each, run.task.longest_target) for each in source_ids)
@@ -237,12 +237,12 @@ def _compare(run: Exportable, other: Opened, texts: Sequence[str]) -> _Found:
     )
 
 
-def _force(run: Exportable, batch: PairBatch) -> Forced:
+def _force(run: Exportable, batch: PairBatch) -> ForcedOutput:
     there = batch.to(next(run.model.parameters()).device)
     with record_own(run.model) as records:
         logits = run.model(there.source, there.source_mask, there.target_in).cpu()
     weights = {name: each.weights.cpu() for name, each in records.items()}
-    return Forced(token_log_probabilities(logits, batch), logits, weights)
+    return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
 
 def token_log_probabilities(logits: Tensor, batch: PairBatch) -> Tensor:

@@ -61,11 +61,13 @@ class Exportable(Protocol):
         none."""
 
 
-Cut = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
+ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
 """Vocabularies that other programs can be handed."""
 
 
-def transformer_of(run: Exportable, program: str) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
+def get_transformer(
+    run: Exportable, program: str
+) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
     """Return a run's Transformer, how it is built, and its vocabularies of source and target.
 
     Raises `InputError` where it is another model, its vocabularies are not learned ones, or heads were pruned.
@@ -74,7 +76,7 @@ def transformer_of(run: Exportable, program: str) -> tuple[Transformer, Transfor
     config: Any = run.config.model
     source, target = run.task.source_vocabulary, run.task.target_vocabulary
     ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
-    if not ours or not isinstance(source, Cut) or not isinstance(target, Cut):
+    if not ours or not isinstance(source, ExportableVocabulary) or not isinstance(target, ExportableVocabulary):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: {program} cannot run it")
     if run.config.kept_heads or any(layer.heads != config.heads for layer in layers_of(model).values()):
         raise InputError(f"run {str(run.folder)!r} is pruned: {program} wants as many heads in every layer")

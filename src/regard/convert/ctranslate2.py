@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from regard.attention import STANDARD, MultiHeadAttention
 from regard.attention.blocks import FeedForward, Residual
-from regard.convert.certificate import Forced
-from regard.convert.conversion import Cut, Exportable, transformer_of
+from regard.convert.certificate import ForcedOutput
+from regard.convert.conversion import Exportable, ExportableVocabulary, get_transformer
 from regard.data import BOS, EOS, PAD, PairBatch, Vocabulary
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
 from regard.data.sentencepieces import SentencePieceVocabulary
@@ -41,7 +41,7 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     not installed; `MachineError` where the disk refuses.
     """
     specs = import_library("ctranslate2.specs", "exporting to CTranslate2", "export")
-    model, config, source, target = for_ctranslate2(run)
+    model, config, source, target = get_ctranslate2_parts(run)
     head_width = config.hidden // config.heads
     aligning = _aligning(run, model)
     kind = {
@@ -55,8 +55,8 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     )
     steps = max(run.task.longest_source, run.task.longest_target) + 1
     _fill(spec, model, config, steps, aligning)
-    spec.register_source_vocabulary(names_of(source))
-    spec.register_target_vocabulary(names_of(target))
+    spec.register_source_vocabulary(token_names(source))
+    spec.register_target_vocabulary(token_names(target))
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
@@ -70,10 +70,12 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
             write_file(folder / f"{name}.json", vocabulary.to_json().encode())
 
 
-def for_ctranslate2(run: Exportable) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
+def get_ctranslate2_parts(
+    run: Exportable,
+) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
     """Return a run's Transformer, how it is built, and its vocabularies of source and target; raises `InputError`
     where CTranslate2 cannot run it."""
-    model, config, source, target = transformer_of(run, "CTranslate2")
+    model, config, source, target = get_transformer(run, "CTranslate2")
     known = config.positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
     if not known or config.score != "scaled_dot":
         raise InputError(
@@ -83,7 +85,7 @@ def for_ctranslate2(run: Exportable) -> tuple[Transformer, TransformerConfig, Cu
     return model, config, source, target
 
 
-class InCTranslate2:
+class CTranslate2Model:
     """A folder that `write_ctranslate2` wrote, opened in CTranslate2, on a CPU in float32."""
 
     program = "ctranslate2"
@@ -104,21 +106,21 @@ class InCTranslate2:
             tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
             self._read = lambda text: tokenizer.encode(text).ids
         self._source, self._target = (
-            names_of(vocabulary) for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
+            token_names(vocabulary) for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
         )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""
         return [self._read(text) for text in texts]
 
-    def force(self, batch: PairBatch) -> Forced:
+    def force(self, batch: PairBatch) -> ForcedOutput:
         """Feed a batch's targets."""
         targets = _tokens(self._target, batch.target)
         scored = self._translator.score_batch(_tokens(self._source, batch.source), targets)
         found = torch.zeros(batch.target.shape)
         for row, each in enumerate(scored):
             found[row, : len(each.log_probs)] = torch.tensor(each.log_probs)
-        return Forced(found)
+        return ForcedOutput(found)
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
         """Answer sources (B, Ts) with at most `most` tokens."""
@@ -135,7 +137,7 @@ class InCTranslate2:
         return [[indices[token] for token in each.hypotheses[0]] for each in found]
 
 
-def names_of(vocabulary: Vocabulary) -> list[str]:
+def token_names(vocabulary: Vocabulary) -> list[str]:
     """Return the tokens of a vocabulary as CTranslate2 is told of them."""
     return [*RESERVED, *vocabulary.symbols[len(RESERVED) :]]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.convert.conversion import Exportable, Precision
-from regard.convert.ctranslate2 import for_ctranslate2, names_of
+from regard.convert.ctranslate2 import get_ctranslate2_parts, token_names
 from regard.data import EOS, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Search, length_penalty
@@ -42,9 +42,9 @@ class CTranslate2Search:
 
     def __init__(self, run: Exportable, folder: Path, *, precision: Precision, threads: int) -> None:
         ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
-        self._model, _, self._source, self._target = for_ctranslate2(run)
+        self._model, _, self._source, self._target = get_ctranslate2_parts(run)
         self._max_len = run.task.longest_target
-        self._source_names, names = names_of(self._source), names_of(self._target)
+        self._source_names, names = token_names(self._source), token_names(self._target)
         self._indices = {name: index for index, name in enumerate(names)}
         # Batches side by side, as ours are: threads that share a product wait for each other.
         self._folder = folder

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.convert.certificate import NAME, SENTENCES, Opened, certify, short_enough
+from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, ConvertedModel, certify, select_sentences
 from regard.convert.conversion import Exportable, Program
-from regard.convert.ctranslate2 import InCTranslate2, for_ctranslate2, write_ctranslate2
+from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
 from regard.convert.huggingface import USE as USE_HUGGINGFACE
-from regard.convert.huggingface import for_huggingface, write_huggingface
-from regard.convert.model_card import Card, model_card
+from regard.convert.huggingface import get_huggingface_parts, write_huggingface
+from regard.convert.model_card import CardTemplate, model_card
 from regard.convert.onnx import USE as USE_ONNX
-from regard.convert.onnx import InOnnxRuntime, for_onnx, write_onnx
-from regard.convert.transformers_model import InHuggingFace
+from regard.convert.onnx import OnnxRuntimeModel, make_onnx_tokenizers, write_onnx
+from regard.convert.transformers_model import MarianModel
 from regard.errors import InputError, unknown_choice
 from regard.io import hold_lock, new_folder, write_file, write_json
 from regard.progress import print_status
@@ -25,21 +25,21 @@ class Converter(NamedTuple):
     """Raise `InputError` where the program cannot hold such a run."""
     write: Callable[[Exportable, Path], None]
     """Write it into a folder that is there."""
-    open: Callable[[Exportable, Path], Opened]
+    open: Callable[[Exportable, Path], ConvertedModel]
     """Open what was written, in the other program."""
-    card: Card | None = None
+    card: CardTemplate | None = None
     """What is particular of its model card, where one belongs to it."""
 
 
 PROGRAMS: dict[str, Converter] = {
-    "ctranslate2": Converter(for_ctranslate2, write_ctranslate2, InCTranslate2),
+    "ctranslate2": Converter(get_ctranslate2_parts, write_ctranslate2, CTranslate2Model),
     "huggingface": Converter(
-        for_huggingface,
+        get_huggingface_parts,
         write_huggingface,
-        InHuggingFace,
-        Card("transformers", USE_HUGGINGFACE, licensed=True),
+        MarianModel,
+        CardTemplate("transformers", USE_HUGGINGFACE, licensed=True),
     ),
-    "onnx": Converter(for_onnx, write_onnx, InOnnxRuntime, Card("onnx", USE_ONNX)),
+    "onnx": Converter(make_onnx_tokenizers, write_onnx, OnnxRuntimeModel, CardTemplate("onnx", USE_ONNX)),
 }
 
 
@@ -70,22 +70,24 @@ def export(
     card = PROGRAMS[to].card
     if card is not None and card.licensed and not license:
         raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
-    sentences = short_enough(run, _unseen(run) if texts is None else texts, progress=progress)
+    sentences = select_sentences(run, _unseen(run) if texts is None else texts, progress=progress)
     with hold_lock(place), new_folder(place) as building:
         print_status(f"Writing the model for {to}", show=progress)
         PROGRAMS[to].write(run, building)
         if card is not None:
             write_file(building / "README.md", model_card(run, card, license).encode())
-        attest(run, building, to, sentences, progress=progress)
+        write_certificate(run, building, to, sentences, progress=progress)
     return place
 
 
-def attest(run: Exportable, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True) -> None:
+def write_certificate(
+    run: Exportable, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True
+) -> None:
     """Compare a run with its model for another program in `folder` on some texts, and write the certificate
     there; raises `InputError` where they are not the same."""
     certificate = certify(run, PROGRAMS[to].open(run, folder), texts, folder, progress=progress)
     certificate.check()
-    write_json(folder / NAME, certificate.json())
+    write_json(folder / CERTIFICATE_NAME, certificate.json())
 
 
 def _unseen(run: Exportable) -> list[str]:

@@ -17,27 +17,40 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.convert.fairseq_model import InFairseq, Outside
-from regard.convert.fairseq_vocabulary import MEND, PADDING, Side, same_side, sides_in
-from regard.convert.huggingface_import import Arrived
-from regard.convert.parameters import Renamed, load_checkpoint, modules, never_begun, rows_of, to_ours
+from regard.convert.fairseq_model import FairseqModel, OuterWeights
+from regard.convert.fairseq_vocabulary import (
+    MEND,
+    PADDING,
+    FairseqVocabulary,
+    is_same_vocabulary,
+    read_vocabularies,
+)
+from regard.convert.huggingface_import import ImportedModel
+from regard.convert.parameters import (
+    ModuleMapping,
+    from_external,
+    load_checkpoint,
+    marian_modules,
+    select_rows,
+    start_symbol_bias,
+)
 from regard.errors import InputError
 from regard.io.reading import damaged_file, is_file, is_folder, list_files
 from regard.libraries import import_library
 from regard.plugins import describe_error
 
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
-FIRST = PADDING + 1
+FIRST_POSITION = PADDING + 1
 """Its number of the first position."""
-MOST = 4096
+MAX_POSITIONS = 4096
 """Positions of waves that are worked out: what a limit of 1,023 tokens in training asks for."""
-LEAST = 5
+MIN_POSITIONS = 5
 """Positions of a model that answers anything."""
 ARCHITECTURES = re.compile(
     r"transformer(_tiny|_iwslt_de_en|_align|(_vaswani)?_wmt_en_(de|fr)(_big)?(_t2t|_align)?)?"
 )
 ACTIVATIONS = ("relu", "gelu")
-OFF = (
+UNSUPPORTED = (
     "adaptive_softmax_cutoff",
     "adaptive_input",
     "layernorm_embedding",
@@ -52,7 +65,7 @@ OFF = (
     "char_inputs",
 )
 """Settings that a Transformer here has not."""
-ALIKE = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
+SHARED_SETTINGS = ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
 """Settings of encoder and decoder that are one here."""
 NO_WEIGHTS = re.compile(
     r"(en|de)coder\.(version|embed_positions\.(_float_tensor|weights)"
@@ -61,7 +74,7 @@ NO_WEIGHTS = re.compile(
 """What a checkpoint holds besides: waves, and copies of an encoder's layers for PyTorch's fast path."""
 
 
-def read_fairseq(folder: Path) -> Arrived:
+def read_fairseq(folder: Path) -> ImportedModel:
     """Read a folder with a checkpoint, `dict.SOURCE.txt`, `dict.TARGET.txt`, and what the text is cut by.
 
     Raises `InputError` where it holds no Transformer, one that ours cannot be, or damaged files; and where the
@@ -74,9 +87,9 @@ def read_fairseq(folder: Path) -> Arrived:
         flags = _settings(settings)
         outside = _take_outside(state, settings, tied=flags["tied"])
         languages = (settings.get("source_lang"), settings.get("target_lang"))
-        sides = sides_in(folder, languages, (len(outside.source), len(outside.target)))
+        sides = read_vocabularies(folder, languages, (len(outside.source), len(outside.target)))
         named = list(_modules(flags))
-        found = to_ours(state, named, torch.arange(flags["hidden"]))
+        found = from_external(state, named, torch.arange(flags["hidden"]))
     except KeyError as error:
         raise damaged_file(file, f"it has no {error}", MEND) from error
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -84,19 +97,21 @@ def read_fairseq(folder: Path) -> Arrived:
     known = {f"{each.theirs}.{kind}" for each in named for kind in ("weight", "bias")}
     if strange := sorted(state.keys() - known):
         raise InputError(f"{str(file)!r} has {strange[0]}: no Transformer here has such a part")
-    if flags["joint"] and not same_side(*sides):
+    if flags["joint"] and not is_same_vocabulary(*sides):
         raise InputError("share_all_embeddings is on with two dictionaries: one matrix has one vocabulary here")
-    longest = min(map(len, outside.tables)) - FIRST
-    if longest < LEAST:
-        raise InputError(f"sources or targets of {longest} positions are too short: at least {LEAST} are needed")
+    longest = min(map(len, outside.tables)) - FIRST_POSITION
+    if longest < MIN_POSITIONS:
+        raise InputError(
+            f"sources or targets of {longest} positions are too short: at least {MIN_POSITIONS} are needed"
+        )
     flags |= {
         "tokenizer": sides[0].kind,
         "vocab_size": max(len(side.vocabulary) for side in sides),
         "max_len": (longest - 1) // 4,  # four times as much is answered
     }
     found |= _ours(outside, sides, flags)
-    opened = partial(InFairseq, settings=settings, state=state, outside=outside, sides=sides)
-    return Arrived(flags, (sides[0].vocabulary, sides[1].vocabulary), found, lambda run: opened())
+    opened = partial(FairseqModel, settings=settings, state=state, outside=outside, sides=sides)
+    return ImportedModel(flags, (sides[0].vocabulary, sides[1].vocabulary), found, lambda run: opened())
 
 
 def _checkpoint_in(folder: Path) -> Path:
@@ -154,10 +169,10 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not ARCHITECTURES.fullmatch(arch := str(settings.get("arch"))):
         raise InputError(f"arch {arch} is none of fairseq's Transformers: no other is imported")
-    for name in OFF:
+    for name in UNSUPPORTED:
         if value := settings.get(name):
             raise InputError(f"{name} {value} is not off: a Transformer here has nothing of the kind")
-    for name in ALIKE:
+    for name in SHARED_SETTINGS:
         one, other = (settings.get(f"{side}_{name}") for side in ("encoder", "decoder"))
         if one != other:
             raise InputError(f"decoder_{name} {other} is not encoder_{name} {one}: they are one setting here")
@@ -186,19 +201,19 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _modules(flags: Mapping[str, Any]) -> Iterator[Renamed]:
+def _modules(flags: Mapping[str, Any]) -> Iterator[ModuleMapping]:
     """Yield all modules of fairseq's Transformer but its embeddings and its output layer.
 
     They are called as Marian's are in Hugging Face, whose code grew out of fairseq's.
     """
-    for each in modules(flags["enc_layers"], flags["dec_layers"]):
-        yield Renamed(each.theirs.removeprefix("model."), each.ours)
+    for each in marian_modules(flags["enc_layers"], flags["dec_layers"]):
+        yield ModuleMapping(each.theirs.removeprefix("model."), each.ours)
     if flags["pre_norm"]:
         for side in ("encoder", "decoder"):
-            yield Renamed(f"{side}.layer_norm", f"{side}.norm")
+            yield ModuleMapping(f"{side}.layer_norm", f"{side}.norm")
 
 
-def _take_outside(state: dict[str, Tensor], settings: Mapping[str, Any], *, tied: bool) -> Outside:
+def _take_outside(state: dict[str, Tensor], settings: Mapping[str, Any], *, tied: bool) -> OuterWeights:
     """Take what stands outside of the layers out of the parameters; raises `KeyError` where something is
     missing."""
     source, target = (state.pop(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder"))
@@ -208,28 +223,30 @@ def _take_outside(state: dict[str, Tensor], settings: Mapping[str, Any], *, tied
     for side, most in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
         learned.append(bool(settings.get(f"{side}_learned_pos", False)))
         name = f"{side}.embed_positions.weight"
-        count = FIRST + min(settings[most], MOST)
-        tables.append(state.pop(name) if learned[-1] else waves(count, source.shape[1]))
-    return Outside(source, target, output, tables, learned)
+        count = FIRST_POSITION + min(settings[most], MAX_POSITIONS)
+        tables.append(state.pop(name) if learned[-1] else make_sinusoids(count, source.shape[1]))
+    return OuterWeights(source, target, output, tables, learned)
 
 
-def _ours(outside: Outside, sides: tuple[Side, Side], flags: Mapping[str, Any]) -> dict[str, Tensor]:
+def _ours(
+    outside: OuterWeights, sides: tuple[FairseqVocabulary, FairseqVocabulary], flags: Mapping[str, Any]
+) -> dict[str, Tensor]:
     """Return what stands outside of the layers, by our names."""
     source, target = sides
     found = {
-        "target_embedding.weight": rows_of(outside.target, target.rows),
-        "output_bias": never_begun(target.rows),
+        "target_embedding.weight": select_rows(outside.target, target.rows),
+        "output_bias": start_symbol_bias(target.rows),
     }
     if not flags["joint"]:
-        found["source_embedding.weight"] = rows_of(outside.source, source.rows)
+        found["source_embedding.weight"] = select_rows(outside.source, source.rows)
     if not flags["tied"]:
-        found["output.weight"] = rows_of(outside.output, target.rows)
+        found["output.weight"] = select_rows(outside.output, target.rows)
     for name, table in zip(("source", "target"), outside.tables, strict=True):
-        found[f"{name}_positions.weight"] = table[FIRST : FIRST + 4 * flags["max_len"] + 1]
+        found[f"{name}_positions.weight"] = table[FIRST_POSITION : FIRST_POSITION + 4 * flags["max_len"] + 1]
     return found
 
 
-def waves(count: int, width: int) -> Tensor:
+def make_sinusoids(count: int, width: int) -> Tensor:
     """Return fairseq's waves at positions from 0, (count, width): as tensor2tensor's, all sines before all
     cosines, and rounded as there."""
     half = width // 2

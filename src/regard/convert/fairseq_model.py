@@ -11,14 +11,14 @@ import torch
 from tokenizers import models
 from torch import Tensor, nn
 
-from regard.convert.fairseq_vocabulary import BEGIN, END, PADDING, UNSEEN, Side
-from regard.convert.parameters import Numbering
-from regard.convert.transformers_model import InTransformers
+from regard.convert.fairseq_vocabulary import BEGIN, END, PADDING, UNKNOWN_INDEX, FairseqVocabulary
+from regard.convert.parameters import IndexMap
+from regard.convert.transformers_model import TransformersModel
 from regard.data.bpe_codes import CONTINUATION, END_OF_WORD, BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 
 
-class Outside(NamedTuple):
+class OuterWeights(NamedTuple):
     """What stands outside of the layers of a model."""
 
     source: Tensor
@@ -33,7 +33,7 @@ class Outside(NamedTuple):
     """Whether these were learned; else they are waves, which are worked out here as well."""
 
 
-class InFairseq(InTransformers):
+class FairseqModel(TransformersModel):
     """A checkpoint's model: its `settings`, its parameters by fairseq's names (`state`, and `outside` of the
     layers), and its `sides`."""
 
@@ -42,8 +42,8 @@ class InFairseq(InTransformers):
         *,
         settings: Mapping[str, Any],
         state: Mapping[str, Tensor],
-        outside: Outside,
-        sides: tuple[Side, Side],
+        outside: OuterWeights,
+        sides: tuple[FairseqVocabulary, FairseqVocabulary],
     ) -> None:
         self._side = sides[0]
         model = _built(settings, *(len(side.symbols) for side in sides))
@@ -60,13 +60,13 @@ class InFairseq(InTransformers):
                 if learned:
                     name = "weight" if hasattr(part.embed_positions, "weight") else "weights"
                     getattr(part.embed_positions, name).data = table
-        super().__init__(model.eval(), *(Numbering(side.rows) for side in sides))
+        super().__init__(model.eval(), *(IndexMap(side.rows) for side in sides))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""
         cut = _cutter(self._side, texts)
-        numbers = {symbol: number for number, symbol in enumerate(self._side.symbols) if number > UNSEEN}
-        return [self.source.back([numbers.get(piece, UNSEEN) for piece in cut(text)]) for text in texts]
+        numbers = {symbol: number for number, symbol in enumerate(self._side.symbols) if number > UNKNOWN_INDEX}
+        return [self.source.back([numbers.get(piece, UNKNOWN_INDEX) for piece in cut(text)]) for text in texts]
 
 
 def _built(settings: Mapping[str, Any], source: int, target: int) -> Any:
@@ -102,7 +102,7 @@ def _built(settings: Mapping[str, Any], source: int, target: int) -> Any:
     )
 
 
-def _cutter(side: Side, texts: Sequence[str]) -> Callable[[str], list[str]]:
+def _cutter(side: FairseqVocabulary, texts: Sequence[str]) -> Callable[[str], list[str]]:
     """Return what cuts some texts into the pieces of a dictionary."""
     if isinstance(side.vocabulary, SentencePieceVocabulary):
         from sentencepiece import SentencePieceProcessor

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.convert.conversion import Cut
+from regard.convert.conversion import ExportableVocabulary
 from regard.convert.parameters import Rows
 from regard.data.bpe_codes import CONTINUATION, BpeCodesVocabulary, parse_codes, split_lines
 from regard.data.sentencepieces import SentencePieceVocabulary
@@ -17,7 +17,7 @@ from regard.errors import InputError, shorten
 from regard.io.reading import DamageError, damaged_file, is_file, list_files, read_bytes, read_text
 
 MEND = "restore a copy of the folder"
-BEGIN, PADDING, END, UNSEEN = range(4)
+BEGIN, PADDING, END, UNKNOWN_INDEX = range(4)
 """fairseq's numbers of `<s>`, which it never uses, `<pad>`, `</s>`, which begins a target too, and `<unk>`."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 UNUSED = "<begin>"
@@ -26,12 +26,12 @@ CODES = ("codes", "code", "bpecodes", "bpe.codes", "bpe_codes")
 """Names of codes, with or without the side's language behind them."""
 
 
-class Side(NamedTuple):
+class FairseqVocabulary(NamedTuple):
     """A language of a model: its dictionary, and how it is cut."""
 
     symbols: list[str]
     """By fairseq's numbers."""
-    vocabulary: Cut
+    vocabulary: ExportableVocabulary
     rows: Rows
     """fairseq's numbers of ours."""
 
@@ -42,7 +42,9 @@ class Side(NamedTuple):
         return kinds.get(type(self.vocabulary), "words")
 
 
-def sides_in(folder: Path, languages: tuple[str | None, str | None], sizes: tuple[int, int]) -> tuple[Side, Side]:
+def read_vocabularies(
+    folder: Path, languages: tuple[str | None, str | None], sizes: tuple[int, int]
+) -> tuple[FairseqVocabulary, FairseqVocabulary]:
     """Return source and target, whose matrices have so many symbols.
 
     Where the checkpoint names no `languages`, as fairseq leaves them out that it has guessed itself, the sizes
@@ -53,7 +55,7 @@ def sides_in(folder: Path, languages: tuple[str | None, str | None], sizes: tupl
     if {"source", "target"} <= set(names):
         source, target = "source", "target"
     if source and target:
-        found = side_of(folder, source), side_of(folder, target)
+        found = read_vocabulary(folder, source), read_vocabulary(folder, target)
         for side, size, name in zip(found, sizes, (source, target), strict=True):
             if len(side.symbols) != size:
                 raise InputError(
@@ -67,7 +69,7 @@ def sides_in(folder: Path, languages: tuple[str | None, str | None], sizes: tupl
     if len(names) != 2:
         has = ", ".join(f"dict.{name}.txt" for name in names) or "no dict.LANGUAGE.txt"
         raise InputError(f"{told}, and {str(folder)!r} has {has}: put there dict.source.txt and dict.target.txt")
-    one, other = (side_of(folder, name) for name in names)
+    one, other = (read_vocabulary(folder, name) for name in names)
     fitting = [
         sides for sides in ((one, other), (other, one)) if tuple(len(side.symbols) for side in sides) == sizes
     ]
@@ -77,14 +79,14 @@ def sides_in(folder: Path, languages: tuple[str | None, str | None], sizes: tupl
             f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols with the special ones, the "
             f"checkpoint's matrices {sizes[0]:,} and {sizes[1]:,}: give those that it was trained with"
         )
-    if len(fitting) > 1 and not same_side(one, other):
+    if len(fitting) > 1 and not is_same_vocabulary(one, other):
         raise InputError(
             f"{told}, and both dictionaries are as large: name them dict.source.txt and dict.target.txt"
         )
     return fitting[0]
 
 
-def side_of(folder: Path, language: str) -> Side:
+def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
     """Return the dictionary of a language, its vocabulary here, and its numbers of our symbols."""
     file = folder / f"dict.{language}.txt"
     try:
@@ -92,8 +94,8 @@ def side_of(folder: Path, language: str) -> Side:
     except DamageError as error:
         raise damaged_file(file, error, MEND) from None
     names = [*symbols[len(SPECIAL) :], UNUSED]
-    rows = [PADDING, END, END, UNSEEN, *range(len(SPECIAL), len(symbols)), BEGIN]
-    cut = cutter_of(folder, language)
+    rows = [PADDING, END, END, UNKNOWN_INDEX, *range(len(SPECIAL), len(symbols)), BEGIN]
+    cut = find_segmentation_file(folder, language)
     try:
         if cut is None:
             if any(name.endswith(CONTINUATION) for name in names):
@@ -101,15 +103,15 @@ def side_of(folder: Path, language: str) -> Side:
                     f"{str(file)!r} has pieces with {CONTINUATION}, and no codes stand beside it: put there "
                     f"those of subword-nmt or fastBPE, called codes or bpecodes"
                 )
-            return Side(symbols, vocabulary_from_symbols(names, words=True), rows)
+            return FairseqVocabulary(symbols, vocabulary_from_symbols(names, words=True), rows)
         if cut.suffix in (".model", ".spm"):
-            return Side(symbols, SentencePieceVocabulary(read_bytes(cut), names), rows)
-        return Side(symbols, BpeCodesVocabulary(parse_codes(read_text(cut, MEND)), names), rows)
+            return FairseqVocabulary(symbols, SentencePieceVocabulary(read_bytes(cut), names), rows)
+        return FairseqVocabulary(symbols, BpeCodesVocabulary(parse_codes(read_text(cut, MEND)), names), rows)
     except DamageError as error:
         raise damaged_file(cut or file, error, MEND) from error
 
 
-def cutter_of(folder: Path, language: str) -> Path | None:
+def find_segmentation_file(folder: Path, language: str) -> Path | None:
     """Return the codes, or the model of SentencePiece, by which a language is cut; None where there are none.
 
     Raises `InputError` where there are several.
@@ -142,6 +144,6 @@ def _symbols(text: str) -> list[str]:
     return list(found)
 
 
-def same_side(one: Side, other: Side) -> bool:
+def is_same_vocabulary(one: FairseqVocabulary, other: FairseqVocabulary) -> bool:
     """Whether two languages have one dictionary, cut alike."""
     return one.symbols == other.symbols and one.vocabulary.to_json() == other.vocabulary.to_json()

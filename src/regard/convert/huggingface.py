@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import EPSILON, STANDARD
-from regard.convert.conversion import Cut, Exportable, transformer_of
-from regard.convert.parameters import halves, modules, to_theirs
+from regard.convert.conversion import Exportable, ExportableVocabulary, get_transformer
+from regard.convert.parameters import get_sines_first_order, marian_modules, to_external
 from regard.convert.transformers_model import quiet_transformers
 from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.data.bpe_codes import BpeCodesVocabulary
@@ -57,7 +57,7 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
     `hub` is not installed; `MachineError` where the disk refuses.
     """
     transformers = import_library("transformers", "exporting to Hugging Face", "hub")
-    model, config, source, target = for_huggingface(run)
+    model, config, source, target = get_huggingface_parts(run)
     special: dict[str, Any] = {
         "pad_token_id": PAD,
         "bos_token_id": BOS,
@@ -98,10 +98,12 @@ def write_huggingface(run: Exportable, folder: Path) -> None:
         _write_tokenizer(folder, source.to_json(), marian.max_position_embeddings)
 
 
-def for_huggingface(run: Exportable) -> tuple[Transformer, TransformerConfig, Cut, Cut]:
+def get_huggingface_parts(
+    run: Exportable,
+) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
     """Return a run's Transformer, how it is built, and its vocabularies of source and target; raises `InputError`
     where Marian's architecture, or a tokenizer of Hugging Face, does not hold it."""
-    model, config, source, target = transformer_of(run, "Hugging Face")
+    model, config, source, target = get_transformer(run, "Hugging Face")
     for name, needed in NEEDED.items():
         if (found := getattr(config, name)) != needed:
             raise InputError(
@@ -123,8 +125,11 @@ def for_huggingface(run: Exportable) -> tuple[Transformer, TransformerConfig, Cu
 
 def parameters(model: Transformer, config: TransformerConfig) -> dict[str, Tensor]:
     """Return a Transformer's parameters by the names, and in the order of the width, of `MarianMTModel`."""
-    order, state = halves(config.hidden), {name: each.detach() for name, each in model.state_dict().items()}
-    found = to_theirs(state, modules(config.enc_layers, config.dec_layers), order)
+    order, state = (
+        get_sines_first_order(config.hidden),
+        {name: each.detach() for name, each in model.state_dict().items()},
+    )
+    found = to_external(state, marian_modules(config.enc_layers, config.dec_layers), order)
     target, (logits, bias) = state["target_embedding.weight"], model.vocabulary_layer
     source = state.get("source_embedding.weight", target)
     found |= {

@@ -12,10 +12,17 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
-from regard.convert.certificate import Opened
-from regard.convert.conversion import Cut, Exportable
-from regard.convert.parameters import NEVER, Rows, halves, modules, rows_of, to_ours
-from regard.convert.transformers_model import InHuggingFace, load_marian
+from regard.convert.certificate import ConvertedModel
+from regard.convert.conversion import Exportable, ExportableVocabulary
+from regard.convert.parameters import (
+    MISSING_LOGIT,
+    Rows,
+    from_external,
+    get_sines_first_order,
+    marian_modules,
+    select_rows,
+)
+from regard.convert.transformers_model import MarianModel, load_marian
 from regard.data import UNKNOWN
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
@@ -36,16 +43,16 @@ ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"
 """What Hugging Face calls the activations that we have."""
 
 
-class Arrived(NamedTuple):
+class ImportedModel(NamedTuple):
     """A model from elsewhere: what it is here."""
 
     flags: dict[str, Any]
     """Of the task and of the model."""
-    vocabularies: tuple[Cut, Cut]
+    vocabularies: tuple[ExportableVocabulary, ExportableVocabulary]
     """Of source and target."""
     parameters: Mapping[str, Tensor]
     """By our names."""
-    open: Callable[[Exportable], Opened]
+    open: Callable[[Exportable], ConvertedModel]
     """Open it in its own program, beside the run that it has become."""
 
 
@@ -62,7 +69,7 @@ class _Tokenizer(msgspec.Struct):
     unk_token: Any = "<unk>"
 
 
-def read_huggingface(folder: Path) -> Arrived:
+def read_huggingface(folder: Path) -> ImportedModel:
     """Read a folder as `save_pretrained` writes it.
 
     Raises `InputError` where it holds no Marian model, one that a Transformer here cannot be, or a damaged one;
@@ -86,28 +93,32 @@ def read_huggingface(folder: Path) -> Arrived:
                 raise InputError(f"{str(folder / name)!r} is missing: {MEND}")
     theirs, _ = load_marian(folder)
     config = theirs.config
-    flags, state = settings_of(config), theirs.state_dict()
+    flags, state = read_settings(config), theirs.state_dict()
     vocabularies, rows = _vocabularies(folder, config, shared=flags["joint"])
     source, target = rows
-    order = halves(config.d_model)
+    order = get_sines_first_order(config.d_model)
     back = order.argsort()
-    found = to_ours(state, modules(config.encoder_layers, config.decoder_layers), order)
-    found["target_embedding.weight"] = rows_of(state["model.decoder.embed_tokens.weight"], target)[:, back]
+    found = from_external(state, marian_modules(config.encoder_layers, config.decoder_layers), order)
+    found["target_embedding.weight"] = select_rows(state["model.decoder.embed_tokens.weight"], target)[:, back]
     if not flags["joint"]:
-        found["source_embedding.weight"] = rows_of(state["model.encoder.embed_tokens.weight"], source)[:, back]
+        found["source_embedding.weight"] = select_rows(state["model.encoder.embed_tokens.weight"], source)[
+            :, back
+        ]
     if not flags["tied"]:
-        found["output.weight"] = rows_of(state["lm_head.weight"], target)[:, back]
-    found["output_bias"] = rows_of(state["final_logits_bias"][0], target, NEVER)
+        found["output.weight"] = select_rows(state["lm_head.weight"], target)[:, back]
+    found["output_bias"] = select_rows(state["final_logits_bias"][0], target, MISSING_LOGIT)
     pieces = isinstance(vocabularies[0], SentencePieceVocabulary)
     flags |= {
         "tokenizer": "sentencepiece" if pieces else "bpe",
         "vocab_size": max(map(len, vocabularies)),
         "max_len": max(1, (config.max_position_embeddings - 1) // 4),  # four times as much is answered
     }
-    return Arrived(flags, vocabularies, found, lambda run: InHuggingFace(run, folder, rows))
+    return ImportedModel(flags, vocabularies, found, lambda run: MarianModel(run, folder, rows))
 
 
-def _vocabularies(folder: Path, config: Any, *, shared: bool) -> tuple[tuple[Cut, Cut], tuple[Rows, Rows]]:
+def _vocabularies(
+    folder: Path, config: Any, *, shared: bool
+) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
     """Return the vocabularies of source and target, and their indices of our symbols."""
     if not is_file(folder / "source.spm") and is_file(folder / "tokenizer.json"):
         return _of_ours(folder, config)
@@ -166,7 +177,9 @@ def _special(config: Any, size: int, unknown: int) -> list[int | None]:
     return found
 
 
-def _of_ours(folder: Path, config: Any) -> tuple[tuple[Cut, Cut], tuple[Rows, Rows]]:
+def _of_ours(
+    folder: Path, config: Any
+) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
     """Return the vocabulary of a folder that `regard export` wrote: its special symbols are the first already."""
     file = folder / "tokenizer.json"
     try:
@@ -189,7 +202,7 @@ def _of_ours(folder: Path, config: Any) -> tuple[tuple[Cut, Cut], tuple[Rows, Ro
     return (found, found), (rows, rows)
 
 
-def settings_of(config: Any) -> dict[str, Any]:
+def read_settings(config: Any) -> dict[str, Any]:
     """Return the flags of a Transformer that is the Marian model of a `MarianConfig`.
 
     Raises `InputError`, which names the setting, for a model that ours cannot be.

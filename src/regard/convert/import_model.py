@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.convert.certificate import NAME, SENTENCES, certify, short_enough
+from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
 from regard.convert.conversion import Origin
 from regard.convert.fairseq import read_fairseq
-from regard.convert.huggingface_import import Arrived, read_huggingface
+from regard.convert.huggingface_import import ImportedModel, read_huggingface
 from regard.convert.joeynmt import read_joeynmt
 from regard.errors import InputError, unknown_choice
 from regard.io import check_name, hold_lock, write_json
@@ -20,7 +20,7 @@ from regard.tasks import Translation
 from regard.training import RunConfig, RunFolder, digest, digest_tensors, make_config, new_run
 from regard.training.run_paths import holds_run
 
-ORIGINS: dict[str, Callable[[Path], Arrived]] = {
+ORIGINS: dict[str, Callable[[Path], ImportedModel]] = {
     "huggingface": read_huggingface,
     "joeynmt": read_joeynmt,
     "fairseq": read_fairseq,
@@ -79,10 +79,10 @@ def import_model(
         building.write_model(0, model.state_dict())
         run = _Taken(building.path, config, 0, task, model)
         given = [source for source, _ in run.unseen(SENTENCES, 0)] if texts is None else texts
-        sentences = short_enough(run, given, progress=progress)
+        sentences = select_sentences(run, given, progress=progress)
         certificate = certify(run, arrived.open(run), sentences, folder, progress=progress)
         certificate.check()
-        write_json(building.path / NAME, certificate.json())
+        write_json(building.path / CERTIFICATE_NAME, certificate.json())
     return RunFolder(place).path
 
 

@@ -16,10 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.convert.certificate import Forced, token_log_probabilities
-from regard.convert.huggingface_import import Arrived
-from regard.convert.joeynmt_vocabulary import MEND, kind_of, pieces_of, special_of, symbols_of, vocabulary_of
-from regard.convert.parameters import Numbering, Renamed, Rows, load_checkpoint, rows_of, to_ours
+from regard.convert.certificate import ForcedOutput, token_log_probabilities
+from regard.convert.huggingface_import import ImportedModel
+from regard.convert.joeynmt_vocabulary import (
+    MEND,
+    find_sentencepiece_file,
+    get_special_symbols,
+    get_tokenizer_kind,
+    read_symbols,
+    read_vocabulary,
+)
+from regard.convert.parameters import IndexMap, ModuleMapping, Rows, from_external, load_checkpoint, select_rows
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.errors import InputError
 from regard.io.reading import damaged_file, is_file, read_text
@@ -38,7 +45,7 @@ NUMPY: list[Any] = [
 """What a checkpoint holds besides tensors: figures of its validations, from before NumPy 2 or since."""
 
 
-def read_joeynmt(folder: Path) -> Arrived:
+def read_joeynmt(folder: Path) -> ImportedModel:
     """Read the folder of a training: `config.yaml`, `best.ckpt`, `src_vocab.txt` and `trg_vocab.txt`.
 
     Raises `InputError` where it holds no Transformer, one that ours cannot be, or damaged files; and where
@@ -51,7 +58,7 @@ def read_joeynmt(folder: Path) -> Arrived:
         config = yaml.safe_load(read_text(folder / "config.yaml", MEND))
         data, model = config["data"], config["model"]
         flags = _settings(model)
-        sides = [vocabulary_of(folder, data, side) for side in ("src", "trg")]
+        sides = [read_vocabulary(folder, data, side) for side in ("src", "trg")]
         scales = [_scale(model[side]["embeddings"], flags["hidden"]) for side in ("encoder", "decoder")]
         longest = max(int(data[side].get("max_length", -1)) for side in ("src", "trg"))
     except (yaml.YAMLError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
@@ -59,28 +66,28 @@ def read_joeynmt(folder: Path) -> Arrived:
     state = _state(folder)
     (source, source_rows), (target, target_rows) = sides
     try:
-        found = to_ours(state, _modules(flags), torch.arange(flags["hidden"]))
+        found = from_external(state, _modules(flags), torch.arange(flags["hidden"]))
         embeddings = {name: state[f"{name}_embed.lut.weight"] for name in ("src", "trg")}
         output = state["decoder.output_layer.weight"]
     except KeyError as error:
         raise damaged_file(folder / "best.ckpt", f"it has no {error}", MEND) from error
     if flags["joint"] and source_rows != target_rows:
         raise InputError("tied_embeddings is on with two vocabularies: one matrix has one vocabulary here")
-    found["target_embedding.weight"] = rows_of(embeddings["trg"], target_rows) * scales[1]
+    found["target_embedding.weight"] = select_rows(embeddings["trg"], target_rows) * scales[1]
     if not flags["joint"]:
-        found["source_embedding.weight"] = rows_of(embeddings["src"], source_rows) * scales[0]
+        found["source_embedding.weight"] = select_rows(embeddings["src"], source_rows) * scales[0]
     if flags["tied"] and scales[1] != 1:
         raise InputError("embeddings.scale is off with tied_softmax: embeddings are always scaled here")
     if not flags["tied"]:
-        found["output.weight"] = rows_of(output, target_rows)
+        found["output.weight"] = select_rows(output, target_rows)
     flags |= {
-        "tokenizer": kind_of(data["src"]),
+        "tokenizer": get_tokenizer_kind(data["src"]),
         "vocab_size": max(len(source), len(target)),
         "max_len": min(longest if longest > 0 else 256, STEPS // 4 - 1),
         "lowercase": bool(data["src"].get("lowercase", False)),
     }
-    opened = partial(InJoeyNMT, folder=folder, config=config, state=state, rows=(source_rows, target_rows))
-    return Arrived(flags, (source, target), found, opened)
+    opened = partial(JoeyNMTModel, folder=folder, config=config, state=state, rows=(source_rows, target_rows))
+    return ImportedModel(flags, (source, target), found, opened)
 
 
 def _settings(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,30 +135,30 @@ def _scale(embeddings: Mapping[str, Any], width: int) -> float:
     return 1.0 if embeddings.get("scale", False) else width**-0.5
 
 
-def _modules(flags: Mapping[str, Any]) -> Iterator[Renamed]:
+def _modules(flags: Mapping[str, Any]) -> Iterator[ModuleMapping]:
     """Yield all modules of JoeyNMT's Transformer but its embeddings and its output layer."""
     for side in ("encoder", "decoder"):
         for number in range(flags[f"{side[:3]}_layers"]):
             name = f"{side}.layers.{number}"
             if side == "encoder":
                 yield from _attention(f"{name}.src_src_att", f"{name}.self_attention")
-                yield Renamed(f"{name}.layer_norm", f"{name}.attention_residual.norm")
+                yield ModuleMapping(f"{name}.layer_norm", f"{name}.attention_residual.norm")
             else:
                 yield from _attention(f"{name}.trg_trg_att", f"{name}.self_attention")
                 yield from _attention(f"{name}.src_trg_att", f"{name}.cross")
-                yield Renamed(f"{name}.x_layer_norm", f"{name}.self_residual.norm")
-                yield Renamed(f"{name}.dec_layer_norm", f"{name}.cross_residual.norm")
-            yield Renamed(f"{name}.feed_forward.pwff_layer.0", f"{name}.feed_forward.inner")
-            yield Renamed(f"{name}.feed_forward.pwff_layer.3", f"{name}.feed_forward.outer")
-            yield Renamed(f"{name}.feed_forward.layer_norm", f"{name}.feed_forward_residual.norm")
+                yield ModuleMapping(f"{name}.x_layer_norm", f"{name}.self_residual.norm")
+                yield ModuleMapping(f"{name}.dec_layer_norm", f"{name}.cross_residual.norm")
+            yield ModuleMapping(f"{name}.feed_forward.pwff_layer.0", f"{name}.feed_forward.inner")
+            yield ModuleMapping(f"{name}.feed_forward.pwff_layer.3", f"{name}.feed_forward.outer")
+            yield ModuleMapping(f"{name}.feed_forward.layer_norm", f"{name}.feed_forward_residual.norm")
         if flags["pre_norm"]:
-            yield Renamed(f"{side}.layer_norm", f"{side}.norm")
+            yield ModuleMapping(f"{side}.layer_norm", f"{side}.norm")
 
 
-def _attention(theirs: str, ours: str) -> Iterator[Renamed]:
+def _attention(theirs: str, ours: str) -> Iterator[ModuleMapping]:
     for name in ("query", "key", "value", "output"):
         letter = "output" if name == "output" else name[0]
-        yield Renamed(f"{theirs}.{letter}_layer", f"{ours}.{name}")
+        yield ModuleMapping(f"{theirs}.{letter}_layer", f"{ours}.{name}")
 
 
 def _state(folder: Path) -> dict[str, Tensor]:
@@ -165,7 +172,7 @@ def _state(folder: Path) -> dict[str, Tensor]:
     return {name: each.float() for name, each in found.items()}
 
 
-class InJoeyNMT:
+class JoeyNMTModel:
     """A training's model, opened by `joeynmt`; `state` are its parameters, `rows` its numbers of our symbols."""
 
     program = "joeynmt"
@@ -186,7 +193,7 @@ class InJoeyNMT:
 
         del run
         data = config["data"]
-        named = special_of(data)
+        named = get_special_symbols(data)
         special = SimpleNamespace(
             **{f"{name}_id": number for name, (number, _) in named.items()},
             **{f"{name}_token": token for name, (_, token) in named.items()},
@@ -194,11 +201,11 @@ class InJoeyNMT:
             sep_token=None,
             lang_tags=[],
         )
-        source, target = (Vocabulary(symbols_of(folder, data, side), special) for side in ("src", "trg"))
-        self._vocabulary, self._source, self._target = source, Numbering(rows[0]), Numbering(rows[1])
+        source, target = (Vocabulary(read_symbols(folder, data, side), special) for side in ("src", "trg"))
+        self._vocabulary, self._source, self._target = source, IndexMap(rows[0]), IndexMap(rows[1])
         about = {**data["src"], "tokenizer_cfg": dict(data["src"].get("tokenizer_cfg", {}))}
-        if kind_of(about) == "sentencepiece":
-            about["tokenizer_cfg"]["model_file"] = str(pieces_of(folder, about))
+        if get_tokenizer_kind(about) == "sentencepiece":
+            about["tokenizer_cfg"]["model_file"] = str(find_sentencepiece_file(folder, about))
         with library_errors("joeynmt", f"{str(folder)!r} cannot be opened", MEND):
             self._tokenizer: Any = _build_tokenizer(about)
             try:
@@ -216,7 +223,7 @@ class InJoeyNMT:
         cut = [self._tokenizer(self._tokenizer.pre_process(text)) for text in texts]
         return [self._source.back([self._vocabulary.lookup(token) for token in tokens]) for tokens in cut]
 
-    def force(self, batch: PairBatch) -> Forced:
+    def force(self, batch: PairBatch) -> ForcedOutput:
         """Feed a batch's targets."""
         weights: dict[str, Tensor] = {}
         hooks = [
@@ -233,7 +240,7 @@ class InJoeyNMT:
         for hook in hooks:
             hook.remove()
         logits = self._target.logits(found)
-        return Forced(token_log_probabilities(logits, batch), logits, weights)
+        return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
         """Answer sources (B, Ts) with at most `most` tokens."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.convert.conversion import Cut
+from regard.convert.conversion import ExportableVocabulary
 from regard.convert.parameters import Rows
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import vocabulary_from_symbols
@@ -16,7 +16,7 @@ SPECIAL = {"pad": (1, "<pad>"), "bos": (2, "<s>"), "eos": (3, "</s>"), "unk": (0
 """In our order: their number and how they are spelled, unless the configuration says otherwise."""
 
 
-def kind_of(side: Mapping[str, Any]) -> str:
+def get_tokenizer_kind(side: Mapping[str, Any]) -> str:
     """Return what we call how a side is cut; raises `InputError` for what is not imported."""
     level = side["level"]
     if level == "bpe":
@@ -31,7 +31,7 @@ def kind_of(side: Mapping[str, Any]) -> str:
     return kinds[level]
 
 
-def special_of(data: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+def get_special_symbols(data: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     """Return the special symbols, in our order; raises `InputError` for more of them than ours."""
     given = data.get("special_symbols", {})
     for name in ("sep_token", "lang_tags"):
@@ -43,17 +43,17 @@ def special_of(data: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     }
 
 
-def symbols_of(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
+def read_symbols(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
     """Return the symbols of a vocabulary by their numbers, as JoeyNMT reads its file."""
     file = folder / f"{side}_vocab.txt"
-    special = sorted(special_of(data).values())
+    special = sorted(get_special_symbols(data).values())
     return list(dict.fromkeys([*(token for _, token in special), *read_text(file, MEND).splitlines()]))
 
 
-def vocabulary_of(folder: Path, data: Mapping[str, Any], side: str) -> tuple[Cut, Rows]:
+def read_vocabulary(folder: Path, data: Mapping[str, Any], side: str) -> tuple[ExportableVocabulary, Rows]:
     """Return the vocabulary of a side, and its numbers of our symbols."""
-    about, symbols = data[side], symbols_of(folder, data, side)
-    special = special_of(data)
+    about, symbols = data[side], read_symbols(folder, data, side)
+    special = get_special_symbols(data)
     for number, token in special.values():
         if symbols[number] != token:
             raise damaged_file(folder / f"{side}_vocab.txt", f"its symbol {number} is not {token}", MEND)
@@ -61,20 +61,20 @@ def vocabulary_of(folder: Path, data: Mapping[str, Any], side: str) -> tuple[Cut
     rest = [number for number in range(len(symbols)) if number not in taken]
     names, kind, lowercase = (
         [symbols[number] for number in rest],
-        kind_of(about),
+        get_tokenizer_kind(about),
         bool(about.get("lowercase", False)),
     )
     rows = [*taken, *rest]
     if kind != "sentencepiece":
         return vocabulary_from_symbols(names, words=kind == "words", lowercase=lowercase), rows
-    file = pieces_of(folder, about)
+    file = find_sentencepiece_file(folder, about)
     try:
         return SentencePieceVocabulary(read_bytes(file), names, lowercase=lowercase), rows
     except DamageError as error:
         raise damaged_file(file, error, MEND) from error
 
 
-def pieces_of(folder: Path, about: Mapping[str, Any]) -> Path:
+def find_sentencepiece_file(folder: Path, about: Mapping[str, Any]) -> Path:
     """Return where the model of SentencePiece is: JoeyNMT copies it into the training's folder."""
     named = Path(about["tokenizer_cfg"]["model_file"])
     return folder / named.name if is_file(folder / named.name) else named

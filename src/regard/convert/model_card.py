@@ -13,7 +13,7 @@ from regard.evaluation import quality
 from regard.training import RunFolder
 
 
-class Card(NamedTuple):
+class CardTemplate(NamedTuple):
     """What is particular of a program's model cards."""
 
     library: str
@@ -24,7 +24,7 @@ class Card(NamedTuple):
     """Whether it is to be published, and so needs a licence."""
 
 
-def model_card(run: Exportable, card: Card, license: str | None) -> str:
+def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
     """Return a run's card in Markdown; with a licence also with the header that the Hugging Face Hub reads."""
     task: Any = run.config.task
     header: dict[str, Any] = {"license": license, "library_name": card.library, "pipeline_tag": "translation"}

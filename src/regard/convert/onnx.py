@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import Tensor
 
-from regard.convert.certificate import Forced, token_log_probabilities
+from regard.convert.certificate import ForcedOutput, token_log_probabilities
 from regard.convert.conversion import Exportable
-from regard.convert.onnx_graphs import graphs_of
+from regard.convert.onnx_graphs import trace_graphs
 from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, Vocabulary, WordVocabulary
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
@@ -51,9 +51,9 @@ def write_onnx(run: Exportable, folder: Path) -> None:
     """
     for package in ("onnx", "onnxruntime", "onnxscript"):
         import_library(package, "exporting to ONNX", "onnx")
-    tokenizers = for_onnx(run)
+    tokenizers = make_onnx_tokenizers(run)
     try:
-        encoder, decoder = graphs_of(run.model)
+        encoder, decoder = trace_graphs(run.model)
     except InputError as error:
         raise InputError(f"{_own_code(run)}: {error}") from error
     for name, graph in zip(PARTS, (encoder, decoder), strict=True):
@@ -80,14 +80,14 @@ def write_onnx(run: Exportable, folder: Path) -> None:
     )
 
 
-def for_onnx(run: Exportable) -> dict[str, str]:
+def make_onnx_tokenizers(run: Exportable) -> dict[str, str]:
     """Return a run's vocabularies of source and target as files of the `tokenizers` library; raises `InputError`
     where there is no such file."""
     vocabularies = {"source": run.task.source_vocabulary, "target": run.task.target_vocabulary}
-    return {name: tokenizer_of(each).to_str(pretty=True) for name, each in vocabularies.items()}
+    return {name: make_tokenizer(each).to_str(pretty=True) for name, each in vocabularies.items()}
 
 
-def tokenizer_of(vocabulary: Vocabulary) -> Tokenizer:
+def make_tokenizer(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer that makes the same indices of a text, and the same text of indices.
 
     The end of sequence is the caller's to add, as here. Raises `InputError` for a vocabulary that an imported
@@ -117,7 +117,7 @@ def tokenizer_of(vocabulary: Vocabulary) -> Tokenizer:
     return found
 
 
-class InOnnxRuntime:
+class OnnxRuntimeModel:
     """A folder that `write_onnx` wrote, opened in ONNX Runtime, on a CPU.
 
     It has no search of its own, so translations are found by ours, which goes by its steps.
@@ -140,7 +140,7 @@ class InOnnxRuntime:
         with library_errors("tokenizers", "source.json cannot cut these texts", AGAIN):
             return [each.ids for each in self._tokenizer.encode_batch(list(texts))]
 
-    def force(self, batch: PairBatch) -> Forced:
+    def force(self, batch: PairBatch) -> ForcedOutput:
         """Feed a batch's targets, one step after the other."""
         encoded = self._steps.encoder({"source": batch.source})
         state = self._steps.start(encoded)
@@ -155,7 +155,7 @@ class InOnnxRuntime:
                 keys = last.shape[-1]
                 rows = [F.pad(each[name], (0, keys - each[name].shape[-1])) for each in found]
                 weights[name] = torch.cat(rows, dim=2)
-        return Forced(token_log_probabilities(logits, batch), logits, weights)
+        return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
         """Answer sources (B, Ts) with at most `most` tokens."""

@@ -46,7 +46,7 @@ class Graph(NamedTuple):
     """Of an ONNX file."""
 
 
-def graphs_of(model: Seq2Seq) -> tuple[Graph, Graph]:
+def trace_graphs(model: Seq2Seq) -> tuple[Graph, Graph]:
     """Return the encoder and the decoder of a model, in float32, for any batch and length.
 
     Raises `InputError` where PyTorch cannot trace the model, or the file would be larger than ONNX's 2 GB.
@@ -59,23 +59,23 @@ def graphs_of(model: Seq2Seq) -> tuple[Graph, Graph]:
     )
 
 
-def tensors_of(value: Any, name: str = "") -> dict[str, Tensor]:
+def flatten_tensors(value: Any, name: str = "") -> dict[str, Tensor]:
     """Return the tensors in tuples and dataclasses, by where they lie, as in `past.0.keys`."""
     if isinstance(value, Tensor):
         return {name: value}
     return {
         place: tensor
         for part, each in _parts(value).items()
-        for place, tensor in tensors_of(each, f"{name}.{part}" if name else part).items()
+        for place, tensor in flatten_tensors(each, f"{name}.{part}" if name else part).items()
     }
 
 
-def with_tensors(value: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
-    """Return a value with other tensors in it, by the names that `tensors_of` gives."""
+def replace_tensors(value: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
+    """Return a value with other tensors in it, by the names that `flatten_tensors` gives."""
     if isinstance(value, Tensor):
         return tensors[name]
     parts = {
-        part: with_tensors(each, tensors, f"{name}.{part}" if name else part)
+        part: replace_tensors(each, tensors, f"{name}.{part}" if name else part)
         for part, each in _parts(value).items()
     }
     if hasattr(value, "_replace"):
@@ -97,15 +97,17 @@ def _encode(model: Seq2Seq, source: Tensor) -> tuple[Any, dict[str, Tensor]]:
     """Return the first state for sources (B, Ts), and what the encoder's graph gives."""
     with _weights_of(model) as weights:
         state = model.start(model.encode(source, source != PAD))
-    return state, tensors_of(state) | weights
+    return state, flatten_tensors(state) | weights
 
 
 def _step(model: Seq2Seq, token: Tensor, state: Any) -> tuple[Any, dict[str, Tensor]]:
     """Return the state after a step with tokens (B, 1), and what the decoder's graph gives."""
     with _weights_of(model) as weights:
         states, after = model.step(token, state)
-    before = tensors_of(state)
-    changed = {f"next.{name}": tensor for name, tensor in tensors_of(after).items() if tensor is not before[name]}
+    before = flatten_tensors(state)
+    changed = {
+        f"next.{name}": tensor for name, tensor in flatten_tensors(after).items() if tensor is not before[name]
+    }
     return after, {"logits": model.logits(states).squeeze(1)} | changed | weights
 
 
@@ -143,8 +145,8 @@ class _Decoder(nn.Module):
         self.model, self.state = model, state
 
     def forward(self, token: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        given = dict(zip(tensors_of(self.state), tensors, strict=True))
-        return tuple(_step(self.model, token, with_tensors(self.state, given))[1].values())
+        given = dict(zip(flatten_tensors(self.state), tensors, strict=True))
+        return tuple(_step(self.model, token, replace_tensors(self.state, given))[1].values())
 
 
 class _Passed(NamedTuple):
@@ -170,7 +172,7 @@ def _try(model: Seq2Seq, batch: int, length: int, steps: int) -> _Trial:
     for _ in range(steps):
         state, _ = _step(model, token, state)
     # Laid out in their order, as those that a program hands over are.
-    given = {"token": token} | {name: tensor.contiguous() for name, tensor in tensors_of(state).items()}
+    given = {"token": token} | {name: tensor.contiguous() for name, tensor in flatten_tensors(state).items()}
     return _Trial(_Passed({"source": source}, encoded), _Passed(given, _step(model, token, state)[1]), state)
 
 

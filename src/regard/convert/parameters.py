@@ -18,11 +18,11 @@ from regard.io.reading import check_file, damaged_file
 
 Loaded = TypeVar("Loaded")
 
-NEVER = -100.0
+MISSING_LOGIT = -100.0
 """Logit of a symbol that the other program does not have: its probability is zero in float32."""
 
 
-class Renamed(NamedTuple):
+class ModuleMapping(NamedTuple):
     """A module of a Transformer here and there, with a weight, and a bias that may be missing here."""
 
     theirs: str
@@ -37,10 +37,10 @@ Rows = Sequence[int | None]
 """For each index of a vocabulary here its index there; None where there is no such symbol there."""
 
 
-class Numbering:
+class IndexMap:
     """Between our indices of a vocabulary and theirs.
 
-    Where what begins a sequence is what ends it, nothing is to be written that begins one: its logit is `NEVER`
+    Where what begins a sequence is what ends it, nothing is to be written that begins one: its logit is `MISSING_LOGIT`
     more.
     """
 
@@ -50,7 +50,7 @@ class Numbering:
         """(V,) int64: their index of each of ours."""
         self._here = {row: index for index, row in enumerate(rows) if row is not None}
         self._lacking = torch.tensor([row is None for row in rows])
-        self._bias = never_begun(rows)
+        self._bias = start_symbol_bias(rows)
 
     def back(self, theirs: Sequence[int]) -> list[int]:
         """Return our indices of some of theirs."""
@@ -58,27 +58,29 @@ class Numbering:
 
     def logits(self, theirs: Tensor) -> Tensor:
         """Return their logits (..., V') by our indices, (..., V)."""
-        return theirs[..., self.there].masked_fill(self._lacking, NEVER) + self._bias
+        return theirs[..., self.there].masked_fill(self._lacking, MISSING_LOGIT) + self._bias
 
 
-def never_begun(rows: Rows) -> Tensor:
-    """Return what is added to the logits (V,): `NEVER` to that of the begin of sequence where the end is the same
+def start_symbol_bias(rows: Rows) -> Tensor:
+    """Return what is added to the logits (V,): `MISSING_LOGIT` to that of the begin of sequence where the end is the same
     symbol there, else nothing."""
     found = torch.zeros(len(rows))
     if rows[BOS] == rows[EOS]:
-        found[BOS] = NEVER
+        found[BOS] = MISSING_LOGIT
     return found
 
 
-def halves(width: int) -> Tensor:
+def get_sines_first_order(width: int) -> Tensor:
     """Return the order of a width with all sines before all cosines, by the places of ours."""
     return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
-def to_theirs(state: Mapping[str, Tensor], modules: Iterable[Renamed], order: Tensor) -> dict[str, Tensor]:
+def to_external(
+    state: Mapping[str, Tensor], marian_modules: Iterable[ModuleMapping], order: Tensor
+) -> dict[str, Tensor]:
     """Return parameters by their names, the width in their order; what has no bias here has zeros there."""
     found = {}
-    for each in modules:
+    for each in marian_modules:
         weight = state[f"{each.ours}.weight"]
         bias = state.get(f"{each.ours}.bias", torch.zeros(len(weight)))
         found[f"{each.theirs}.weight"] = _ordered(weight, order, reads=each.reads, writes=each.writes)
@@ -86,11 +88,13 @@ def to_theirs(state: Mapping[str, Tensor], modules: Iterable[Renamed], order: Te
     return found
 
 
-def to_ours(state: Mapping[str, Tensor], modules: Iterable[Renamed], order: Tensor) -> dict[str, Tensor]:
+def from_external(
+    state: Mapping[str, Tensor], marian_modules: Iterable[ModuleMapping], order: Tensor
+) -> dict[str, Tensor]:
     """Return parameters by our names, with all biases, and the width in our order; raises `KeyError` for one that
     is missing."""
     back, found = order.argsort(), {}
-    for each in modules:
+    for each in marian_modules:
         weight, bias = state[f"{each.theirs}.weight"], state[f"{each.theirs}.bias"]
         found[f"{each.ours}.weight"] = _ordered(weight, back, reads=each.reads, writes=each.writes)
         found[f"{each.ours}.bias"] = _ordered(bias, back, writes=each.writes)
@@ -102,7 +106,7 @@ def _ordered(values: Tensor, order: Tensor, *, reads: bool = False, writes: bool
     return values[order] if writes else values
 
 
-def rows_of(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
+def select_rows(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
     """Return what they have for each symbol, (V', ...), for each of ours, (V, ...): `missing` where they have
     none."""
     known = torch.tensor([0 if row is None else row for row in rows])
@@ -111,7 +115,7 @@ def rows_of(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
     return found
 
 
-def modules(enc_layers: int, dec_layers: int) -> Iterator[Renamed]:
+def marian_modules(enc_layers: int, dec_layers: int) -> Iterator[ModuleMapping]:
     """Yield all modules of a Marian model but its embeddings and its output layer."""
     for side, layers in (("encoder", enc_layers), ("decoder", dec_layers)):
         for number in range(layers):
@@ -120,16 +124,16 @@ def modules(enc_layers: int, dec_layers: int) -> Iterator[Renamed]:
             yield from _attention(f"{theirs}.self_attn", f"{ours}.self_attention", f"{ours}.{first}")
             if side == "decoder":
                 yield from _attention(f"{theirs}.encoder_attn", f"{ours}.cross", f"{ours}.cross_residual")
-            yield Renamed(f"{theirs}.fc1", f"{ours}.feed_forward.inner", reads=True)
-            yield Renamed(f"{theirs}.fc2", f"{ours}.feed_forward.outer", writes=True)
-            yield Renamed(f"{theirs}.final_layer_norm", f"{ours}.feed_forward_residual.norm", writes=True)
+            yield ModuleMapping(f"{theirs}.fc1", f"{ours}.feed_forward.inner", reads=True)
+            yield ModuleMapping(f"{theirs}.fc2", f"{ours}.feed_forward.outer", writes=True)
+            yield ModuleMapping(f"{theirs}.final_layer_norm", f"{ours}.feed_forward_residual.norm", writes=True)
 
 
-def _attention(theirs: str, ours: str, residual: str) -> Iterator[Renamed]:
+def _attention(theirs: str, ours: str, residual: str) -> Iterator[ModuleMapping]:
     for name, part in (("q_proj", "query"), ("k_proj", "key"), ("v_proj", "value")):
-        yield Renamed(f"{theirs}.{name}", f"{ours}.{part}", reads=True)
-    yield Renamed(f"{theirs}.out_proj", f"{ours}.output", writes=True)
-    yield Renamed(f"{theirs}_layer_norm", f"{residual}.norm", writes=True)
+        yield ModuleMapping(f"{theirs}.{name}", f"{ours}.{part}", reads=True)
+    yield ModuleMapping(f"{theirs}.out_proj", f"{ours}.output", writes=True)
+    yield ModuleMapping(f"{theirs}_layer_norm", f"{residual}.norm", writes=True)
 
 
 def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Loaded], mend: str) -> Loaded:

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.convert.certificate import Forced, token_log_probabilities
+from regard.convert.certificate import ForcedOutput, token_log_probabilities
 from regard.convert.conversion import Exportable
-from regard.convert.parameters import Numbering, Rows
+from regard.convert.parameters import IndexMap, Rows
 from regard.data import BOS, EOS, PAD, UNKNOWN, PairBatch
 from regard.errors import InputError
 from regard.libraries import import_library, library_errors, offline
 
 
-class InTransformers:
+class TransformersModel:
     """An encoder and decoder of `transformers`; `source` and `target` number its vocabularies' symbols.
 
     Subclasses define `read`, which cuts text.
@@ -26,7 +26,7 @@ class InTransformers:
     program = "transformers"
     missing: Mapping[str, str] = {}
 
-    def __init__(self, model: Any, source: Numbering, target: Numbering) -> None:
+    def __init__(self, model: Any, source: IndexMap, target: IndexMap) -> None:
         self.model, self.source, self.target = model, source, target
         pad, begin, end, unknown = target.there[[PAD, BOS, EOS, UNKNOWN]].tolist()
         generation: Any = type(model.generation_config)
@@ -41,7 +41,7 @@ class InTransformers:
         """Return the indices of texts, without the end of sequence."""
         raise NotImplementedError
 
-    def force(self, batch: PairBatch) -> Forced:
+    def force(self, batch: PairBatch) -> ForcedOutput:
         """Feed a batch's targets."""
         found = self.model(
             input_ids=self.source.there[batch.source],
@@ -57,7 +57,7 @@ class InTransformers:
         )
         weights = {name.format(layer): each for name, layers in kinds for layer, each in enumerate(layers)}
         logits = self.target.logits(found.logits)
-        return Forced(token_log_probabilities(logits, batch), logits, weights)
+        return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
         """Answer sources (B, Ts) with at most `most` tokens."""
@@ -75,7 +75,7 @@ class InTransformers:
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 
 
-class InHuggingFace(InTransformers):
+class MarianModel(TransformersModel):
     """A folder with a Marian model and its tokenizer, opened by `transformers`.
 
     `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they
@@ -86,7 +86,7 @@ class InHuggingFace(InTransformers):
         vocabularies = run.task.source_vocabulary, run.task.target_vocabulary
         source, target = rows or tuple(range(len(each)) for each in vocabularies)
         model, self._tokenizer = load_marian(folder)
-        super().__init__(model, Numbering(source), Numbering(target))
+        super().__init__(model, IndexMap(source), IndexMap(target))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the indices of texts, without the end of sequence."""

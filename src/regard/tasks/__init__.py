@@ -18,8 +18,8 @@ from regard.io.reading import is_file
 from regard.late import late
 from regard.plugins import PluginError, describe_error, plugin_imports
 from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
-from regard.tasks.batch import Batch, Beginning, Source
-from regard.tasks.pairs import Pair, PairTask, SequenceTask, links
+from regard.tasks.batch import Batch, BatchContext, BatchSource
+from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
 
 if TYPE_CHECKING:
     from regard.tasks.counting import Counting, Difference
@@ -127,7 +127,8 @@ __all__ = [
     "TASKS",
     "AnyTask",
     "Batch",
-    "Beginning",
+    "BatchContext",
+    "BatchSource",
     "Copy",
     "Counting",
     "Dates",
@@ -146,13 +147,12 @@ __all__ = [
     "Signal",
     "Signal2",
     "Sort",
-    "Source",
     "Task",
     "TaskConfig",
     "Translation",
     "TranslationConfig",
+    "alignment_mask",
     "examples",
     "find_task",
-    "links",
     "use_copy",
 ]

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, check_range, shorten
-from regard.tasks.batch import Batch, BatchSettings, Beginning, Place, Source
+from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, Position
 
 PAST_END = -1
 """The index at steps past the end of a sequence."""
-TOGETHER = 1 << 16
+MAX_LETTERS_DRAWN = 1 << 16
 """Letters of a training that are drawn at once, at most, where that is several batches."""
 NULL = " "
 """The null character. On input `_` is taken for it too, which survives a shell better than a space."""
@@ -119,7 +119,7 @@ class AnyTask(ABC):
         return {}
 
     @abstractmethod
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> Source:
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
         """Return where the batches of a training come from."""
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
@@ -184,9 +184,9 @@ class Task(AnyTask):
             "classes": self.classes,
         }
 
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> "Samples":
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> "SampleBatches":
         """Draw each batch after the one before."""
-        return Samples(self, settings, beginning)
+        return SampleBatches(self, settings, beginning)
 
     @abstractmethod
     def answer(self, inputs: Tensor) -> Tensor:
@@ -285,17 +285,17 @@ class Task(AnyTask):
         return torch.tensor([self._index(letter, step) for step, letter in enumerate(signal)])
 
 
-class Samples:
+class SampleBatches:
     """The batches of a training, drawn one after the other, and many at once, which takes the time of few.
 
     While batches are left of those that were drawn together, the generator stands before all of them, and `place`
     says how many have been taken: from both, a training that goes on draws the same ones again.
     """
 
-    def __init__(self, task: Task, settings: BatchSettings, beginning: Beginning) -> None:
+    def __init__(self, task: Task, settings: BatchSettings, beginning: BatchContext) -> None:
         self.task, self.settings, self.generator = task, settings, beginning.generator
         alike = type(task).sample is Task.sample and not settings.vary_len
-        self.together = max(1, TOGETHER // (settings.batchsize * task.input_len)) if alike else 1
+        self.together = max(1, MAX_LETTERS_DRAWN // (settings.batchsize * task.input_len)) if alike else 1
         self.taken, self.ahead = 0, list[Batch]()
         self.after = self.generator.clone_state()
         if beginning.place[2] > 0 and self.together > 1:
@@ -303,7 +303,7 @@ class Samples:
             self.taken = min(beginning.place[2], self.together)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Position:
         """How many batches of those drawn together have been taken, as the last of three numbers."""
         return (0, 0, self.taken)
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from regard.data import PairBatch
 
-Place = tuple[int, int, int]
+Position = tuple[int, int, int]
 """Of a batch: epoch, pool, batch."""
-NOWHERE: Place = (0, 0, 0)
+NO_POSITION: Position = (0, 0, 0)
 
 
 class Batch(NamedTuple):
@@ -65,13 +65,13 @@ class BatchSettings(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beginning:
+class BatchContext:
     """From where a training goes on."""
 
     generator: torch.Generator
     """Draws samples one after the other."""
-    place: Place = NOWHERE
-    """Of the next batch; see `Source`."""
+    place: Position = NO_POSITION
+    """Of the next batch; see `BatchSource`."""
     folder: Path = Path("prepared")
     """Where corpora are kept."""
     sharing: tuple[int, int] = (0, 1)
@@ -80,13 +80,13 @@ class Beginning:
     """Whether to show how far the preparation of a corpus has come."""
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """The batches of a training."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Position:
         """Which batch of a corpus comes next; of drawn ones, which of those that follow the generator's state;
-        `NOWHERE` for ever where that is the next."""
+        `NO_POSITION` for ever where that is the next."""
 
     def draw(self, step: int) -> Batch | PairBatch:
         """Return the batch of a training step, counted from 0; `place` goes on by itself."""

@@ -27,7 +27,7 @@ from regard.tasks.pairs import Pair, PairTask
 
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 DAYS = (LAST - FIRST).days + 1
-UNSEEN = 10
+HELD_OUT_ONE_IN = 10
 """One day in so many is never trained on."""
 FORMATS = ("full", "long", "medium")
 """CLDR's styles with a full year (its short one writes two digits of it in many locales)."""
@@ -81,7 +81,7 @@ class Dates(PairTask):
         self.config = DatesConfig() if config is None else config
         self.styles = [_styles_of(name) for name in self.config.names]
         texts = [
-            compose(style, FIRST + datetime.timedelta(days=day)).source
+            write_date(style, FIRST + datetime.timedelta(days=day)).source
             for styles in self.styles
             for style in styles
             for day in range(366)  # every month and weekday, in lower and upper case as the style has them
@@ -94,10 +94,10 @@ class Dates(PairTask):
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Draw a date and a style; one day in ten is only ever drawn with `unseen`."""
         locale, style, day = torch.randint(2**40, (3,), generator=generator).tolist()
-        while held_back(day := day % DAYS) != unseen:
+        while is_held_out(day := day % DAYS) != unseen:
             day = int(torch.randint(DAYS, (), generator=generator))
         styles = self.styles[locale % len(self.styles)]
-        return compose(styles[style % len(styles)], FIRST + datetime.timedelta(days=day))
+        return write_date(styles[style % len(styles)], FIRST + datetime.timedelta(days=day))
 
     def check_sample_len(self, sample_len: int | None) -> None:
         """Raise `InputError` for any length: a date is as long as it is."""
@@ -118,18 +118,18 @@ class Dates(PairTask):
                 date = datetime.date(shown["y"], shown["M"], shown["d"])
             except ValueError:  # February 30
                 continue
-            pair = compose(style, date)
+            pair = write_date(style, date)
             if pair.source == source:  # the weekday is right too
                 return pair
         return None
 
 
-def held_back(day: int) -> bool:
+def is_held_out(day: int) -> bool:
     """Whether a day (counted from 1900-01-01) is kept from training: the same ones in every run."""
-    return zlib.crc32(day.to_bytes(4, "little")) % UNSEEN == 0
+    return zlib.crc32(day.to_bytes(4, "little")) % HELD_OUT_ONE_IN == 0
 
 
-def compose(style: Style, date: datetime.date) -> Pair:
+def write_date(style: Style, date: datetime.date) -> Pair:
     """Write a date in a style, keeping where each digit of the answer came from."""
     target = date.isoformat()
     alignment: list[tuple[int, ...]] = [()] * len(target)

@@ -15,9 +15,9 @@ from regard.data import PairBatch, Vocabulary, collate
 from regard.errors import check_range
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask
-from regard.tasks.batch import NOWHERE, BatchSettings, Beginning
+from regard.tasks.batch import NO_POSITION, BatchContext, BatchSettings
 
-RESERVE = 16
+BATCHES_PER_POOL = 16
 """Batches of pairs that are drawn at once."""
 
 
@@ -70,14 +70,14 @@ class SequenceTask(AnyTask):
         return None
 
 
-class SortedPairs:
+class LengthSortedBatches:
     """The batches of a training, of sources of like length, so that little of the arithmetic goes into padding.
 
-    `RESERVE` batches are drawn at once, sorted by length and cut, and then served in random order. Each reserve
+    `BATCHES_PER_POOL` batches are drawn at once, sorted by length and cut, and then served in random order. Each reserve
     has a random stream of its own, by its number, so a resumed training draws the same ones wherever it stopped.
     """
 
-    place = NOWHERE
+    place = NO_POSITION
 
     def __init__(self, task: "PairTask", settings: BatchSettings) -> None:
         self.task, self.settings = task, settings
@@ -85,7 +85,7 @@ class SortedPairs:
 
     def draw(self, step: int) -> PairBatch:
         """Return the batch of a training step, counted from 0."""
-        number, index = divmod(step, RESERVE)
+        number, index = divmod(step, BATCHES_PER_POOL)
         if number != self._number:
             self._number, self._reserve = number, self._draw_reserve(number)
         return self.task.batch(self._reserve[index])
@@ -93,8 +93,8 @@ class SortedPairs:
     def _draw_reserve(self, number: int) -> list[list[Pair]]:
         size = self.settings.batchsize
         generator = make_generator(self.settings.seed, f"pairs/{number}")
-        pairs = sorted(self.task.pairs(RESERVE * size, generator), key=lambda pair: len(pair.source))
-        order = torch.randperm(RESERVE, generator=generator).tolist()
+        pairs = sorted(self.task.pairs(BATCHES_PER_POOL * size, generator), key=lambda pair: len(pair.source))
+        order = torch.randperm(BATCHES_PER_POOL, generator=generator).tolist()
         return [pairs[place * size : (place + 1) * size] for place in order]
 
 
@@ -131,10 +131,10 @@ class PairTask(SequenceTask):
         """The most characters of an answer that is looked for: twice those of the longest target."""
         return 2 * self.max_target
 
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> SortedPairs:
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> LengthSortedBatches:
         """Draw batches of like length, each reserve by a stream of its own."""
         del beginning
-        return SortedPairs(self, settings)
+        return LengthSortedBatches(self, settings)
 
     def check_sample_len(self, sample_len: int | None) -> None:
         """Raise `InputError` where samples cannot have this length."""
@@ -165,7 +165,7 @@ class PairTask(SequenceTask):
         )
 
 
-def links(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
+def alignment_mask(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
     """Return the alignment of pairs as (B, Tt, Ts) bool: which source steps each target step was made from."""
     found = torch.zeros(len(pairs), target_len, source_len, dtype=torch.bool)
     for row, pair in enumerate(pairs):

@@ -7,7 +7,7 @@ and verbs that go to the end or before their subject, so that the alignment is n
     today the wolf does not find my key     heute findet der Wolf meinen Schlüssel nicht
     she says that he must buy ...           sie sagt , dass ...
 
-Sentences are drawn; one in `UNSEEN`, told by its letters, is never trained on.
+Sentences are drawn; one in `HELD_OUT_ONE_IN`, told by its letters, is never trained on.
 """
 
 import zlib
@@ -34,9 +34,9 @@ from regard.tasks.lexicon import (
 )
 from regard.tasks.pairs import Pair, PairTask
 
-UNSEEN = 10
+HELD_OUT_ONE_IN = 10
 """One sentence in this many is kept from training."""
-LONGEST = 13
+MAX_WORDS = 13
 """Words of the longest sentence, in either language."""
 NOMINATIVE, ACCUSATIVE = 0, 1
 ONE = {each.one: each for each in NOUNS}
@@ -68,7 +68,7 @@ class Phrases(PairTask):
     summary = "translate sentences of a small English to German"
     defaults = {"model": "transformer", "steps": 1500, "hidden": 64, "inner": 128, "dropout": 0.0}
     config_class = PhrasesConfig
-    max_source = max_target = LONGEST
+    max_source = max_target = MAX_WORDS
 
     def __init__(self, config: PhrasesConfig | None = None) -> None:
         super().__init__(config)
@@ -84,7 +84,7 @@ class Phrases(PairTask):
             return choices[int(torch.randint(len(choices), (), generator=generator))]
 
         self.check_sample_len(sample_len)
-        while held_back(source := " ".join(draw_sentence(pick))) != unseen:
+        while is_held_out(source := " ".join(draw_sentence(pick))) != unseen:
             pass
         found = self.known(source)
         assert found is not None, f"the grammar does not read what it writes: {source}"
@@ -97,15 +97,15 @@ class Phrases(PairTask):
 
     def known(self, source: str) -> Pair | None:
         """Return the pair of a sentence of the grammar; None for any other."""
-        pieces = Reader(source.split()).sentence()
+        pieces = PhraseTranslator(source.split()).sentence()
         if pieces is None:
             return None
         return Pair(source, " ".join(word for word, _ in pieces), tuple(places for _, places in pieces))
 
 
-def held_back(source: str) -> bool:
+def is_held_out(source: str) -> bool:
     """Whether a sentence is kept from training: the same ones in every run."""
-    return zlib.crc32(source.encode()) % UNSEEN == 0
+    return zlib.crc32(source.encode()) % HELD_OUT_ONE_IN == 0
 
 
 def draw_sentence(pick: Pick) -> list[str]:
@@ -141,7 +141,7 @@ def _draw_noun_phrase(pick: Pick, articles: Sequence[str]) -> tuple[list[str], b
     return [first, *adjective, pick(list(ONE if one else MANY))], one
 
 
-class Reader:
+class PhraseTranslator:
     """Reads an English sentence word by word, and writes German."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -214,7 +214,7 @@ class Reader:
             article, ending = INDEFINITE[first, gender][case], MIXED[gender][case]
         found: list[Piece] = [(article, (place,))]
         if adjective is not None:
-            found.append((inflected(adjective, ending), (place + 1,)))
+            found.append((inflect(adjective, ending), (place + 1,)))
         return [*found, (known.eins if one else known.viele, (self.place - 1,))], one
 
     def _next(self, words: dict[str, str]) -> Piece:
@@ -228,7 +228,7 @@ class Reader:
 _MODALS = {english: (one, many) for english, many, one in MODALS}
 
 
-def inflected(adjective: str, ending: str) -> str:
+def inflect(adjective: str, ending: str) -> str:
     """Return the German of an English adjective with an ending."""
     return ADJECTIVES[adjective].removesuffix("e") + ending
 
@@ -250,7 +250,7 @@ def german_words() -> set[str]:
     thoughts = {word for each in THOUGHTS for word in each[2:]} | {each[0] for each in THINKERS.values()}
     articles = {word for each in (*DEFINITE.values(), *INDEFINITE.values()) for word in each}
     endings = {ending for each in (*WEAK.values(), *MIXED.values()) for ending in each}
-    adjectives = {inflected(each, ending) for each in ADJECTIVES for ending in endings}
+    adjectives = {inflect(each, ending) for each in ADJECTIVES for ending in endings}
     modals = {word for each in MODALS for word in each[1:]}
     small = {"hat", "haben", "nicht", ",", "dass", *TIMES.values(), *NUMBERS.values()}
     return nouns | verbs | thoughts | articles | adjectives | modals | small

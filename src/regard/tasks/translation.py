@@ -9,7 +9,7 @@ from regard.data import TokenizerKind
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.errors import InputError, check_range
 from regard.progress import print_status, reading_bar
-from regard.tasks.batch import BatchSettings, Beginning
+from regard.tasks.batch import BatchContext, BatchSettings
 from regard.tasks.pairs import SequenceTask
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class Translation(SequenceTask):
             for text in self.config.training_texts()
         ]
 
-    def batches(self, settings: BatchSettings, beginning: Beginning) -> "Buckets":
+    def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
         """Return batches of like length from the corpus, or from several by their weights; they are prepared
         first."""
         from regard.data.bpe_dropout import BpeDropout
