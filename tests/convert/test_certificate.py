@@ -90,9 +90,9 @@ def test_sentences_of_ones_own(
 ) -> None:
     pytest.importorskip("ctranslate2")
     (tmp_path / "text").write_text("Heute singt der alte Hund.\n\nOft springt der Wolf.\n", encoding="utf-8")
-    status, out, _ = command("export", german.folder, "--output", tmp_path / "a", "--texts", tmp_path / "text")
+    status, out, _ = command("export", german.folder, "--output", tmp_path / "a", "--examples", tmp_path / "text")
     assert status == 0 and "2 sentences in both programs" in out
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(InputError, match="no sentence to compare"):
-        export(german, tmp_path / "b", texts=[])
+        export(german, tmp_path / "b", examples=[])
     assert not (tmp_path / "b").exists()

@@ -21,7 +21,7 @@ PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 def taken(folder: Path, savepath: Path, **options: Any) -> regard.TranslationRun:
     place = import_model(
-        folder, program="fairseq", savepath=savepath, name="run", texts=TEXTS, progress=False, **options
+        folder, program="fairseq", savepath=savepath, name="run", examples=TEXTS, progress=False, **options
     )
     run = regard.load(place)
     assert isinstance(run, regard.TranslationRun)
@@ -60,7 +60,7 @@ def test_a_model_that_is_another_is_not_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("regard.convert.fairseq.waves", lambda *sizes: make_sinusoids(*sizes) + 1e-3)
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
     with pytest.raises(InputError, match="differ by .* in transformers, at most 0.0001 .* nothing was written"):
-        import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS, progress=False)
+        import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS, progress=False)
     assert not list((tmp_path / "models").glob("*"))
 
 
@@ -93,9 +93,9 @@ def test_an_imported_run_does_what_others_do(tmp_path: Path) -> None:
 def test_what_else_it_can_be_exported_to(tmp_path: Path) -> None:
     run = taken(write_fairseq(tmp_path / "theirs", share_all_embeddings=True), tmp_path)
     with pytest.raises(InputError, match="positions learned is not sinusoidal"):
-        export(run, tmp_path / "out", to="huggingface", license="mit", texts=TEXTS)
+        export(run, tmp_path / "out", to="huggingface", license="mit", examples=TEXTS)
     pytest.importorskip("ctranslate2")
-    folder = export(run, tmp_path / "served", texts=TEXTS, progress=False)
+    folder = export(run, tmp_path / "served", examples=TEXTS, progress=False)
     assert read_certificate(folder).same_greedy == 1
     first = (folder / "source.codes").read_text(encoding="utf-8").splitlines()[:2]
     assert first == (tmp_path / "theirs" / "codes").read_text(encoding="utf-8").splitlines()[:2]
@@ -119,7 +119,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 
     def refused(message: str) -> None:
         with pytest.raises(InputError, match=message) as error:
-            import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS)
+            import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
         assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
     def refused_with(message: str, **parts: Any) -> None:
@@ -147,7 +147,7 @@ def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match="dict.en.txt has .* the checkpoint's matrix .* that it was trained with"
     ):
-        import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS)
+        import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
 
 
 def test_dictionaries_and_codes(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
 
     def refused(message: str) -> None:
         with pytest.raises(InputError, match=message) as error:
-            import_model(folder, program="fairseq", savepath=tmp_path / "models", texts=TEXTS)
+            import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
         assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
     one, other = german.read_text(encoding="utf-8"), english.read_text(encoding="utf-8")
@@ -215,7 +215,7 @@ def test_the_command(tmp_path: Path, command: Callable[..., tuple[int, str, str]
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
-    flags = ("--from", "fairseq", "--texts", texts, "--savepath", tmp_path / "models")
+    flags = ("--from", "fairseq", "--examples", texts, "--savepath", tmp_path / "models")
     status, out, _ = command("import", folder, *flags)
     assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'theirs'}\n12 sentences in both")
     assert "logits within" in out and "weights within" in out

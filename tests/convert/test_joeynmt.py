@@ -115,7 +115,7 @@ def write_joeynmt(folder: Path, *, level: str = "word", tied: bool = True, **opt
 )
 def test_the_same_as_joeynmt(tmp_path: Path, options: dict[str, Any]) -> None:
     theirs = write_joeynmt(tmp_path / "theirs", **options)
-    place = import_model(theirs, program="joeynmt", savepath=tmp_path, name="run", texts=TEXTS, progress=False)
+    place = import_model(theirs, program="joeynmt", savepath=tmp_path, name="run", examples=TEXTS, progress=False)
     found = read_certificate(place)
     assert found.logits is not None and found.weights is not None and found.missing == {}
     assert 0 < found.logits < 1e-5 and 0 < found.weights < 1e-5 and found.same_tokens == found.same_greedy == 1
@@ -147,7 +147,7 @@ def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
             data["special_symbols"] = changes["special_symbols"]
         (folder / "config.yaml").write_text(json.dumps({**stored, "data": data}), encoding="utf-8")
         with pytest.raises(InputError, match=message) as error:
-            import_model(folder, program="joeynmt", savepath=tmp_path / "models", texts=TEXTS)
+            import_model(folder, program="joeynmt", savepath=tmp_path / "models", examples=TEXTS)
         assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
     refused("normalize is on", normalize=True)
@@ -166,7 +166,7 @@ def test_what_is_damaged_or_not_imported_is_refused(tmp_path: Path) -> None:
     refused("has no best.ckpt")
     (folder / "config.yaml").write_text("a: [", encoding="utf-8")
     with pytest.raises(InputError, match="config.yaml' is damaged"):
-        import_model(folder, program="joeynmt", savepath=tmp_path / "models", texts=TEXTS)
+        import_model(folder, program="joeynmt", savepath=tmp_path / "models", examples=TEXTS)
 
 
 class Trap:

@@ -175,7 +175,7 @@ def test_a_model_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     flags: dict[str, Any] = {"model": "lookback:LookBack", "hidden": 8, "steps": 20}
     run = regard.train("reverse", **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.PairRun)
-    folder = export(run, tmp_path / "out", to="onnx", texts=["ABC", "HELLO"], progress=False)
+    folder = export(run, tmp_path / "out", to="onnx", examples=["ABC", "HELLO"], progress=False)
     config = json.loads((folder / "config.json").read_text("utf-8"))
     assert "memory.source.keys" in config["state"] and config["cross"] == ["cross"]
 
@@ -204,7 +204,7 @@ def test_another_model_is_not_written(
 
     monkeypatch.setattr("regard.convert.onnx.graphs_of", spoiled)
     with pytest.raises(InputError, match="differ by .* in onnxruntime, at most 0.0001 .* nothing was written"):
-        export(german, tmp_path / "out", to="onnx", texts=["Heute singt der alte Hund."], progress=False)
+        export(german, tmp_path / "out", to="onnx", examples=["Heute singt der alte Hund."], progress=False)
     assert list(tmp_path.iterdir()) == []
 
 

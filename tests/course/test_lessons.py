@@ -116,7 +116,9 @@ def test_commands_name_the_folder_of_runs(lesson: Lesson, folder: str) -> None:
     assert "course/" not in re.sub(r"regard\.course|docs/", "", page + cells)
     assert commands_of(page)[0][-2:] == ["--savepath", f"{folder}/{lesson.name}"]
     for words in (*commands_of(page), *commands_of(cells)):
-        places = [words[place + 1] for place, word in enumerate(words) if word in ("--savepath", "--beside")]
+        places = [
+            words[place + 1] for place, word in enumerate(words) if word in ("--savepath", "--compare-with")
+        ]
         assert all(each.startswith(f"{folder}/") for each in places)
         assert places or words[1:] in (["positions", "--width", "8"], ["learn", "--stubs", "exercises"]), words
     assert f"savepath={str(home / lesson.name)!r}" in cells

@@ -4,7 +4,7 @@
     python -m tests.faults decoders --seed 7 --only 123      one of them again
 
 Each command runs in a process forked from one that has imported the libraries. Right is status 0, 1 or 2, and
-where it is not 0 one line on standard error, which is not about a fault of Regard's own.
+where it is not 0 one line on standard error, which is not about internal error.
 """
 
 import contextlib
@@ -251,7 +251,7 @@ LOOKS = (
     ("look", "F", "--text", TEXT, "--json", "out.json", "--trust_code"),
     ("look", "F", "--text", "a" * 45 + "b!", "--plot", "out.html"),
     ("look", "F", "--text", TEXT, "--plot", "out.png", "--generate", "3"),
-    ("compare", "G", "F", "--texts", "texts.txt"),
+    ("compare", "G", "F", "--examples", "texts.txt"),
 )
 KINDS: dict[str, Kind] = {
     "decoders": Kind(("transformers",), _decoder, LOOKS),
@@ -262,7 +262,7 @@ KINDS: dict[str, Kind] = {
         (
             ("look", "F", "--text", "ein Hund rennt", "--json", "out.json"),
             ("look", "F", "--text", "ein Hund", "--target", "a dog", "--plot", "out.html"),
-            ("import", "F", "--texts", "texts.txt"),
+            ("import", "F", "--examples", "texts.txt"),
         ),
     ),
     "vision": Kind(
@@ -273,8 +273,10 @@ KINDS: dict[str, Kind] = {
             ("look", "F", "--image", "picture.png", "--plot", "out.html"),
         ),
     ),
-    "fairseq": Kind(("transformers",), _fairseq, (("import", "F", "--from", "fairseq", "--texts", "texts.txt"),)),
-    "joeynmt": Kind(("joeynmt",), _joeynmt, (("import", "F", "--from", "joeynmt", "--texts", "texts.txt"),)),
+    "fairseq": Kind(
+        ("transformers",), _fairseq, (("import", "F", "--from", "fairseq", "--examples", "texts.txt"),)
+    ),
+    "joeynmt": Kind(("joeynmt",), _joeynmt, (("import", "F", "--from", "joeynmt", "--examples", "texts.txt"),)),
     "onnx": Kind(("onnxruntime", "onnxscript"), _onnx, (("onnx", "F"),)),
     "ctranslate2": Kind(("ctranslate2",), _engine, (ENGINE,)),
 }
@@ -313,7 +315,7 @@ def faults_of(ended: Ended) -> list[str]:
         found.append(f"status {ended.status}")
     if "Traceback" in ended.err or "panicked" in ended.err:
         found.append(f"traceback: {ended.err[-300:]}")
-    if "a fault of Regard's own" in ended.err:
+    if "internal error" in ended.err:
         found.append(lines[-1].partition("; its traceback")[0])
     if ended.status and (len(lines) != 1 or len(every) != 1):
         found.append(f"not one line: {ended.err[-300:]}")

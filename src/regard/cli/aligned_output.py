@@ -1,4 +1,4 @@
-"""What `regard translate` adds to its answers by alignment: links behind them, or the markup of their texts."""
+"""Word alignment and markup in the output of `regard translate`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,53 +11,55 @@ from regard.errors import InputError
 from regard.runs import SequenceRun
 
 Answers = list[Candidate] | None
-"""To one text, best first; None where it has none."""
+"""Answers to one text, best first; None if there are none."""
 SEPARATOR = " ||| "
 
 
 def warn_unchosen_heads(run: SequenceRun) -> None:
-    """Say where nobody has chosen the heads that a run aligns by."""
+    """Warn if no alignment heads have been chosen for the run."""
     if run.kept_heads() is None:
         print_message(
-            "no heads were chosen for this run, so all are averaged: choose some with `regard align RUN SOURCE "
-            "TARGET --links LINKS`, or --silver"
+            "no alignment heads were chosen for this run, so all are averaged: choose some with `regard align "
+            "RUN SOURCE TARGET --links LINKS`, or --silver"
         )
 
 
-def read_markup(line: str, which: str) -> MarkedText:
-    """Return a line without its markup; one that is not well-formed is told, and read as text."""
+def read_markup(line: str, name: str) -> MarkedText:
+    """Parse the markup of a line. Ill-formed markup gives a warning and is read as text."""
     try:
         return parse_markup(line)
     except InputError as error:
-        print_message(f"{which}: {error}; it is read as text")
+        print_message(f"{name}: {error}; it is read as text")
         return MarkedText(line)
 
 
 def append_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers]) -> list[Answers]:
-    """Return answers with their links behind them, between words of the text and of the answer, from 0."""
-    found = iter(run.align(_pairs(texts, answers)))
-    return [
-        some and [dataclasses.replace(each, text=f"{each.text}{SEPARATOR}{next(found).moses}") for each in some]
-        for some in answers
-    ]
+    """Append to each answer its word alignment with the text; words are counted from 0."""
+    alignments = iter(run.align(_make_pairs(texts, answers)))
+
+    def append(answer: Candidate) -> Candidate:
+        return dataclasses.replace(answer, text=f"{answer.text}{SEPARATOR}{next(alignments).moses}")
+
+    return [ranked and [append(answer) for answer in ranked] for ranked in answers]
 
 
 def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
-    """Return answers with the markup of their texts. What is markup alone is its own answer."""
-    found = iter(run.align(_pairs([each.text for each in marked], answers), unit=UNIT))
-    carried: list[Answers] = []
-    for text, some in zip(marked, answers, strict=True):
-        if some is None and text.elements and is_blank(text.text):
+    """Transfer the markup of each text to its answers. A text of markup alone is its own answer."""
+    alignments = iter(run.align(_make_pairs([text.text for text in marked], answers), unit=UNIT))
+    results: list[Answers] = []
+    for text, ranked in zip(marked, answers, strict=True):
+        if ranked is None and text.elements and is_blank(text.text):
             bare = transfer_markup(text, text.text, [])
-            some = [Candidate(text=bare, tokens=[], log_probability=0.0, score=0.0, finished=True)]
-        elif some is not None:
-            some = [
-                dataclasses.replace(each, text=transfer_markup(text, each.text, next(found).links))
-                for each in some
+            ranked = [Candidate(text=bare, tokens=[], log_probability=0.0, score=0.0, finished=True)]
+        elif ranked is not None:
+            ranked = [
+                dataclasses.replace(answer, text=transfer_markup(text, answer.text, next(alignments).links))
+                for answer in ranked
             ]
-        carried.append(some)
-    return carried
+        results.append(ranked)
+    return results
 
 
-def _pairs(texts: Sequence[str], answers: Sequence[Answers]) -> list[tuple[str, str]]:
-    return [(text, each.text) for text, some in zip(texts, answers, strict=True) for each in some or ()]
+def _make_pairs(texts: Sequence[str], answers: Sequence[Answers]) -> list[tuple[str, str]]:
+    pairs = zip(texts, answers, strict=True)
+    return [(text, answer.text) for text, ranked in pairs for answer in ranked or ()]

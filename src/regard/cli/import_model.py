@@ -1,4 +1,4 @@
-"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: make a run of another program's model."""
+"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: import a model of another program."""
 
 import sys
 from dataclasses import dataclass
@@ -15,47 +15,45 @@ from regard.runs import SAVEPATH
 
 PROG = "regard import"
 DESCRIPTION = (
-    "Make a run of another program's model: of a Marian model of Hugging Face's with its tokenizer (needs the "
-    "extra hub), of a Transformer that JoeyNMT 2 has trained (needs JoeyNMT), or of one of fairseq's with its "
-    "dictionaries and codes (needs the extra hub). A hundred sentences go through "
-    "both programs: certificate.json says by how much they differ, and where that is more than 1e-4, nothing is "
-    "written. FOLDER: the model's."
+    "Import a model of another program as a run: a Hugging Face Marian model with its tokenizer (needs the extra "
+    "hub), a JoeyNMT 2 Transformer (needs JoeyNMT), or a fairseq Transformer with its dictionaries and BPE codes "
+    "(needs the extra hub). One hundred sentences are run through both programs, and certificate.json stores the "
+    "largest differences. Above 1e-4 nothing is written. FOLDER: the model's folder."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportFlags:
-    """All flags of the command."""
+    """Flags of the command."""
 
     program: Annotated[Origin, tyro.conf.arg(name="from")] = "huggingface"
-    """The other program."""
+    """Program that the model comes from."""
     name: str | None = None
-    """Name of the run's folder. None: that of the model's."""
+    """Name of the new run. Default: the name of the model's folder."""
     savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    texts: Path | None = None
-    """File of sentences, one a line, to compare both programs on, in UTF-8, plain or .gz. None: a hundred of the
-    text for validation, or else for tests."""
+    """Directory of the runs."""
+    examples: Path | None = None
+    """File of sentences for the comparison of both programs, one per line, UTF-8, plain or .gz. Default: 100
+    sentences of the validation text, or of the test text."""
     valid: tuple[Path, ...] = ()
-    """Text that examine, prune and explorer ask about: a source and a target file with a line for each sentence,
-    or one file of tab-separated pairs; plain or .gz."""
+    """Validation text, used by examine, prune and the explorer: a source and a target file with one sentence per
+    line, or one file of tab-separated pairs; plain or .gz."""
     test: tuple[Path, ...] = ()
-    """Text that `regard test` reports on, in the same form."""
+    """Test text for `regard test`, in the same format."""
 
 
 def run(argv: list[str]) -> None:
-    """Import as `argv` asks, and say where the run is."""
+    """Import the model and print the run's folder and certificate."""
     folder, flags = parse_of_run(
         ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
     )
-    texts = None if flags.texts is None else read_sentences(flags.texts)
-    place = convert.import_model(
+    run_folder = convert.import_model(
         folder,
         program=flags.program,
         savepath=flags.savepath,
         name=flags.name,
-        texts=texts,
+        examples=None if flags.examples is None else read_sentences(flags.examples),
         valid=flags.valid,
         test=flags.test,
     )
-    sys.stdout.write(f"Imported into {place}\n{convert.read_certificate(place).summary()}\n")
+    sys.stdout.write(f"Imported into {run_folder}\n{convert.read_certificate(run_folder).summary()}\n")

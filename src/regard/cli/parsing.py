@@ -23,6 +23,8 @@ WIDEST = 100
 """Characters of a line of what a command does."""
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
+RENAMED = {"beside": "compare_with", "texts": "examples"}
+"""Flags that had another name in earlier versions."""
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
@@ -33,6 +35,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits.
     Raises `InputError`, in one line, for what cannot be read.
     """
+    _refuse_renamed(default, argv)
     _refuse_empty_paths(default, argv)
     helping = wants_help(argv)
     if helping:  # it has colours in a terminal, so what is a user's is escaped before
@@ -66,6 +69,13 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_escaped, value))
     return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
+
+
+def _refuse_renamed(default: object, argv: list[str]) -> None:
+    """Raise `InputError` for the old name of a flag, unless a flag of that name exists."""
+    for old, new in RENAMED.items():
+        if hasattr(default, new) and take_flags(argv, [old])[0]:
+            raise InputError(f"flag --{old} is now called --{new.replace('_', '-')}: give that instead")
 
 
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:

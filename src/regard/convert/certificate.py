@@ -137,10 +137,10 @@ def select_sentences(run: Exportable, texts: Sequence[str], *, progress: bool = 
     if left := len(texts) - len(found):
         told = f"{left:,} of {len(texts):,} sentences have more than {most:,} tokens, the most that are taken"
         if not found:
-            raise InputError(f"{told}: give shorter ones with --texts")
+            raise InputError(f"{told}: give shorter ones with --examples")
         print_status(f"{told}: left out", show=progress)
     if not found:
-        raise InputError("there is no sentence to compare both programs on: give some with --texts")
+        raise InputError("there is no sentence to compare both programs on: give some with --examples")
     return found
 
 

@@ -48,7 +48,7 @@ def export(
     folder: str | Path | None = None,
     *,
     to: Program = "ctranslate2",
-    texts: Sequence[str] | None = None,
+    examples: Sequence[str] | None = None,
     license: str | None = None,
     progress: bool = True,
 ) -> Path:
@@ -70,7 +70,7 @@ def export(
     card = PROGRAMS[to].card
     if card is not None and card.licensed and not license:
         raise InputError(f"{to} wants a model card, and that a licence: give --license, such as cc-by-4.0")
-    sentences = select_sentences(run, _unseen(run) if texts is None else texts, progress=progress)
+    sentences = select_sentences(run, _unseen(run) if examples is None else examples, progress=progress)
     with hold_lock(place), new_folder(place) as building:
         print_status(f"Writing the model for {to}", show=progress)
         PROGRAMS[to].write(run, building)
@@ -94,4 +94,4 @@ def _unseen(run: Exportable) -> list[str]:
     try:
         return [pair[0] for pair in run.unseen(SENTENCES, 0)]
     except InputError as error:
-        raise InputError(f"{error}, or give sentences to compare both programs on with --texts") from error
+        raise InputError(f"{error}, or give sentences to compare both programs on with --examples") from error

@@ -34,7 +34,7 @@ def import_model(
     program: Origin = "huggingface",
     savepath: str | Path = "models",
     name: str | None = None,
-    texts: Sequence[str] | None = None,
+    examples: Sequence[str] | None = None,
     valid: Sequence[str | Path] = (),
     test: Sequence[str | Path] = (),
     progress: bool = True,
@@ -78,7 +78,7 @@ def import_model(
         building.write_vocabularies(task.files)
         building.write_model(0, model.state_dict())
         run = _Taken(building.path, config, 0, task, model)
-        given = [source for source, _ in run.unseen(SENTENCES, 0)] if texts is None else texts
+        given = [source for source, _ in run.unseen(SENTENCES, 0)] if examples is None else examples
         sentences = select_sentences(run, given, progress=progress)
         certificate = certify(run, arrived.open(run), sentences, folder, progress=progress)
         certificate.check()

@@ -40,8 +40,8 @@ Rows = Sequence[int | None]
 class IndexMap:
     """Between our indices of a vocabulary and theirs.
 
-    Where what begins a sequence is what ends it, nothing is to be written that begins one: its logit is `MISSING_LOGIT`
-    more.
+    Where what begins a sequence is what ends it, nothing is to be written that begins one: its logit is
+    `MISSING_LOGIT` more.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -62,8 +62,8 @@ class IndexMap:
 
 
 def start_symbol_bias(rows: Rows) -> Tensor:
-    """Return what is added to the logits (V,): `MISSING_LOGIT` to that of the begin of sequence where the end is the same
-    symbol there, else nothing."""
+    """Return what is added to the logits (V,): `MISSING_LOGIT` to that of the begin of sequence where the end is
+    the same symbol there, else nothing."""
     found = torch.zeros(len(rows))
     if rows[BOS] == rows[EOS]:
         found[BOS] = MISSING_LOGIT

@@ -263,7 +263,7 @@ class ForeignModel:
         """
         del seed, purpose
         if not self.inputs:
-            raise InputError(f"{self.name} has no inputs to be asked over: give texts (--texts FILE)")
+            raise InputError(f"{self.name} has no inputs to be asked over: give texts (--examples FILE)")
         return self.fed or [self.family.feed(self.model, each) for each in self.inputs[:samples]]
 
     @torch.no_grad()

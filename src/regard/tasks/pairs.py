@@ -73,8 +73,9 @@ class SequenceTask(AnyTask):
 class LengthSortedBatches:
     """The batches of a training, of sources of like length, so that little of the arithmetic goes into padding.
 
-    `BATCHES_PER_POOL` batches are drawn at once, sorted by length and cut, and then served in random order. Each reserve
-    has a random stream of its own, by its number, so a resumed training draws the same ones wherever it stopped.
+    `BATCHES_PER_POOL` batches are drawn at once, sorted by length and cut, and then served in random order. Each
+    reserve has a random stream of its own, by its number, so a resumed training draws the same ones wherever it
+    stopped.
     """
 
     place = NO_POSITION

@@ -120,7 +120,7 @@ def in_home(text: str, home: Path, written: Callable[[str], str] = str) -> str:
     def moved(match: re.Match[str]) -> str:
         return f"{match[1]} {written(shlex.quote(str(home / match[2])))}"
 
-    return re.sub(rf"(--savepath|--beside) {HOME}/([\w/]+)", moved, text)
+    return re.sub(rf"(--savepath|--compare-with) {HOME}/([\w/]+)", moved, text)
 
 
 @functools.cache
