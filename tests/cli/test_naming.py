@@ -60,7 +60,7 @@ def test_look_says_what_a_name_is(
     assert f"'nofolder' is no folder{reason}" in _refused(command, "look", "nofolder")
     shutil.copytree(trained.folder, tmp_path / "models" / "mine")
     found = _refused(command, "look", "mine")
-    assert "'mine' is no folder here, but a run in 'models': open it with `regard show mine`" in found
+    assert "'mine' is not a folder here, but a run in 'models': open it with `regard show mine`" in found
 
 
 @pytest.mark.parametrize("name", ["show", "test", "examine", "export", "draw", "align"])
@@ -73,7 +73,7 @@ def test_translate_and_import(command: Command, peer: Path, trained: regard.Answ
     assert "is a model of Hugging Face's, no run" in _refused(command, "translate", peer, "x")
     for program in ("huggingface", "joeynmt", "fairseq"):
         found = _refused(command, "import", trained.folder, "--from", program)
-        assert f"is a run already: open it with `regard show {trained.folder}`" in found
+        assert f"is already a run of Regard: open it with `regard show {trained.folder}`" in found
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])

@@ -51,7 +51,7 @@ def test_lines_of_standard_input_and_of_a_file(
 def test_order_is_kept_over_batches_and_chunks(
     piped: Command, translator: regard.PairRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.cli.lines.LINES", 5)
+    monkeypatch.setattr("regard.cli.lines.LINES_PER_CHUNK", 5)
     texts = [TEXTS[index % 4] for index in range(17)]
     _, out, _ = piped("\n".join(texts).encode(), "translate", translator.folder, "--batchsize", "3")
     assert out.splitlines() == translator.translate(texts)
@@ -118,7 +118,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
     [
         (("x", "--plot", "a.gif"), "plot 'a.gif' has no known ending"),
         (("--plot", "a.png"), "--plot draws one text"),
-        (("x", "--input", "y"), "text 'x' and --input are given"),
+        (("x", "--input", "y"), "text 'x' and --input are both given"),
         (("--input", "nowhere.txt"), "cannot read 'nowhere.txt': No such file or directory"),
         (("--input", "."), "cannot read '.': Is a directory"),
         (("x", "--beam", "0"), "beam 0 is out of range: choose from 1 to 1000"),

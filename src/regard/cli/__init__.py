@@ -52,7 +52,7 @@ commands:
 `regard COMMAND --help` lists the flags of a command, with their defaults.
 
   regard train signal2        train on the task Signal 2, into models/signal2
-  regard test signal2         test that run, and print the attention of each head
+  regard test signal2         test that run, and print its attention
   regard train dates          learn to convert "3. Mai 1979" to 1979-05-03
   regard translate dates "3. Mai 1979" --plot
 """

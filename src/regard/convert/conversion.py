@@ -1,10 +1,10 @@
-"""What can be handed to another program: runs from sequence to sequence are such."""
+"""Interfaces of a conversion: the programs, and the runs that can be exported."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.attention import layers_of
 from regard.data.bpe_codes import BpeCodesVocabulary
@@ -20,64 +20,59 @@ if TYPE_CHECKING:
     from regard.training import RunConfig
 
 
-Program = Literal["ctranslate2", "huggingface", "onnx"]
-"""To which a model is handed."""
-Origin = Literal["huggingface", "joeynmt", "fairseq"]
-"""From which one comes."""
-EngineName = Literal["auto", "regard", "ctranslate2"]
-"""auto: CTranslate2 where it is installed and can run the model on this CPU, else our own search."""
-Precision = Literal["float32", "int8"]
-"""Of the weights while CTranslate2 multiplies."""
-
-
 class Exportable(Protocol):
-    """A trained model with its task and config."""
+    """A trained sequence-to-sequence model with its task and config."""
 
     @property
     def folder(self) -> Path:
-        """Where it is kept."""
+        """Folder of the run."""
 
     @property
     def config(self) -> RunConfig:
-        """What decided it."""
+        """Configuration of the training."""
 
     @property
     def step(self) -> int:
-        """Training steps behind it."""
+        """Number of training steps."""
 
     @property
     def task(self) -> SequenceTask:
-        """Its task, which has the vocabularies."""
+        """Task of the run, with its vocabularies."""
 
     @property
     def model(self) -> Seq2Seq:
-        """The model itself."""
+        """The trained model."""
 
     def kept_heads(self) -> KeptHeads | None:
-        """Return the heads to align by; None where nobody has chosen any."""
+        """Return the chosen alignment heads; None if there are none."""
 
     def unseen(self, samples: int, seed: int) -> Sequence[Any]:
-        """Return pairs of source and target that training has not seen; raises `InputError` where there are
-        none."""
+        """Return pairs of source and target not used in training; raises `InputError` if there are none."""
 
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
-"""Vocabularies that other programs can be handed."""
+"""Vocabularies that other programs can read."""
 
 
 def get_transformer(
     run: Exportable, program: str
 ) -> tuple[Transformer, TransformerConfig, ExportableVocabulary, ExportableVocabulary]:
-    """Return a run's Transformer, how it is built, and its vocabularies of source and target.
+    """Return a run's Transformer, its config, and its source and target vocabulary.
 
-    Raises `InputError` where it is another model, its vocabularies are not learned ones, or heads were pruned.
+    Raises `InputError` for other models, for vocabularies that were not learned from text, and for pruned heads.
     """
     model: Any = run.model
     config: Any = run.config.model
     source, target = run.task.source_vocabulary, run.task.target_vocabulary
-    ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
-    if not ours or not isinstance(source, ExportableVocabulary) or not isinstance(target, ExportableVocabulary):
-        raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: {program} cannot run it")
+    supported = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
+    if (
+        not supported
+        or not isinstance(source, ExportableVocabulary)
+        or not isinstance(target, ExportableVocabulary)
+    ):
+        raise InputError(f"run {str(run.folder)!r} is not a Transformer for translation: {program} cannot run it")
     if run.config.kept_heads or any(layer.heads != config.heads for layer in layers_of(model).values()):
-        raise InputError(f"run {str(run.folder)!r} is pruned: {program} wants as many heads in every layer")
+        raise InputError(
+            f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer"
+        )
     return model, config, source, target

@@ -1,7 +1,7 @@
-"""The vocabularies of a model of fairseq: its dictionaries, and the codes or pieces that its text is cut by.
+"""Read the vocabularies of a fairseq model: dictionaries, and BPE codes or a SentencePiece model.
 
-fairseq itself is fed text that is cut already. So what cut it is looked for beside the checkpoint: the codes of
-subword-nmt or fastBPE, or a model of SentencePiece. Where there is none, the dictionaries are of words.
+fairseq itself reads tokenized text. The segmentation is therefore looked up in the checkpoint's folder: BPE codes
+of subword-nmt or fastBPE, or a SentencePiece model. Without one, the dictionaries contain words.
 """
 
 import re
@@ -18,26 +18,26 @@ from regard.io.reading import DamageError, damaged_file, is_file, list_files, re
 
 MEND = "restore a copy of the folder"
 BEGIN, PADDING, END, UNKNOWN_INDEX = range(4)
-"""fairseq's numbers of `<s>`, which it never uses, `<pad>`, `</s>`, which begins a target too, and `<unk>`."""
+"""fairseq's indices of `<s>` (unused), `<pad>`, `</s>` (also starts a target) and `<unk>`."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 UNUSED = "<begin>"
-"""What we call its `<s>`, which has a row in its matrices, and a share of every probability."""
+"""Regard's name of fairseq's `<s>`, which has a row in all matrices and a share of every probability."""
 CODES = ("codes", "code", "bpecodes", "bpe.codes", "bpe_codes")
-"""Names of codes, with or without the side's language behind them."""
+"""File names of BPE codes, with or without the language as suffix."""
 
 
 class FairseqVocabulary(NamedTuple):
-    """A language of a model: its dictionary, and how it is cut."""
+    """Dictionary and segmentation of one language."""
 
     symbols: list[str]
-    """By fairseq's numbers."""
+    """Symbols in the order of fairseq's indices."""
     vocabulary: ExportableVocabulary
     rows: Rows
-    """fairseq's numbers of ours."""
+    """fairseq's index of each symbol of `vocabulary`."""
 
     @property
     def kind(self) -> str:
-        """What we call how it is cut."""
+        """Regard's name of the tokenizer."""
         kinds = {SentencePieceVocabulary: "sentencepiece", BpeCodesVocabulary: "codes"}
         return kinds.get(type(self.vocabulary), "words")
 
@@ -45,105 +45,113 @@ class FairseqVocabulary(NamedTuple):
 def read_vocabularies(
     folder: Path, languages: tuple[str | None, str | None], sizes: tuple[int, int]
 ) -> tuple[FairseqVocabulary, FairseqVocabulary]:
-    """Return source and target, whose matrices have so many symbols.
+    """Return source and target vocabulary, whose embeddings have `sizes` rows.
 
-    Where the checkpoint names no `languages`, as fairseq leaves them out that it has guessed itself, the sizes
-    tell which dictionary is which. Raises `InputError` where they do not.
+    If the checkpoint does not name its `languages` (fairseq omits those it guessed itself), the sizes determine
+    which dictionary is the source. Raises `InputError` if they are ambiguous.
     """
     source, target = languages
     names = [path.name[5:-4] for path in list_files(folder) if re.fullmatch(r"dict\..+\.txt", path.name)]
     if {"source", "target"} <= set(names):
         source, target = "source", "target"
     if source and target:
-        found = read_vocabulary(folder, source), read_vocabulary(folder, target)
-        for side, size, name in zip(found, sizes, (source, target), strict=True):
+        vocabularies = read_vocabulary(folder, source), read_vocabulary(folder, target)
+        for side, size, name in zip(vocabularies, sizes, (source, target), strict=True):
             if len(side.symbols) != size:
                 raise InputError(
-                    f"dict.{name}.txt has {len(side.symbols):,} symbols with the special ones, the checkpoint's "
-                    f"matrix {size:,}: give the dictionary that it was trained with"
+                    f"dict.{name}.txt has {len(side.symbols):,} symbols including special ones, but the "
+                    f"checkpoint's matrix has {size:,}: give the dictionary of its training"
                 )
-        return found
-    told = "the checkpoint does not say which language is the source"
+        return vocabularies
+    problem = "the checkpoint does not say which language is the source"
     if len(names) == 1:
-        raise InputError(f"{str(folder)!r} has dict.{names[0]}.txt alone: put the other language's beside it")
+        raise InputError(
+            f"{str(folder)!r} has dict.{names[0]}.txt only: add the dictionary of the other language"
+        )
     if len(names) != 2:
         has = ", ".join(f"dict.{name}.txt" for name in names) or "no dict.LANGUAGE.txt"
-        raise InputError(f"{told}, and {str(folder)!r} has {has}: put there dict.source.txt and dict.target.txt")
-    one, other = (read_vocabulary(folder, name) for name in names)
+        raise InputError(f"{problem}, and {str(folder)!r} has {has}: add dict.source.txt and dict.target.txt")
+    first, second = (read_vocabulary(folder, name) for name in names)
     fitting = [
-        sides for sides in ((one, other), (other, one)) if tuple(len(side.symbols) for side in sides) == sizes
+        sides
+        for sides in ((first, second), (second, first))
+        if tuple(len(side.symbols) for side in sides) == sizes
     ]
     if not fitting:
-        have = " and ".join(f"{len(side.symbols):,}" for side in (one, other))
+        have = " and ".join(f"{len(side.symbols):,}" for side in (first, second))
         raise InputError(
-            f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols with the special ones, the "
-            f"checkpoint's matrices {sizes[0]:,} and {sizes[1]:,}: give those that it was trained with"
+            f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols including special ones, but "
+            f"the checkpoint's matrices have {sizes[0]:,} and {sizes[1]:,}: give the dictionaries of its training"
         )
-    if len(fitting) > 1 and not is_same_vocabulary(one, other):
+    if len(fitting) > 1 and not is_same_vocabulary(first, second):
         raise InputError(
-            f"{told}, and both dictionaries are as large: name them dict.source.txt and dict.target.txt"
+            f"{problem}, and both dictionaries have the same size: name them dict.source.txt and dict.target.txt"
         )
     return fitting[0]
 
 
 def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
-    """Return the dictionary of a language, its vocabulary here, and its numbers of our symbols."""
+    """Read the dictionary and segmentation of a language."""
     file = folder / f"dict.{language}.txt"
     try:
-        symbols = _symbols(read_text(file, MEND))
+        symbols = _parse_symbols(read_text(file, MEND))
     except DamageError as error:
         raise damaged_file(file, error, MEND) from None
     names = [*symbols[len(SPECIAL) :], UNUSED]
     rows = [PADDING, END, END, UNKNOWN_INDEX, *range(len(SPECIAL), len(symbols)), BEGIN]
-    cut = find_segmentation_file(folder, language)
+    segmentation = find_segmentation_file(folder, language)
     try:
-        if cut is None:
+        if segmentation is None:
             if any(name.endswith(CONTINUATION) for name in names):
                 raise InputError(
                     f"{str(file)!r} has pieces with {CONTINUATION}, and no codes stand beside it: put there "
                     f"those of subword-nmt or fastBPE, called codes or bpecodes"
                 )
             return FairseqVocabulary(symbols, vocabulary_from_symbols(names, words=True), rows)
-        if cut.suffix in (".model", ".spm"):
-            return FairseqVocabulary(symbols, SentencePieceVocabulary(read_bytes(cut), names), rows)
-        return FairseqVocabulary(symbols, BpeCodesVocabulary(parse_codes(read_text(cut, MEND)), names), rows)
+        if segmentation.suffix in (".model", ".spm"):
+            return FairseqVocabulary(symbols, SentencePieceVocabulary(read_bytes(segmentation), names), rows)
+        return FairseqVocabulary(
+            symbols, BpeCodesVocabulary(parse_codes(read_text(segmentation, MEND)), names), rows
+        )
     except DamageError as error:
-        raise damaged_file(cut or file, error, MEND) from error
+        raise damaged_file(segmentation or file, error, MEND) from error
 
 
 def find_segmentation_file(folder: Path, language: str) -> Path | None:
-    """Return the codes, or the model of SentencePiece, by which a language is cut; None where there are none.
+    """Return the file of BPE codes or the SentencePiece model of a language; None if there is none.
 
-    Raises `InputError` where there are several.
+    Raises `InputError` if there are several.
     """
     for name in CODES:
         for file in (folder / f"{name}.{language}", folder / name):
             if is_file(file):
                 return file
-    found = [path for path in list_files(folder) if path.suffix in (".model", ".spm", ".codes")]
+    candidates = [path for path in list_files(folder) if path.suffix in (".model", ".spm", ".codes")]
     own = [
-        path for path in found if path.stem.endswith(f".{language}") or path.stem in (language, f"spm.{language}")
+        path
+        for path in candidates
+        if path.stem.endswith(f".{language}") or path.stem in (language, f"spm.{language}")
     ]
-    if len(own or found) > 1:
-        several = ", ".join(path.name for path in own or found)
-        raise InputError(f"{str(folder)!r} has {several}: keep the one that its text is cut by")
-    return next(iter(own or found), None)
+    if len(own or candidates) > 1:
+        several = ", ".join(path.name for path in own or candidates)
+        raise InputError(f"{str(folder)!r} has {several}: keep only the one used in training")
+    return next(iter(own or candidates), None)
 
 
-def _symbols(text: str) -> list[str]:
-    """Return the symbols of a dictionary by their numbers, a line each with its count; raises `DamageError`."""
-    found = dict.fromkeys(SPECIAL)
+def _parse_symbols(text: str) -> list[str]:
+    """Parse a dictionary: one line per symbol, with its count; raises `DamageError` for other lines."""
+    symbols = dict.fromkeys(SPECIAL)
     for number, line in enumerate(split_lines(text), 1):
-        # A flag behind the count, for what stands instead of a special symbol, is in no file of a training.
+        # A third column is possible in fairseq (to overwrite special symbols), but training never writes it.
         symbol, _, count = line.rpartition(" ")
         if not symbol or not count.isdecimal():
-            raise DamageError(f"its line {number} is no symbol and its count")
-        if symbol in found:
-            raise DamageError(f"{shorten(symbol)} stands in it twice")
-        found[symbol] = None
-    return list(found)
+            raise DamageError(f"its line {number} is not a symbol with a count")
+        if symbol in symbols:
+            raise DamageError(f"{shorten(symbol)} occurs twice")
+        symbols[symbol] = None
+    return list(symbols)
 
 
-def is_same_vocabulary(one: FairseqVocabulary, other: FairseqVocabulary) -> bool:
-    """Whether two languages have one dictionary, cut alike."""
-    return one.symbols == other.symbols and one.vocabulary.to_json() == other.vocabulary.to_json()
+def is_same_vocabulary(first: FairseqVocabulary, second: FairseqVocabulary) -> bool:
+    """Return whether two languages have the same dictionary and segmentation."""
+    return first.symbols == second.symbols and first.vocabulary.to_json() == second.vocabulary.to_json()

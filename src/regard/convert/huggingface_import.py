@@ -1,7 +1,8 @@
-"""Models of Hugging Face on their way in: a Marian model and its tokenizer, as a Transformer of ours.
+"""Import of a Hugging Face Marian model with its tokenizer.
 
-Special symbols move to the first four indices, the width into the order of our waves. Marian begins a target with
-padding: that symbol is our begin of sequence then, and our padding has no counterpart.
+Special symbols move to the first four indices, and the width is permuted to Regard's order of sines and cosines.
+Marian starts targets with the padding symbol. It becomes Regard's start symbol, and Regard's padding has no
+counterpart.
 """
 
 import json
@@ -38,54 +39,54 @@ from regard.io.reading import (
     read_text,
 )
 
-MEND = "fetch the folder anew"
+MEND = "download the folder again"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-"""What Hugging Face calls the activations that we have."""
+"""Regard's activations by their names in Hugging Face."""
 
 
 class ImportedModel(NamedTuple):
-    """A model from elsewhere: what it is here."""
+    """A model of another program, converted to Regard's configs, vocabularies and parameters."""
 
     flags: dict[str, Any]
-    """Of the task and of the model."""
+    """Flags of task and model."""
     vocabularies: tuple[ExportableVocabulary, ExportableVocabulary]
-    """Of source and target."""
+    """Source and target vocabulary."""
     parameters: Mapping[str, Tensor]
-    """By our names."""
+    """Tensors by Regard's parameter names."""
     open: Callable[[Exportable], ConvertedModel]
-    """Open it in its own program, beside the run that it has become."""
+    """Open the model in its own program, for comparison with the run."""
 
 
-class _About(msgspec.Struct):
-    """What is asked of the model's config before transformers reads it."""
+class _ModelConfig(msgspec.Struct):
+    """The part of the model's config that is checked before transformers reads it."""
 
     model_type: str
 
 
-class _Tokenizer(msgspec.Struct):
-    """What is asked of the tokenizer's config."""
+class _TokenizerConfig(msgspec.Struct):
+    """The part of the tokenizer's config that is needed."""
 
     separate_vocabs: bool = False
     unk_token: Any = "<unk>"
 
 
 def read_huggingface(folder: Path) -> ImportedModel:
-    """Read a folder as `save_pretrained` writes it.
+    """Read a folder written by `save_pretrained`.
 
-    Raises `InputError` where it holds no Marian model, one that a Transformer here cannot be, or a damaged one;
-    and where the extra `hub` is not installed.
+    Raises `InputError` if it has no Marian model, if Regard's Transformer cannot represent it, if it is damaged,
+    or if the extra `hub` is not installed.
     """
     if not is_folder(folder):
-        raise InputError(f"{str(folder)!r} is no folder: give one with a model as save_pretrained writes it")
+        raise InputError(f"{str(folder)!r} is not a folder: give one written by save_pretrained")
     if not is_file(folder / "config.json"):
         raise InputError(
-            f"{str(folder)!r} has no config.json, as models of Hugging Face have: for one of another program say "
+            f"{str(folder)!r} has no config.json, which all Hugging Face models have: for other programs give "
             f"--from joeynmt or --from fairseq"
         )
-    kind = read_json(folder / "config.json", _About, MEND, finite=False).model_type
+    kind = read_json(folder / "config.json", _ModelConfig, MEND, finite=False).model_type
     if kind != "marian":
         raise InputError(
-            f"model_type {kind} is not marian: models of other architectures are looked at, `regard look`"
+            f"model_type {kind} is not marian: only Marian can be imported, inspect others with `regard look`"
         )
     if not is_file(folder / "tokenizer.json"):
         for name in ("source.spm", "target.spm", "vocab.json"):
@@ -97,136 +98,139 @@ def read_huggingface(folder: Path) -> ImportedModel:
     vocabularies, rows = _vocabularies(folder, config, shared=flags["joint"])
     source, target = rows
     order = get_sines_first_order(config.d_model)
-    back = order.argsort()
-    found = from_external(state, marian_modules(config.encoder_layers, config.decoder_layers), order)
-    found["target_embedding.weight"] = select_rows(state["model.decoder.embed_tokens.weight"], target)[:, back]
+    inverse = order.argsort()
+    parameters = from_external(state, marian_modules(config.encoder_layers, config.decoder_layers), order)
+    parameters["target_embedding.weight"] = select_rows(state["model.decoder.embed_tokens.weight"], target)[
+        :, inverse
+    ]
     if not flags["joint"]:
-        found["source_embedding.weight"] = select_rows(state["model.encoder.embed_tokens.weight"], source)[
-            :, back
+        parameters["source_embedding.weight"] = select_rows(state["model.encoder.embed_tokens.weight"], source)[
+            :, inverse
         ]
     if not flags["tied"]:
-        found["output.weight"] = select_rows(state["lm_head.weight"], target)[:, back]
-    found["output_bias"] = select_rows(state["final_logits_bias"][0], target, MISSING_LOGIT)
+        parameters["output.weight"] = select_rows(state["lm_head.weight"], target)[:, inverse]
+    parameters["output_bias"] = select_rows(state["final_logits_bias"][0], target, MISSING_LOGIT)
     pieces = isinstance(vocabularies[0], SentencePieceVocabulary)
     flags |= {
         "tokenizer": "sentencepiece" if pieces else "bpe",
         "vocab_size": max(map(len, vocabularies)),
-        "max_len": max(1, (config.max_position_embeddings - 1) // 4),  # four times as much is answered
+        "max_len": max(
+            1, (config.max_position_embeddings - 1) // 4
+        ),  # a run answers texts of up to four times max_len
     }
-    return ImportedModel(flags, vocabularies, found, lambda run: MarianModel(run, folder, rows))
+    return ImportedModel(flags, vocabularies, parameters, lambda run: MarianModel(run, folder, rows))
 
 
 def _vocabularies(
     folder: Path, config: Any, *, shared: bool
 ) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
-    """Return the vocabularies of source and target, and their indices of our symbols."""
+    """Return source and target vocabulary, and Marian's index of each of their symbols."""
     if not is_file(folder / "source.spm") and is_file(folder / "tokenizer.json"):
-        return _of_ours(folder, config)
-    about = _Tokenizer()
+        return _read_exported(folder, config)
+    tokenizer = _TokenizerConfig()
     if is_file(folder / "tokenizer_config.json"):
-        about = read_json(folder / "tokenizer_config.json", _Tokenizer, MEND, finite=False)
-    files = ["vocab.json", "target_vocab.json" if about.separate_vocabs else "vocab.json"]
+        tokenizer = read_json(folder / "tokenizer_config.json", _TokenizerConfig, MEND, finite=False)
+    files = ["vocab.json", "target_vocab.json" if tokenizer.separate_vocabs else "vocab.json"]
     sizes = [config.vocab_size, config.vocab_size if shared else config.decoder_vocab_size]
-    if shared and about.separate_vocabs:
+    if shared and tokenizer.separate_vocabs:
         raise InputError(
-            "separate_vocabs is on with share_encoder_decoder_embeddings: here one matrix has one vocabulary"
+            "separate_vocabs is on with share_encoder_decoder_embeddings: Regard needs one vocabulary per "
+            "embedding matrix"
         )
-    found = []
+    sides = []
     for file, size, model in zip(files, sizes, ("source.spm", "target.spm"), strict=True):
-        symbols, rows = _symbols(folder / file, config, size, about)
+        symbols, rows = _symbols(folder / file, config, size, tokenizer)
         try:
-            cut = SentencePieceVocabulary(read_bytes(folder / model), symbols, codes=True)
+            vocabulary = SentencePieceVocabulary(read_bytes(folder / model), symbols, codes=True)
         except DamageError as error:
             raise damaged_file(folder / model, error, MEND) from error
-        found.append((cut, rows))
-    (source, source_rows), (target, target_rows) = found
+        sides.append((vocabulary, rows))
+    (source, source_rows), (target, target_rows) = sides
     return (source, target), (source_rows, target_rows)
 
 
-def _symbols(file: Path, config: Any, size: int, about: _Tokenizer) -> tuple[list[str], Rows]:
-    """Return the symbols of a vocabulary but the special ones, and their indices with those of all of ours."""
+def _symbols(file: Path, config: Any, size: int, tokenizer: _TokenizerConfig) -> tuple[list[str], Rows]:
+    """Return the non-special symbols of a vocabulary, and Marian's index of each symbol of the run."""
     numbers = read_json(file, dict[str, int], MEND)
     if sorted(numbers.values()) != list(range(size)):
         raise InputError(
-            f"vocab_size {size} is not that of {str(file)!r}, which is to have a symbol for each number "
-            f"from 0 to {size - 1}: {MEND}"
+            f"vocab_size {size} does not match {str(file)!r}, which must have one symbol for each index from 0 "
+            f"to {size - 1}: {MEND}"
         )
-    unknown = about.unk_token["content"] if isinstance(about.unk_token, dict) else about.unk_token
+    unknown = tokenizer.unk_token["content"] if isinstance(tokenizer.unk_token, dict) else tokenizer.unk_token
     if unknown not in numbers:
         raise damaged_file(file, f"it has no {unknown}", MEND)
-    rows = _special(config, size, numbers[unknown])
+    rows = _special_indices(config, size, numbers[unknown])
     taken = {row for row in rows if row is not None}
     rest = sorted((number, symbol) for symbol, number in numbers.items() if number not in taken)
     return [symbol for _, symbol in rest], [*rows, *(number for number, _ in rest)]
 
 
-def _special(config: Any, size: int, unknown: int) -> list[int | None]:
-    """Return their numbers of our special symbols; None for padding that is the begin of a target too."""
+def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
+    """Return Marian's indices of the special symbols; None for padding that is also the start symbol."""
     named = {name: getattr(config, name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id")}
     for name, number in named.items():
         if not isinstance(number, int) or not 0 <= number < size:
             raise InputError(
-                f"{name} {number} is no symbol of the vocabulary: give one number from 0 to {size - 1}"
+                f"{name} {number} is not in the vocabulary: it must be an index from 0 to {size - 1}"
             )
     pad, start, end = named.values()
-    found = [None if pad == start else pad, start, end, unknown]
-    if len(set(found)) < len(found):
+    indices = [None if pad == start else pad, start, end, unknown]
+    if len(set(indices)) < len(indices):
         raise InputError(
-            f"{', '.join(named)} and the unknown symbol are not told apart: {pad}, {start}, {end}, {unknown}"
+            f"{', '.join(named)} and the unknown symbol must differ, not {pad}, {start}, {end}, {unknown}"
         )
-    return found
+    return indices
 
 
-def _of_ours(
+def _read_exported(
     folder: Path, config: Any
 ) -> tuple[tuple[ExportableVocabulary, ExportableVocabulary], tuple[Rows, Rows]]:
-    """Return the vocabulary of a folder that `regard export` wrote: its special symbols are the first already."""
+    """Read the vocabulary of a folder written by `regard export`, whose special symbols come first already."""
     file = folder / "tokenizer.json"
     try:
         stored = parse_json(read_text(file, MEND))
         if not isinstance(stored, dict):
-            raise DamageError("it is no object")
+            raise DamageError("it is not a JSON object")
         plain = {**stored, "added_tokens": [], "post_processor": None}
-        found = SubwordVocabulary.from_json(json.dumps(plain))
+        vocabulary = SubwordVocabulary.from_json(json.dumps(plain))
     except (DamageError, InputError) as error:
         raise InputError(
-            f"{str(file)!r} is no vocabulary of ours, and source.spm is missing: give a folder with source.spm, "
-            f"target.spm and vocab.json, as Marian's models have"
+            f"{str(file)!r} is not a vocabulary of Regard, and source.spm is missing: give a folder with "
+            "source.spm, target.spm and vocab.json"
         ) from error
-    rows = list(range(len(found)))
+    rows = list(range(len(vocabulary)))
     special = [config.pad_token_id, config.decoder_start_token_id, config.eos_token_id]
-    if len(found) != config.vocab_size or special != rows[:UNKNOWN]:
-        raise damaged_file(
-            file, f"it does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} are others", MEND
-        )
-    return (found, found), (rows, rows)
+    if len(vocabulary) != config.vocab_size or special != rows[:UNKNOWN]:
+        raise damaged_file(file, f"it does not belong to the model: {', '.join(RESERVED[:UNKNOWN])} differ", MEND)
+    return (vocabulary, vocabulary), (rows, rows)
 
 
 def read_settings(config: Any) -> dict[str, Any]:
-    """Return the flags of a Transformer that is the Marian model of a `MarianConfig`.
+    """Convert a `MarianConfig` to flags of Regard's Transformer.
 
-    Raises `InputError`, which names the setting, for a model that ours cannot be.
+    Raises `InputError` with the name of an unsupported setting.
     """
     for name in ("attention_heads", "ffn_dim"):
-        one, other = (getattr(config, f"{side}_{name}") for side in ("encoder", "decoder"))
-        if one != other:
+        encoder, decoder = (getattr(config, f"{side}_{name}") for side in ("encoder", "decoder"))
+        if encoder != decoder:
             raise InputError(
-                f"decoder_{name} {other} is not encoder_{name} {one}: a Transformer here has as many in both"
+                f"decoder_{name} {decoder} differs from encoder_{name} {encoder}: Regard's Transformer needs "
+                "equal values"
             )
     if config.activation_function not in ACTIVATIONS:
         raise InputError(
-            f"activation_function {config.activation_function} is unknown here: "
-            f"there are {', '.join(ACTIVATIONS)}"
+            f"activation_function {config.activation_function} is not supported: choose {', '.join(ACTIVATIONS)}"
         )
     if not config.scale_embedding:
-        raise InputError("scale_embedding is off: embeddings are always scaled here")
+        raise InputError("scale_embedding is off: Regard always scales embeddings")
     if config.d_model % 2:
-        raise InputError(f"d_model {config.d_model} is odd: the waves of its positions are no pairs")
+        raise InputError(f"d_model {config.d_model} is odd: sinusoidal positions need an even width")
     shared, tied = bool(config.share_encoder_decoder_embeddings), bool(config.tie_word_embeddings)
     if shared and not tied:
         raise InputError(
             "tie_word_embeddings is off with share_encoder_decoder_embeddings on: "
-            "one vocabulary has one matrix here"
+            "Regard ties all matrices of a shared vocabulary"
         )
     return {
         "hidden": config.d_model,

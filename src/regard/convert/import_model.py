@@ -1,4 +1,4 @@
-"""Taking in a model of another program: it becomes a run, with a certificate that both are the same."""
+"""Import a model of another program as a run, with a certificate that both compute the same."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.convert import Origin
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
-from regard.convert.conversion import Origin
 from regard.convert.fairseq import read_fairseq
 from regard.convert.huggingface_import import ImportedModel, read_huggingface
 from regard.convert.joeynmt import read_joeynmt
@@ -25,7 +25,7 @@ ORIGINS: dict[str, Callable[[Path], ImportedModel]] = {
     "joeynmt": read_joeynmt,
     "fairseq": read_fairseq,
 }
-"""How a folder of each program is read."""
+"""Function that reads a model folder of each program."""
 
 
 def import_model(
@@ -39,56 +39,56 @@ def import_model(
     test: Sequence[str | Path] = (),
     progress: bool = True,
 ) -> Path:
-    """Make a run of another program's model, with its `certificate.json`, and return its folder.
+    """Import a model of another program as a run with a `certificate.json`, and return the run's folder.
 
-    `name`: of the run's folder under `savepath`; None: that of the model's. `valid`, `test`: text of the run, a
-    source and a target file, or one of pairs, for what asks it about text that it has not seen. `texts`:
-    sentences that both programs are compared on, without those that are too long for the model; None: the first
-    hundred sources of `valid`, or of `test`. Raises `InputError`, with nothing written, where the model cannot be
-    represented, or computes anything else here than there, a run is there already, or the program is not
-    installed; `MachineError` where the disk refuses.
+    `name` is the run's name under `savepath` (default: the name of the model's folder). `valid` and `test` are
+    the run's validation and test text: a source and a target file, or one file of pairs. `examples` are sentences
+    on which both programs are compared (default: the first 100 sources of `valid`, or of `test`); those too long
+    for the model are skipped.
+
+    Raises `InputError`, and writes nothing, if the model cannot be represented, if its results differ from the
+    other program's, if the run exists, or if the program is not installed. Raises `MachineError` if the disk
+    cannot be written.
     """
     if program not in ORIGINS:
         raise unknown_choice("program", program, ORIGINS)
     folder = Path(folder)
     if holds_run(folder):
-        raise InputError(f"{str(folder)!r} is a run already: open it with `regard show {folder}`")
-    called = folder.resolve().name if name is None else name
-    check_name(Path(called))
-    place = Path(savepath) / called
-    if RunFolder(place).exists():
-        raise InputError(f"{str(place)!r} holds a run already: give another --name, or another --savepath")
-    arrived = ORIGINS[program](folder)
-    written = {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
-    config = make_config("translation", {**arrived.flags, **written, "model": "transformer"}).resolved()
-    source, target = arrived.vocabularies
-    made: Any = Translation(config.task, source, target)  # type: ignore[arg-type]
-    task: Translation = made
+        raise InputError(f"{str(folder)!r} is already a run of Regard: open it with `regard show {folder}`")
+    run_name = folder.resolve().name if name is None else name
+    check_name(Path(run_name))
+    target = Path(savepath) / run_name
+    if RunFolder(target).exists():
+        raise InputError(f"{str(target)!r} already holds a run: give another --name, or another --savepath")
+    imported = ORIGINS[program](folder)
+    texts = {"valid": tuple(map(str, valid)), "test": tuple(map(str, test))}
+    config = make_config("translation", {**imported.flags, **texts, "model": "transformer"}).resolved()
+    task: Any = Translation(config.task, *imported.vocabularies)  # type: ignore[arg-type]
     config = dataclasses.replace(config, tokenizer=digest(task.files))
     model = Transformer(config.model, **task.sizes).eval()  # type: ignore[arg-type]
     try:
-        model.load_state_dict(dict(arrived.parameters))
-    except RuntimeError as error:  # which has a line for each
+        model.load_state_dict(dict(imported.parameters))
+    except RuntimeError as error:  # its message has one line per parameter
         raise InputError(
-            f"{str(folder)!r} is damaged: its parameters are not of its sizes ({describe_error(error, 150)}); "
-            f"fetch it anew"
+            f"{str(folder)!r} is damaged: its parameters do not match its config ({describe_error(error, 150)}); "
+            f"download it again"
         ) from error
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
-    with hold_lock(place), new_run(place, config, overwrite=False) as building:
+    with hold_lock(target), new_run(target, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
         building.write_model(0, model.state_dict())
-        run = _Taken(building.path, config, 0, task, model)
-        given = [source for source, _ in run.unseen(SENTENCES, 0)] if examples is None else examples
-        sentences = select_sentences(run, given, progress=progress)
-        certificate = certify(run, arrived.open(run), sentences, folder, progress=progress)
+        run = _ImportedRun(building.path, config, 0, task, model)
+        texts_to_compare = [source for source, _ in run.unseen(SENTENCES, 0)] if examples is None else examples
+        sentences = select_sentences(run, texts_to_compare, progress=progress)
+        certificate = certify(run, imported.open(run), sentences, folder, progress=progress)
         certificate.check()
         write_json(building.path / CERTIFICATE_NAME, certificate.json())
-    return RunFolder(place).path
+    return RunFolder(target).path
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """A run that is being made."""
+class _ImportedRun:
+    """The run before it is complete, for the comparison."""
 
     folder: Path
     config: RunConfig
@@ -97,10 +97,10 @@ class _Taken:
     model: Seq2Seq
 
     def kept_heads(self) -> None:
-        """Nobody has chosen any yet."""
+        """Return None: no alignment heads have been chosen."""
 
     def unseen(self, samples: int, seed: int) -> list[tuple[str, str]]:
-        """Return the first pairs of the text for validation, or else for tests."""
+        """Return the first pairs of the validation text, or of the test text."""
         del seed
         text = self.task.config.text("valid") or self.task.config.text("test")
         most, encode = self.task.longest_source, self.task.source_vocabulary.encode

@@ -1,4 +1,4 @@
-"""How JoeyNMT 2 cuts text, and which vocabulary of ours that is."""
+"""Read JoeyNMT 2's tokenizer settings and vocabularies."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,68 +13,68 @@ from regard.io.reading import DamageError, damaged_file, is_file, read_bytes, re
 
 MEND = "restore a copy of the folder"
 SPECIAL = {"pad": (1, "<pad>"), "bos": (2, "<s>"), "eos": (3, "</s>"), "unk": (0, "<unk>")}
-"""In our order: their number and how they are spelled, unless the configuration says otherwise."""
+"""Default index and spelling of the special symbols, in Regard's order."""
 
 
 def get_tokenizer_kind(side: Mapping[str, Any]) -> str:
-    """Return what we call how a side is cut; raises `InputError` for what is not imported."""
+    """Return Regard's name of a side's tokenizer; raises `InputError` for unsupported settings."""
     level = side["level"]
     if level == "bpe":
         level = side.get("tokenizer_type", side.get("bpe_type", "sentencepiece"))
     kinds = {"word": "words", "char": "characters", "sentencepiece": "sentencepiece"}
     if level not in kinds:
-        raise InputError(f"tokenizer_type {level} is not imported: only word, char and sentencepiece are")
+        raise InputError(f"tokenizer_type {level} is not supported: only word, char and sentencepiece are")
     if side.get("normalize", False):
-        raise InputError("normalize is on: text is not normalised as JoeyNMT does here")
-    if (cutter := side.get("tokenizer_cfg", {}).get("pretokenizer", "none")) != "none":
-        raise InputError(f"pretokenizer {cutter} is not imported: only none is")
+        raise InputError("normalize is on: Regard does not support JoeyNMT's normalization")
+    if (pretokenizer := side.get("tokenizer_cfg", {}).get("pretokenizer", "none")) != "none":
+        raise InputError(f"pretokenizer {pretokenizer} is not supported: only none is")
     return kinds[level]
 
 
 def get_special_symbols(data: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
-    """Return the special symbols, in our order; raises `InputError` for more of them than ours."""
-    given = data.get("special_symbols", {})
+    """Return the special symbols in Regard's order; raises `InputError` for further ones."""
+    settings = data.get("special_symbols", {})
     for name in ("sep_token", "lang_tags"):
-        if given.get(name):
-            raise InputError(f"special_symbols.{name} {given[name]} is not imported: there are no prompts here")
+        if settings.get(name):
+            raise InputError(f"special_symbols.{name} {settings[name]} is not supported: Regard has no prompts")
     return {
-        name: (given.get(f"{name}_id", number), given.get(f"{name}_token", token))
+        name: (settings.get(f"{name}_id", number), settings.get(f"{name}_token", token))
         for name, (number, token) in SPECIAL.items()
     }
 
 
 def read_symbols(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
-    """Return the symbols of a vocabulary by their numbers, as JoeyNMT reads its file."""
+    """Return the symbols of a vocabulary file in the order of JoeyNMT's indices."""
     file = folder / f"{side}_vocab.txt"
     special = sorted(get_special_symbols(data).values())
     return list(dict.fromkeys([*(token for _, token in special), *read_text(file, MEND).splitlines()]))
 
 
 def read_vocabulary(folder: Path, data: Mapping[str, Any], side: str) -> tuple[ExportableVocabulary, Rows]:
-    """Return the vocabulary of a side, and its numbers of our symbols."""
-    about, symbols = data[side], read_symbols(folder, data, side)
+    """Return the vocabulary of a side, and JoeyNMT's index of each symbol."""
+    settings, symbols = data[side], read_symbols(folder, data, side)
     special = get_special_symbols(data)
     for number, token in special.values():
         if symbols[number] != token:
             raise damaged_file(folder / f"{side}_vocab.txt", f"its symbol {number} is not {token}", MEND)
-    taken = [number for number, _ in special.values()]
-    rest = [number for number in range(len(symbols)) if number not in taken]
+    special_indices = [number for number, _ in special.values()]
+    rest = [number for number in range(len(symbols)) if number not in special_indices]
     names, kind, lowercase = (
         [symbols[number] for number in rest],
-        get_tokenizer_kind(about),
-        bool(about.get("lowercase", False)),
+        get_tokenizer_kind(settings),
+        bool(settings.get("lowercase", False)),
     )
-    rows = [*taken, *rest]
+    rows = [*special_indices, *rest]
     if kind != "sentencepiece":
         return vocabulary_from_symbols(names, words=kind == "words", lowercase=lowercase), rows
-    file = find_sentencepiece_file(folder, about)
+    file = find_sentencepiece_file(folder, settings)
     try:
         return SentencePieceVocabulary(read_bytes(file), names, lowercase=lowercase), rows
     except DamageError as error:
         raise damaged_file(file, error, MEND) from error
 
 
-def find_sentencepiece_file(folder: Path, about: Mapping[str, Any]) -> Path:
-    """Return where the model of SentencePiece is: JoeyNMT copies it into the training's folder."""
-    named = Path(about["tokenizer_cfg"]["model_file"])
+def find_sentencepiece_file(folder: Path, settings: Mapping[str, Any]) -> Path:
+    """Return the path of the SentencePiece model. JoeyNMT copies it to the training's folder."""
+    named = Path(settings["tokenizer_cfg"]["model_file"])
     return folder / named.name if is_file(folder / named.name) else named

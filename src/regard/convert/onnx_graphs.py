@@ -1,12 +1,12 @@
-"""A model as two graphs of ONNX: one that reads sources, and one that takes one step of the search.
+"""Trace a model into two ONNX graphs: the encoder, and one step of the decoder.
 
-    encoder    source (B, Ts) int64                ->  the first state, weights
-    decoder    token (B, 1) int64, a state         ->  logits (B, V), the state after the step, weights
+    encoder    source (B, Ts) int64                ->  initial state, weights
+    decoder    token (B, 1) int64, state           ->  logits (B, V), next state, weights
 
-A state is whatever `Seq2Seq.start` returns. Every tensor in it is an output of the encoder and an input of the
-decoder, named by where it lies (`past.0.keys`); those that a step changes are outputs of the decoder, as
-`next.past.0.keys`, and the others are the memory. Weights (B, H, Tq, Tk) are named as `regard.record` names their
-layer. So any model of `Seq2Seq` becomes such graphs, of which nothing is known here.
+The state is the value of `Seq2Seq.start`. Each of its tensors is an output of the encoder and an input of the
+decoder, named by its path (`past.0.keys`). Tensors that a step changes are outputs of the decoder with the prefix
+`next.`; the others are the encoder's memory. Weights (B, H, Tq, Tk) have the layer names of `regard.record`. This
+works for any `Seq2Seq`, without knowledge of its architecture.
 """
 
 import copy
@@ -30,53 +30,55 @@ from regard.models import Seq2Seq
 from regard.plugins import describe_error
 
 SIZES = {"batch": (17, 19), "source": (5, 4), "steps": (3, 2)}
-"""The sizes of two trials, which tell what of a tensor's shape they decide. No two of a trial are alike, and none
-is 1, which PyTorch would take to be 1 for ever."""
-WORDS = {sizes: word for word, sizes in SIZES.items()} | {(4, 3): "steps + 1"}
+"""Sizes of two traces. Comparing their tensor shapes shows which dimensions depend on which size.
+
+All sizes of a trace differ, so that a dimension is unambiguous. None is 1, which PyTorch treats as constant.
+"""
+SIZE_NAMES = {sizes: name for name, sizes in SIZES.items()} | {(4, 3): "steps + 1"}
 Shape = list[int | str]
-"""Sizes, in words where they are any."""
+"""Sizes of a tensor; dynamic sizes are names."""
 
 
 class Graph(NamedTuple):
-    """One part of a model, as a program of its own."""
+    """One part of a model as an ONNX program."""
 
     inputs: dict[str, Shape]
     outputs: dict[str, Shape]
     content: bytes
-    """Of an ONNX file."""
+    """Content of the ONNX file."""
 
 
 def trace_graphs(model: Seq2Seq) -> tuple[Graph, Graph]:
-    """Return the encoder and the decoder of a model, in float32, for any batch and length.
+    """Return the encoder and decoder graph of a model in float32, for any batch size and length.
 
-    Raises `InputError` where PyTorch cannot trace the model, or the file would be larger than ONNX's 2 GB.
+    Raises `InputError` if PyTorch cannot trace the model, or if a file exceeds ONNX's limit of 2 GB.
     """
     model = copy.deepcopy(model).cpu().float().eval()
-    one, other = (_try(model, *sizes) for sizes in zip(*SIZES.values(), strict=True))
+    first, second = (_run_trace(model, *sizes) for sizes in zip(*SIZES.values(), strict=True))
     return (
-        _graph(_Encoder(model), one.encoder, other.encoder),
-        _graph(_Decoder(model, one.state), one.decoder, other.decoder),
+        _export_graph(_Encoder(model), first.encoder, second.encoder),
+        _export_graph(_Decoder(model, first.state), first.decoder, second.decoder),
     )
 
 
 def flatten_tensors(value: Any, name: str = "") -> dict[str, Tensor]:
-    """Return the tensors in tuples and dataclasses, by where they lie, as in `past.0.keys`."""
+    """Return all tensors in nested tuples and dataclasses, by path such as `past.0.keys`."""
     if isinstance(value, Tensor):
         return {name: value}
     return {
-        place: tensor
-        for part, each in _parts(value).items()
-        for place, tensor in flatten_tensors(each, f"{name}.{part}" if name else part).items()
+        path: tensor
+        for part, child in _parts(value).items()
+        for path, tensor in flatten_tensors(child, f"{name}.{part}" if name else part).items()
     }
 
 
 def replace_tensors(value: Any, tensors: Mapping[str, Tensor], name: str = "") -> Any:
-    """Return a value with other tensors in it, by the names that `flatten_tensors` gives."""
+    """Return a copy of a nested value with other tensors, by the paths of `flatten_tensors`."""
     if isinstance(value, Tensor):
         return tensors[name]
     parts = {
-        part: replace_tensors(each, tensors, f"{name}.{part}" if name else part)
-        for part, each in _parts(value).items()
+        part: replace_tensors(child, tensors, f"{name}.{part}" if name else part)
+        for part, child in _parts(value).items()
     }
     if hasattr(value, "_replace"):
         return value._replace(**parts)
@@ -89,20 +91,20 @@ def _parts(value: Any) -> dict[str, Any]:
     if hasattr(value, "_asdict"):
         return dict(value._asdict())
     if dataclasses.is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    return {str(place): each for place, each in enumerate(value)} if isinstance(value, tuple | list) else {}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {str(index): item for index, item in enumerate(value)} if isinstance(value, tuple | list) else {}
 
 
 def _encode(model: Seq2Seq, source: Tensor) -> tuple[Any, dict[str, Tensor]]:
-    """Return the first state for sources (B, Ts), and what the encoder's graph gives."""
-    with _weights_of(model) as weights:
+    """Return the initial state for sources (B, Ts), and the outputs of the encoder graph."""
+    with _collect_weights(model) as weights:
         state = model.start(model.encode(source, source != PAD))
     return state, flatten_tensors(state) | weights
 
 
 def _step(model: Seq2Seq, token: Tensor, state: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Return the state after a step with tokens (B, 1), and what the decoder's graph gives."""
-    with _weights_of(model) as weights:
+    """Return the state after a step with tokens (B, 1), and the outputs of the decoder graph."""
+    with _collect_weights(model) as weights:
         states, after = model.step(token, state)
     before = flatten_tensors(state)
     changed = {
@@ -112,22 +114,23 @@ def _step(model: Seq2Seq, token: Tensor, state: Any) -> tuple[Any, dict[str, Ten
 
 
 @contextmanager
-def _weights_of(model: Seq2Seq) -> Iterator[dict[str, Tensor]]:
-    """Collect the weights of each layer that runs; `record` would count their rows, which may be any number."""
-    found: dict[str, Tensor] = {}
+def _collect_weights(model: Seq2Seq) -> Iterator[dict[str, Tensor]]:
+    """Collect the weights of all layers that run. `record` cannot be traced: it counts rows, which are
+    dynamic."""
+    collected: dict[str, Tensor] = {}
 
     def keep(name: str, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         del mask, step
-        found[name] = weights
+        collected[name] = weights
         return weights
 
     layers = layers_of(model).items()
     with observing({layer: Observer(changes=(partial(keep, name),)) for name, layer in layers}):
-        yield found
+        yield collected
 
 
 class _Encoder(nn.Module):
-    """What `_encode` gives, without the names."""
+    """The outputs of `_encode`, without names."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -138,79 +141,82 @@ class _Encoder(nn.Module):
 
 
 class _Decoder(nn.Module):
-    """What `_step` gives, without the names, of a token and the tensors of a state in their order."""
+    """The outputs of `_step`, without names, for a token and the tensors of a state in order."""
 
     def __init__(self, model: Seq2Seq, state: Any) -> None:
         super().__init__()
         self.model, self.state = model, state
 
     def forward(self, token: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        given = dict(zip(flatten_tensors(self.state), tensors, strict=True))
-        return tuple(_step(self.model, token, replace_tensors(self.state, given))[1].values())
+        state_tensors = dict(zip(flatten_tensors(self.state), tensors, strict=True))
+        return tuple(_step(self.model, token, replace_tensors(self.state, state_tensors))[1].values())
 
 
-class _Passed(NamedTuple):
-    """What a part of a model was given, and gave, by name."""
+class _PartTrace(NamedTuple):
+    """Inputs and outputs of one part of a model, by name."""
 
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
 
 
-class _Trial(NamedTuple):
-    """What both parts did with some sources, and the state that lies in the decoder's inputs."""
+class _Trace(NamedTuple):
+    """Inputs and outputs of both parts, and the state in the decoder's inputs."""
 
-    encoder: _Passed
-    decoder: _Passed
+    encoder: _PartTrace
+    decoder: _PartTrace
     state: Any
 
 
 @torch.no_grad()
-def _try(model: Seq2Seq, batch: int, length: int, steps: int) -> _Trial:
-    """Let a model read some sources, and take a step after some steps."""
+def _run_trace(model: Seq2Seq, batch: int, length: int, steps: int) -> _Trace:
+    """Encode `batch` sources of `length` tokens, and run a step after `steps` steps."""
     source, token = torch.full((batch, length), UNKNOWN), torch.full((batch, 1), UNKNOWN)
     state, encoded = _encode(model, source)
     for _ in range(steps):
         state, _ = _step(model, token, state)
-    # Laid out in their order, as those that a program hands over are.
-    given = {"token": token} | {name: tensor.contiguous() for name, tensor in flatten_tensors(state).items()}
-    return _Trial(_Passed({"source": source}, encoded), _Passed(given, _step(model, token, state)[1]), state)
+    # Contiguous, as the inputs of another program are.
+    inputs = {"token": token} | {name: tensor.contiguous() for name, tensor in flatten_tensors(state).items()}
+    return _Trace(
+        _PartTrace({"source": source}, encoded), _PartTrace(inputs, _step(model, token, state)[1]), state
+    )
 
 
-def _shapes(one: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Shape]:
-    """Return the shapes of tensors, of those in two trials."""
+def _compare_shapes(first: dict[str, Tensor], second: dict[str, Tensor]) -> dict[str, Shape]:
+    """Return the shapes of tensors, with a name for each size that differs between two traces."""
     return {
         name: [
-            size if size == another else WORDS.get((size, another), f"{name}.{place}")
-            for place, (size, another) in enumerate(zip(tensor.shape, other[name].shape, strict=True))
+            size if size == other else SIZE_NAMES.get((size, other), f"{name}.{axis}")
+            for axis, (size, other) in enumerate(zip(tensor.shape, second[name].shape, strict=True))
         ]
-        for name, tensor in one.items()
+        for name, tensor in first.items()
     }
 
 
-def _graph(part: nn.Module, one: _Passed, other: _Passed) -> Graph:
-    """Have PyTorch trace a part of a model, which did this in two trials, and write it."""
+def _export_graph(part: nn.Module, first: _PartTrace, second: _PartTrace) -> Graph:
+    """Export a part of a model with PyTorch; two traces give its dynamic sizes."""
     import onnx_ir
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
-    inputs, outputs = _shapes(one.inputs, other.inputs), _shapes(one.outputs, other.outputs)
-    first, *others = (
-        {place: size for place, size in enumerate(shape) if isinstance(size, str)} for shape in inputs.values()
+    inputs = _compare_shapes(first.inputs, second.inputs)
+    outputs = _compare_shapes(first.outputs, second.outputs)
+    dynamic, *others = (
+        {axis: size for axis, size in enumerate(shape) if isinstance(size, str)} for shape in inputs.values()
     )
     try:
         with _quietly():
             program: Any = torch.onnx.export(
                 part,
-                tuple(one.inputs.values()),
+                tuple(first.inputs.values()),
                 input_names=list(inputs),
                 output_names=list(outputs),
-                dynamic_shapes=(first, tuple(others)) if others else (first,),
+                dynamic_shapes=(dynamic, tuple(others)) if others else (dynamic,),
                 dynamo=True,
                 custom_translation_table={torch.ops.aten.cos.default: _cosine},
                 external_data=False,
                 verbose=False,
             )
-            ClearMetadataAndDocStringPass()(program.model)  # where the program's files lie on this machine
-            # Of some layers, such as the LSTM, PyTorch tells the length that it was traced with.
+            ClearMetadataAndDocStringPass()(program.model)  # metadata holds file paths of this machine
+            # For some layers, such as the LSTM, PyTorch stores the traced length as constant shape.
             for node in program.model.graph:
                 for value in node.outputs:
                     value.shape = None
@@ -219,19 +225,19 @@ def _graph(part: nn.Module, one: _Passed, other: _Passed) -> Graph:
             return Graph(inputs, outputs, program.model_proto.SerializeToString())
     except InputError:
         raise
-    except Exception as error:  # of many kinds, as those who trace and those who write raise them
+    except Exception as error:  # the tracer and the exporter raise many kinds of errors
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
         raise InputError(
             f"PyTorch cannot write it as ONNX ({describe_error(cause, 160)}): what it computes may depend on "
             f"shapes, "
-            f"and not on values"
+            f"but not on values"
         ) from error
 
 
 def _cosine(angles: Any) -> Any:
-    """Return the cosines of angles, as sines: those of float64 many versions of ONNX Runtime do not know."""
+    """Compute cosines as sines: many versions of ONNX Runtime lack cosines of float64."""
     import onnx_ir
     import onnxscript
 
@@ -244,7 +250,7 @@ def _cosine(angles: Any) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep what the exporter says of itself, and the listings of what it could not trace, from the user."""
+    """Hide log messages of the exporter and its listings of untraceable code."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

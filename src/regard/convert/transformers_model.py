@@ -1,4 +1,4 @@
-"""A model that `transformers` feeds and searches with, for certificates."""
+"""Models opened by `transformers`, for certificates."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from regard.libraries import import_library, library_errors, offline
 
 
 class TransformersModel:
-    """An encoder and decoder of `transformers`; `source` and `target` number its vocabularies' symbols.
+    """An encoder-decoder of `transformers`. `source` and `target` map its token indices to the run's.
 
-    Subclasses define `read`, which cuts text.
+    Subclasses define `read`, the tokenizer.
     """
 
     program = "transformers"
@@ -34,16 +34,16 @@ class TransformersModel:
             pad_token_id=pad,
             eos_token_id=end,
             decoder_start_token_id=begin,
-            suppress_tokens=sorted({pad, begin, unknown} - {end}),  # what begins a target may end it too
+            suppress_tokens=sorted({pad, begin, unknown} - {end}),  # the start symbol may also be the end symbol
         )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of texts, without the end of sequence."""
+        """Tokenize texts, without the end of sequence."""
         raise NotImplementedError
 
     def force(self, batch: PairBatch) -> ForcedOutput:
-        """Feed a batch's targets."""
-        found = self.model(
+        """Run the model on a batch with forced targets."""
+        output = self.model(
             input_ids=self.source.there[batch.source],
             attention_mask=batch.source_mask.long(),
             decoder_input_ids=self.target.there[batch.target_in],
@@ -51,19 +51,19 @@ class TransformersModel:
             use_cache=False,
         )
         kinds = (
-            ("encoder.layers.{}.self_attention", found.encoder_attentions),
-            ("decoder.layers.{}.self_attention", found.decoder_attentions),
-            ("decoder.layers.{}.cross", found.cross_attentions),
+            ("encoder.layers.{}.self_attention", output.encoder_attentions),
+            ("decoder.layers.{}.self_attention", output.decoder_attentions),
+            ("decoder.layers.{}.cross", output.cross_attentions),
         )
-        weights = {name.format(layer): each for name, layers in kinds for layer, each in enumerate(layers)}
-        logits = self.target.logits(found.logits)
+        weights = {name.format(number): layer for name, layers in kinds for number, layer in enumerate(layers)}
+        logits = self.target.logits(output.logits)
         return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
-        """Answer sources (B, Ts) with at most `most` tokens."""
+        """Translate sources (B, Ts) to at most `most` tokens."""
         mask = (source != PAD).long()
         options = {"num_beams": beam, **({"length_penalty": 0.0, "early_stopping": False} if beam > 1 else {})}
-        found = self.model.generate(
+        generated = self.model.generate(
             input_ids=self.source.there[source],
             attention_mask=mask,
             max_new_tokens=most,
@@ -71,39 +71,42 @@ class TransformersModel:
             do_sample=False,
             **options,
         )
-        rows = [self.target.back(row[1:]) for row in found.tolist()]
+        rows = [self.target.back(row[1:]) for row in generated.tolist()]
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 
 
 class MarianModel(TransformersModel):
     """A folder with a Marian model and its tokenizer, opened by `transformers`.
 
-    `rows`: their index of each of our symbols, of the source's vocabulary and of the target's; None where they
-    are the same.
+    `rows` gives Marian's index of each symbol of the run's source and target vocabulary; None if they are equal.
     """
 
     def __init__(self, run: Exportable, folder: Path, rows: tuple[Rows, Rows] | None = None) -> None:
         vocabularies = run.task.source_vocabulary, run.task.target_vocabulary
-        source, target = rows or tuple(range(len(each)) for each in vocabularies)
+        source, target = rows or tuple(range(len(vocabulary)) for vocabulary in vocabularies)
         model, self._tokenizer = load_marian(folder)
         super().__init__(model, IndexMap(source), IndexMap(target))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of texts, without the end of sequence."""
-        found: list[list[int]] = self._tokenizer(list(texts)).input_ids
-        return [self.source.back(each[:-1]) for each in found]
+        """Tokenize texts, without the end of sequence."""
+        token_ids: list[list[int]] = self._tokenizer(list(texts)).input_ids
+        return [self.source.back(row[:-1]) for row in token_ids]
 
 
 def load_marian(folder: Path) -> tuple[Any, Any]:
-    """Return a folder's Marian model, in float32, and its tokenizer; none of its code is run, nothing unpickled.
+    """Load a folder's Marian model in float32 and its tokenizer, without running its code or unpickling.
 
-    Raises `InputError` where transformers is not installed, or cannot load it.
+    Raises `InputError` if transformers is not installed or cannot load the folder.
     """
     transformers = import_library("transformers", "importing a model of Hugging Face", "hub")
-    what = f"{str(folder)!r} cannot be loaded"
-    with library_errors("transformers", what, "fetch it anew"), offline(), quiet_transformers(transformers):
+    failure = f"{str(folder)!r} cannot be loaded"
+    with (
+        library_errors("transformers", failure, "download it again"),
+        offline(),
+        quiet_transformers(transformers),
+    ):
         marian: Any = transformers.MarianMTModel
-        model, about = marian.from_pretrained(
+        model, info = marian.from_pretrained(
             folder,
             attn_implementation="eager",
             dtype=torch.float32,
@@ -114,24 +117,28 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
         )
-    lacking = [name for name in about["missing_keys"] if "embed_positions" not in name]
-    if lacking:
-        raise InputError(f"{str(folder)!r} is damaged: {lacking[0]} is missing from its weights; fetch it anew")
+    missing = [name for name in info["missing_keys"] if "embed_positions" not in name]
+    if missing:
+        raise InputError(
+            f"{str(folder)!r} is damaged: {missing[0]} is missing from its weights; download it again"
+        )
     return model.eval(), tokenizer
 
 
 @contextmanager
 def quiet_transformers(transformers: Any) -> Iterator[None]:
-    """Keep bars and warnings of the library, which say nothing that is not checked here, from the terminal."""
-    talk = transformers.utils.logging
-    said, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    talk.set_verbosity_error()
-    talk.disable_progress_bar()
+    """Hide progress bars and warnings of the library; everything they report is checked here."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # nothing of it is asked
+            warnings.filterwarnings(
+                "ignore", "Recommended: pip install sacremoses"
+            )  # only needed for normalization
             yield
     finally:
-        talk.set_verbosity(said)
+        logging.set_verbosity(verbosity)
         if bars:
-            talk.enable_progress_bar()
+            logging.enable_progress_bar()

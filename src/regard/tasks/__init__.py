@@ -70,7 +70,7 @@ def find_task(name: str) -> type[AnyTask]:
     return _task_of_file(path.resolve(), path.stat().st_mtime_ns)
 
 
-def use_copy(name: str, copy: Path) -> None:
+def use_task_copy(name: str, copy: Path) -> None:
     """Let the file `copy` stand for the task file `name` in this process."""
     _copies[name] = copy
 
@@ -154,5 +154,5 @@ __all__ = [
     "alignment_mask",
     "examples",
     "find_task",
-    "use_copy",
+    "use_task_copy",
 ]
