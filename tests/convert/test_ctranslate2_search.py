@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.convert import searching
+from regard.convert import ctranslate2_search
 from regard.data import UNKNOWN
 from regard.decoding import Search, search
 from regard.errors import InputError
@@ -42,13 +42,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
 def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many sources of each batch were left to our own search."""
     counts: list[int] = []
-    search_batch = searching.search_batch
+    search_batch = ctranslate2_search.search_batch
 
     def counting(model: Any, batch: Any, *args: Any, **options: Any) -> Any:
         counts.append(len(batch))
         return search_batch(model, batch, *args, **options)
 
-    monkeypatch.setattr(searching, "search_batch", counting)
+    monkeypatch.setattr(ctranslate2_search, "search_batch", counting)
     yield counts
 
 
@@ -148,7 +148,7 @@ def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> No
     """Of three hypotheses that end, two are returned: the third is less likely than both, and may be as long as
     the longer one, whose length penalty is the larger."""
     run.translate(SOURCES[:1], engine="ctranslate2")
-    there = searching.CTranslate2Search(
+    there = ctranslate2_search.CTranslate2Search(
         run, next((run.folder / "engines").iterdir()), precision="float32", threads=1
     )
     names = run.task.target_vocabulary.symbols

@@ -217,9 +217,9 @@ def test_nothing_is_written_where_programs_differ(
     monkeypatch: pytest.MonkeyPatch,
     command: Callable[..., tuple[int, str, str]],
 ) -> None:
-    from regard.convert import arriving
+    from regard.convert import huggingface_import
 
-    right = arriving.to_ours
+    right = huggingface_import.to_ours
     monkeypatch.setattr(
         arriving, "to_ours", lambda *given: {name: each * 1.01 for name, each in right(*given).items()}
     )

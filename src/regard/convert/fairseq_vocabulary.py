@@ -104,8 +104,8 @@ def read_vocabulary(folder: Path, language: str) -> FairseqVocabulary:
         if segmentation is None:
             if any(name.endswith(CONTINUATION) for name in names):
                 raise InputError(
-                    f"{str(file)!r} has pieces with {CONTINUATION}, and no codes stand beside it: put there "
-                    f"those of subword-nmt or fastBPE, called codes or bpecodes"
+                    f"{str(file)!r} has pieces with {CONTINUATION}, but the folder has no BPE codes: add those "
+                    "of subword-nmt or fastBPE as codes or bpecodes"
                 )
             return FairseqVocabulary(symbols, vocabulary_from_symbols(names, words=True), rows)
         if segmentation.suffix in (".model", ".spm"):

@@ -10,27 +10,27 @@ from torch import Tensor
 from regard.data import PairBatch
 
 Position = tuple[int, int, int]
-"""Of a batch: epoch, pool, batch."""
+"""Position of a batch: epoch, pool, index in the pool."""
 NO_POSITION: Position = (0, 0, 0)
 
 
 class Batch(NamedTuple):
-    """A batch of samples."""
+    """A batch of samples with one class per output step."""
 
     inputs: Tensor
-    """(B, T) int64, vocabulary indices, `PAST_END` past the end."""
+    """(B, T) int64, vocabulary indices, `PAST_END` after the end."""
     targets: Tensor
-    """(B, To) int64, the class of each output step."""
+    """(B, To) int64, class of each output step."""
     mask: Tensor | None
-    """(B, T) bool, True before the end; None where every sequence is full."""
+    """(B, T) bool, True before the end; None if all sequences have full length."""
 
     @property
     def tokens(self) -> int:
-        """Outputs that the batch asks for."""
+        """Number of outputs."""
         return self.targets.numel()
 
     def share(self, rank: int, size: int) -> "Batch":
-        """Return the part of one of `size` processes: all of it, for such batches are too small to be split."""
+        """Return the whole batch for every process: these batches are too small to be split."""
         del rank, size
         return self
 
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 
 
 class BatchSettings(Protocol):
-    """What of a training's settings decides its batches."""
+    """Training settings that determine the batches."""
 
     @property
     def seed(self) -> int:
@@ -49,35 +49,35 @@ class BatchSettings(Protocol):
 
     @property
     def batchsize(self) -> int:
-        """Samples in a batch, for tasks that draw them; of a corpus the most, 0 for no limit."""
+        """Samples per batch. For a corpus: maximum number of sentences, 0 for no limit."""
 
     @property
     def vary_len(self) -> bool:
-        """Whether samples have all lengths."""
+        """Whether the length of samples varies."""
 
     @property
     def tokens(self) -> int:
-        """Tokens in a batch of a corpus."""
+        """Tokens per batch of a corpus."""
 
     @property
     def merge_dropout(self) -> float:
-        """Share of BPE's merges that are passed over."""
+        """Probability of skipping a BPE merge."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """From where a training goes on."""
+    """Where and how a training continues with its batches."""
 
     generator: torch.Generator
-    """Draws samples one after the other."""
+    """Generator of the samples."""
     place: Position = NO_POSITION
-    """Of the next batch; see `BatchSource`."""
+    """Position of the next batch; see `BatchSource`."""
     folder: Path = Path("prepared")
-    """Where corpora are kept."""
+    """Folder of prepared corpora."""
     sharing: tuple[int, int] = (0, 1)
-    """Which process this is, and of how many that share each batch of a corpus."""
+    """Rank of this process, and number of processes that share each batch of a corpus."""
     progress: bool = False
-    """Whether to show how far the preparation of a corpus has come."""
+    """Whether to show a progress bar during the preparation of a corpus."""
 
 
 class BatchSource(Protocol):
@@ -85,8 +85,10 @@ class BatchSource(Protocol):
 
     @property
     def place(self) -> Position:
-        """Which batch of a corpus comes next; of drawn ones, which of those that follow the generator's state;
-        `NO_POSITION` for ever where that is the next."""
+        """Position of the next batch: in a corpus, or among the samples drawn from the generator's state.
+
+        Always `NO_POSITION` if the batches depend only on the training step.
+        """
 
     def draw(self, step: int) -> Batch | PairBatch:
-        """Return the batch of a training step, counted from 0; `place` goes on by itself."""
+        """Return the batch of a training step, counted from 0, and advance `place`."""

@@ -1,4 +1,4 @@
-"""Counting: how often does each letter occur? One query for each letter finds it (the primer's task 1)."""
+"""Counting and Difference: count each letter of a sequence (tasks 1 and 2 of the primer)."""
 
 import torch
 from torch import Tensor
@@ -35,13 +35,13 @@ class Counting(Task):
         return [f"count {letter}" for letter in self.vocabulary[1:]]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
-        """Say where each letter stands: (B, vocab_size, T) bool. Index 0 is null, which nobody counts."""
+        """Return where each letter occurs: (B, vocab_size, T) bool. Index 0 is null and is not counted."""
         letters = torch.arange(1, self.config.vocab_size + 1, device=inputs.device)
         return inputs.unsqueeze(1) == letters.view(1, -1, 1)
 
 
 class Difference(Counting):
-    """As Counting, and a last output step: the absolute difference of the first two counts.
+    """Counting with one more output step: the absolute difference of the first two counts.
 
     "AB BC" has the answer 1, 2, 1, 1. The last step depends on every A and every B.
     """
@@ -59,7 +59,7 @@ class Difference(Counting):
 
     @property
     def outputs(self) -> int:
-        """One output step for each letter, and the difference."""
+        """One output step for each letter, and one for the difference."""
         return int(self.config.vocab_size + 1)
 
     def answer(self, inputs: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class Difference(Counting):
         return torch.cat([counts, (counts[:, :1] - counts[:, 1:2]).abs()], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Add the last step's: every A and every B."""
+        """The last output step depends on every A and every B; the others as in Counting."""
         occurrences = super().relevance(inputs)
         return torch.cat([occurrences, occurrences[:, :1] | occurrences[:, 1:2]], dim=1)
 
