@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.convert import export, import_model, read_certificate
-from regard.convert.fairseq import _settings, make_sinusoids
+from regard.convert.fairseq import _make_flags, make_sinusoids
 from regard.errors import InputError
 from tests.fairseq import TEXTS, settings, write_fairseq
 from tests.german import write
@@ -57,7 +57,7 @@ def test_the_same_as_in_transformers(tmp_path: Path, options: dict[str, Any]) ->
 
 
 def test_a_model_that_is_another_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.convert.fairseq.waves", lambda *sizes: make_sinusoids(*sizes) + 1e-3)
+    monkeypatch.setattr("regard.convert.fairseq.make_sinusoids", lambda *sizes: make_sinusoids(*sizes) + 1e-3)
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
     with pytest.raises(InputError, match="differ by .* in transformers, at most 0.0001 .* nothing was written"):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS, progress=False)
@@ -206,9 +206,9 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
 )
 def test_settings_that_a_transformer_here_does_not_have(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        _settings(vars(settings(**options)))
+        _make_flags(vars(settings(**options)))
     for arch in ("transformer", "transformer_vaswani_wmt_en_de_big", "transformer_wmt_en_de_big_align"):
-        assert _settings(vars(settings(arch=arch)))["hidden"] == 16
+        assert _make_flags(vars(settings(arch=arch)))["hidden"] == 16
 
 
 def test_the_command(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:

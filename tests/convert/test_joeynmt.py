@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.convert import import_model, read_certificate
-from regard.convert.joeynmt import _settings
+from regard.convert.joeynmt import _make_flags
 from regard.errors import InputError
 from tests.german import sentences
 
@@ -196,8 +196,8 @@ def test_settings_that_a_transformer_here_does_not_have(
     encoder: dict[str, Any], decoder: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        _settings({"encoder": part(**encoder), "decoder": part(**decoder)})
-    found = _settings({"encoder": part(), "decoder": part(), "tied_softmax": True})
+        _make_flags({"encoder": part(**encoder), "decoder": part(**decoder)})
+    found = _make_flags({"encoder": part(), "decoder": part(), "tied_softmax": True})
     assert found["pre_norm"] and found["tied"] and not found["joint"] and found["hidden"] == 16
 
 
