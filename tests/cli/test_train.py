@@ -109,7 +109,7 @@ BAD = {
     "zero": (["counting", "--steps", "0"], "steps 0 is out of range: choose from 1 to 1000000000"),
     "heads": (["signal2", "--heads", "5"], "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
     "recipe": (["counting", "--recipe", "my"], "invalid choice 'my' for argument '--recipe'"),
-    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a yes or no: give --pos_enc=True"),
+    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a boolean: give --pos_enc=True"),
     "nothing to resume": (["counting", "--resume"], "train one first, or name its folder"),
     "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
     "nan": (["counting", "--lr", "nan"], "lr nan is out of range: a finite number above 0"),

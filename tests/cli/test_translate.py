@@ -73,9 +73,9 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
     assert answers[1] == answers[4] == ""
     assert answers[5] == translator.translate(["5 mai 1999"])[0]
     assert err.splitlines() == [
-        "regard: line 3 has characters that training never saw: '€'",
+        "regard: line 3 has characters not seen in training: '€'",
         "regard: line 4 is not UTF-8 at byte 7: what cannot be read is taken as unknown",
-        "regard: line 4 has characters that training never saw: '�'",
+        "regard: line 4 has characters not seen in training: '�'",
         "regard: line 5 has 1000 characters, at most 360 are taken: its answer is empty",
     ]
 
@@ -83,7 +83,7 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
 def test_unknown_characters_of_one_text_are_told(command: Command, translator: regard.PairRun) -> None:
     status, out, err = command("translate", translator.folder, "3. März € 1979")
     assert status == 0 and out.count("\n") == 1
-    assert err == "regard: the text has characters that training never saw: '€'\n"
+    assert err == "regard: the text has characters not seen in training: '€'\n"
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -93,6 +93,6 @@ def test_sentences_of_ones_own(
     status, out, _ = command("export", german.folder, "--output", tmp_path / "a", "--examples", tmp_path / "text")
     assert status == 0 and "2 sentences in both programs" in out
     (tmp_path / "empty").write_bytes(b"")
-    with pytest.raises(InputError, match="no sentence to compare"):
+    with pytest.raises(InputError, match="no sentences to compare"):
         export(german, tmp_path / "b", examples=[])
     assert not (tmp_path / "b").exists()

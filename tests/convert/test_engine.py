@@ -48,9 +48,7 @@ def test_a_model_is_converted_once(
 ) -> None:
     assert translate(run) == run.translate(SOURCES)
     [place] = kept(run)
-    assert (
-        capsys.readouterr().err == f"regard: the model is converted for CTranslate2, once: into {str(place)!r}\n"
-    )
+    assert capsys.readouterr().err == f"regard: converting the model for CTranslate2, once, to {str(place)!r}\n"
     assert read_certificate(place).log_probabilities < 1e-4
     monkeypatch.setattr(convert, "write_ctranslate2", None)
     assert translate(run) == translate(loaded(run.folder.parent)) == run.translate(SOURCES)
@@ -89,7 +87,7 @@ def test_an_edited_conversion_is_made_anew(
     (place / "model.bin").write_bytes(content[:middle] + b"\x3f" * 400 + content[middle + 400 :])
     capsys.readouterr()
     assert translate(loaded(run.folder.parent)) == run.translate(SOURCES)
-    assert "is not as it was written: it is converted anew" in capsys.readouterr().err
+    assert "does not match its certificate and is converted again" in capsys.readouterr().err
     assert (place / "model.bin").read_bytes() == content
 
 
@@ -125,7 +123,7 @@ def test_a_full_disk_does_not_keep_auto_from_answering(
     with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
         translate(run)
     assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []
-    assert "our own search answers: cannot write" in capsys.readouterr().err
+    assert "using Regard's own search: cannot write" in capsys.readouterr().err
 
 
 def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +131,7 @@ def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.Ca
     converted, taken = capsys.readouterr().err.splitlines()
     assert "is converted" in converted
     assert taken.startswith("regard: CTranslate2 ") and taken.endswith(
-        "in float32 (--engine regard for our own search)"
+        "in float32 (--engine regard for Regard's own search)"
     )
 
 
@@ -155,7 +153,7 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
     drawn = run.search(SOURCES, temperature=1.0, seed=3)
     assert run.search(SOURCES, temperature=1.0, seed=3, engine="auto") == drawn
     assert capsys.readouterr().err == (
-        "regard: our own search answers: temperature 1 draws by our own seeds, which CTranslate2 does not\n"
+        "regard: using Regard's own search: temperature 1 samples with Regard's seeds, which CTranslate2 does not support\n"
     )
     with regard.record(run.model) as records:
         translate(run, engine="auto", beam=1)
@@ -167,7 +165,7 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
     right = ctranslate2._array
     monkeypatch.setattr(ctranslate2, "_array", lambda tensor: right(tensor) * 1.01)
     assert translate(run, engine="auto") == run.translate(SOURCES)
-    assert "our own search answers: log-probabilities differ by" in capsys.readouterr().err
+    assert "using Regard's own search: log-probabilities differ by" in capsys.readouterr().err
     assert kept(run) == []
 
 
@@ -190,7 +188,7 @@ def test_what_cannot_be_is_refused(run: regard.TranslationRun, options: dict[str
 def test_a_missing_extra_and_another_model_are_refused(
     run: regard.TranslationRun, translator: regard.PairRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="is no Transformer for translation: CTranslate2 cannot run it"):
+    with pytest.raises(InputError, match="is not a Transformer for translation: CTranslate2 cannot run it"):
         translator.translate(["3. Mai"], engine="ctranslate2")
     with regard.record(run.model), pytest.raises(InputError, match="layers are being recorded"):
         translate(run)
@@ -231,7 +229,7 @@ def test_what_is_drawn_is_found_by_our_search(
 ) -> None:
     picture = ("--plot", tmp_path / "a.html")
     status, _, err = command("translate", run.folder, SOURCES[0], *picture)
-    assert status == 0 and err == "regard: our own search answers: --plot draws what it finds\n"
+    assert status == 0 and err == "regard: using the engine regard, as --plot needs its attention\n"
     status, out, err = command("translate", run.folder, SOURCES[0], *picture, "--engine", "ctranslate2")
-    assert (status, out) == (2, "") and "--plot draws what our own search finds" in err and err.count("\n") == 1
+    assert (status, out) == (2, "") and "--plot needs the engine regard" in err and err.count("\n") == 1
     assert not (run.folder / "engines").exists()

@@ -130,7 +130,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
     refused_with("has encoder.layers.0.gate: no Transformer here", **{"encoder.layers.0.gate": torch.ones(2)})
     refused_with(
-        "is damaged: its parameters are not of its sizes", **{"encoder.layers.0.fc1.weight": torch.ones(2, 2)}
+        "is damaged: its parameters do not match its config", **{"encoder.layers.0.fc1.weight": torch.ones(2, 2)}
     )
     del stored["model"]["decoder.layers.1.fc2.bias"]
     refused_with("is damaged: it has no 'decoder.layers.1.fc2.bias'")
@@ -161,9 +161,9 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
 
     one, other = german.read_text(encoding="utf-8"), english.read_text(encoding="utf-8")
     german.write_text(one.replace("madeupword0000 0\n", ""), encoding="utf-8")
-    refused("the checkpoint's matrices .* give those that it was trained with")
+    refused("the checkpoint's matrices .* give the dictionaries of its training")
     german.write_text(one.replace("madeupword0000 0", "madeupword0000"), encoding="utf-8")
-    refused("dict.de.txt' is damaged: its line .* is no symbol and its count")
+    refused("dict.de.txt' is damaged: its line .* is not a symbol with a count")
     german.write_text(one.replace("madeupword0000", one.split(" ")[0]), encoding="utf-8")
     refused("dict.de.txt' is damaged: .* stands in it twice")
     german.write_text(one, encoding="utf-8")
@@ -171,16 +171,16 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
     codes.write_text(text.replace("0.2", "0.1"), encoding="utf-8")
     refused("codes' is damaged: its version is 0.1, not 0.2")
     codes.rename(folder / "elsewhere.txt")
-    refused("has pieces with @@, and no codes stand beside it")
+    refused("has pieces with @@, but the folder has no BPE codes")
     (folder / "elsewhere.txt").write_text(text, encoding="utf-8")
     (folder / "elsewhere.txt").rename(folder / "codes.de")
     refused("dict.en.txt' has pieces with @@")
     (folder / "codes.en").write_text(text, encoding="utf-8")
     english.rename(folder / "elsewhere.txt")
-    refused("has dict.de.txt alone: put the other language's beside it")
+    refused("has dict.de.txt only: add the dictionary of the other language")
     (folder / "elsewhere.txt").rename(english)
     (folder / "dict.fr.txt").write_text(other, encoding="utf-8")
-    refused("which language is the source, and .* put there dict.source.txt and dict.target.txt")
+    refused("which language is the source, and .* add dict.source.txt and dict.target.txt")
     german.rename(folder / "dict.source.txt")
     english.rename(folder / "dict.target.txt")
     for ending in ("de", "en"):
@@ -197,10 +197,10 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
         ({"adaptive_softmax_cutoff": [100, 200]}, "adaptive_softmax_cutoff .* is not off"),
         (
             {"decoder_normalize_before": True},
-            "decoder_normalize_before True is not encoder_normalize_before False",
+            "decoder_normalize_before True differs from encoder_normalize_before False",
         ),
-        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 is not encoder_attention_heads 4"),
-        ({"decoder_output_dim": 8}, "decoder_output_dim 8 is not decoder_embed_dim 16"),
+        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 differs from encoder_attention_heads 4"),
+        ({"decoder_output_dim": 8}, "decoder_output_dim 8 differs from decoder_embed_dim 16"),
         ({"activation_fn": "gelu_accurate"}, "activation_fn gelu_accurate is not imported"),
     ],
 )

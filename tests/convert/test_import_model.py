@@ -112,13 +112,13 @@ def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
     stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     stored["model"]["vocab"]["<begin>"] = stored["model"]["vocab"].pop("<s>")
     (folder / "tokenizer.json").write_text(json.dumps(stored), encoding="utf-8")
-    with pytest.raises(InputError, match="is no vocabulary of ours, and source.spm is missing"):
+    with pytest.raises(InputError, match="is not a vocabulary of Regard, and source.spm is missing"):
         import_model(folder, savepath=tmp_path, name="other", examples=TEXTS)
 
 
 def test_pieces_have_no_file_for_onnx(imported: regard.TranslationRun, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
-    with pytest.raises(InputError, match="tokenizer sentencepiece has no file of the tokenizers library"):
+    with pytest.raises(InputError, match="tokenizer sentencepiece is not supported by the tokenizers library"):
         export(imported, tmp_path / "out", to="onnx", license="mit", examples=TEXTS)
     assert not (tmp_path / "out").exists()
 
@@ -141,13 +141,13 @@ def test_they_leave_for_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 is not encoder_attention_heads 4"),
-        ({"decoder_ffn_dim": 8}, "decoder_ffn_dim 8 is not encoder_ffn_dim 24"),
+        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 differs from encoder_attention_heads 4"),
+        ({"decoder_ffn_dim": 8}, "decoder_ffn_dim 8 differs from encoder_ffn_dim 24"),
         ({"activation_function": "tanh"}, "activation_function tanh is unknown here"),
         ({"scale_embedding": False}, "scale_embedding is off"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is off with share_encoder"),
         ({"vocab_size": 77}, "vocab_size 77 is not that of"),
-        ({"decoder_start_token_id": 0}, "are not told apart"),
+        ({"decoder_start_token_id": 0}, "must differ"),
         ({"eos_token_id": [0, 1]}, "eos_token_id .* is no symbol of the vocabulary"),
     ],
 )
@@ -171,7 +171,7 @@ def test_damaged_and_foreign_folders_are_refused(theirs: Path, tmp_path: Path) -
             import_model(folder, savepath=tmp_path / "models", examples=TEXTS)
         assert not (tmp_path / "models").exists()
 
-    refused(tmp_path / "nothing", "is no folder")
+    refused(tmp_path / "nothing", "is not a folder")
     folder = copied(theirs, tmp_path / "a")
     (folder / "config.json").write_text('{"model_type": "bart"}')
     refused(folder, "model_type bart is not marian")
@@ -237,7 +237,7 @@ def test_the_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[
     status, out, _ = command("import", theirs, *flags, "--examples", tmp_path / "text")
     assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'de-en'}\n12 sentences in both")
     status, _, err = command("import", theirs, *flags, "--examples", tmp_path / "text")
-    assert status == 2 and "holds a run already: give another --name" in err
+    assert status == 2 and "already holds a run: give another --name" in err
     (tmp_path / "long").write_text("Hund " * 300, encoding="utf-8")
     status, _, err = command("import", theirs, *flags, "--name", "b", "--examples", tmp_path / "long")
     assert status == 2 and "1 of 1 sentences have more than 60 tokens" in err and "--examples" in err

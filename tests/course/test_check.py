@@ -247,7 +247,7 @@ def test_what_cannot_be_asked_for_is_refused_in_one_line(tmp_path: Path, command
         ((tmp_path,), "is a folder: give one of its files"),
         ((path,), "has no answer to an exercise: it defines something, other; call yours one of score"),
         ((path, "atention"), "did you mean attention"),
-        ((), "nothing follows: name a file"),
+        ((), "no file is named: give one"),
     ):
         status, _, err = command("check", *argv)
         assert status == 2 and words in err and err.count("\n") == 1, err

@@ -136,7 +136,7 @@ def test_lenient_goes_on_and_a_later_training_is_refused_again(
     assert "150 pairs; left out: 1 without a partner" in capsys.readouterr().err
     with pytest.raises(InputError, match="has 151 and"):
         regard.train("translation", train=text["long"], **flags, overwrite=True, savepath=tmp_path / "runs")
-    with pytest.raises(InputError, match="strict stops at a broken line, lenient leaves it out"):
+    with pytest.raises(InputError, match="strict stops at a broken line, lenient skips it"):
         regard.train("translation", train=text["whole"], **FLAGS, strict=True, lenient=True)
     with pytest.raises(InputError, match="links' is UTF-16"):
         regard.train(

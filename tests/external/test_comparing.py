@@ -80,18 +80,18 @@ def test_one_model_alone_is_not_compared(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "before").mkdir()
-    way = "models are compared by two folders, as in `regard compare before after --examples FILE`"
+    way = "compare models with two folders, as in `regard compare before after --examples FILE`"
     for words, said in {
         ("gpt2",): "task 'gpt2' is unknown: choose ",
-        ("before",): f"folder 'before' is given alone: {way}",
-        ("before", "--examples", "a.txt"): f"folder 'before' is given alone: {way}",
+        ("before",): f"only one folder is given, 'before': {way}",
+        ("before", "--examples", "a.txt"): f"only one folder is given, 'before': {way}",
         ("gpt2", "bert-base"): f"'gpt2' is no folder: {way}",
         ("before", "after"): f"'after' is no folder: {way}",
     }.items():
         status, _, error = command("compare", *words)
         assert (status, said in error, error.count("\n")) == (2, True, 1), error
     assert "name two folders of models" in command("compare", "gpt2")[2]
-    assert "nothing varies" in command("compare", "recall")[2]
+    assert "no flag varies" in command("compare", "recall")[2]
 
 
 def test_both_stand_beside_each_other_with_their_roles(
@@ -125,4 +125,4 @@ def test_two_folders_on_one_page(
     )
     assert "none are of one name, nor as many of one kind" in error
     status, _, error = command(*asked, "--plot", tmp_path / "both.png")
-    assert (status, "beside is shown on pages: give --plot FILE.html" in error) == (2, True)
+    assert (status, "--compare-with needs a page: give --plot FILE.html" in error) == (2, True)

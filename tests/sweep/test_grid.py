@@ -156,7 +156,7 @@ def test_a_measurement_with_other_flags_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ((), "nothing varies: name a flag and its values"),
+        ((), "no flag varies: name one and its values"),
         (("--vary", "score"), "vary 'score' has no values"),
         (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
         (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),

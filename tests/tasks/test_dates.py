@@ -122,7 +122,7 @@ def test_characters_of_every_source_are_in_the_vocabulary(generator: torch.Gener
 @pytest.mark.parametrize(
     ("locales", "message"),
     [
-        ("", "name one or more"),
+        ("", "give one or more"),
         ("en,en", "each once"),
         ("xx", "locale 'xx' is unknown"),
         ("en,../../etc", "locale '../../etc' is unknown"),
@@ -134,5 +134,5 @@ def test_bad_locales_are_refused(locales: str, message: str) -> None:
 
 
 def test_a_date_has_no_length_to_choose(generator: torch.Generator) -> None:
-    with pytest.raises(InputError, match="the length of a date is not a choice"):
+    with pytest.raises(InputError, match="dates have no adjustable length"):
         DATES.pairs(1, generator, sample_len=5)

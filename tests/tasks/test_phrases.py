@@ -59,5 +59,5 @@ def test_what_is_drawn_is_known_in_words_that_the_vocabularies_have(seed: int, u
 
 def test_there_are_several_hundred_words_and_sentences_have_no_length_to_choose() -> None:
     assert len(TASK.source_vocabulary) > 300 and len(TASK.target_vocabulary) > 400
-    with pytest.raises(InputError, match="the length of a sentence is not a choice"):
+    with pytest.raises(InputError, match="sentences have no adjustable length"):
         TASK.pair(torch.Generator(), sample_len=3)
