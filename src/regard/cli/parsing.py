@@ -64,7 +64,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
 def _escaped(value: Any) -> Any:
     """Return a default with all text and paths escaped by `escape_controls`, also in nested dataclasses."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [each.name for each in dataclasses.fields(value) if each.init]
+        names = [field.name for field in dataclasses.fields(value) if field.init]
         return dataclasses.replace(value, **{name: _escaped(getattr(value, name)) for name in names})
     if isinstance(value, tuple):
         return tuple(map(_escaped, value))
@@ -176,7 +176,7 @@ def parse_of_run(
     except InputError as error:
         if what != "run" or not str(error).startswith("Unrecognized options"):
             raise
-        own = {each.name for each in dataclasses.fields(default)}  # type: ignore[arg-type]
+        own = {field.name for field in dataclasses.fields(default)}  # type: ignore[arg-type]
         raise _explained(error, name, argv, own) from None
 
 
@@ -244,7 +244,7 @@ def with_empty_value(argv: list[str], flag: str) -> list[str]:
 def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:
     """Return an error for the first flag in `words` that differs from the run's flags `trained`; None if all
     agree."""
-    for flag, value in _given(words):
+    for flag, value in _flag_values(words):
         if flag in trained and not _same(trained[flag], value):
             return InputError(
                 f"run {folder!r} was trained with {flag} {trained[flag]}, not {value}: train another one with "
@@ -264,16 +264,16 @@ def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> I
 
     folders, _ = take_flag(argv, "--savepath")
     with contextlib.suppress(InputError):
-        found = find_run(run, Path(folders[-1] if folders else SAVEPATH))
-        config = found.read_config()
+        folder = find_run(run, Path(folders[-1] if folders else SAVEPATH))
+        config = folder.read_config()
         words, _ = take_flags(argv, set(config.flags()) - own)
         if words:
             agree = InputError(f"{' '.join(words)} is fixed by the run: leave it out")
-            return contradiction(str(found.path), config.name, config.flags(), words) or agree
+            return contradiction(str(folder.path), config.name, config.flags(), words) or agree
     return error
 
 
-def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _flag_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each flag with its value as text."""
     for place, word in enumerate(words):
         if not word.startswith("--"):
@@ -287,8 +287,8 @@ def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield flag.removeprefix("no_"), str(not flag.startswith("no_"))
 
 
-def _same(trained: Any, said: str) -> bool:
+def _same(trained: Any, text: str) -> bool:
     try:
-        return float(trained) == float(said)
+        return float(trained) == float(text)
     except (TypeError, ValueError):
-        return str(trained).lower() == said.lower()
+        return str(trained).lower() == text.lower()

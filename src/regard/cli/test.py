@@ -18,6 +18,7 @@ from regard.cli.parsing import (
     wants_help,
     with_empty_value,
 )
+from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_message, print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.errors import InputError
@@ -60,12 +61,7 @@ class TestFlags:
     Opened if a display is available."""
     json: Path | None = None
     """Write the report to this JSON file."""
-    savepath: Path = Path(SAVEPATH)
-    """Directory of the runs."""
-    trust_code: bool = False
-    """Execute the custom code that the run names (task, model, score). Read that code first."""
-    trust_edited: bool = False
-    """Use the run even if its files were edited or mixed. The differences are printed."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +85,7 @@ class TranslationTestFlags:
     """Write the translations to this file, one per line, in the order of the sources."""
     json: Path | None = None
     """Write the report to this JSON file."""
-    savepath: Path = Path(SAVEPATH)
-    """Directory of the runs."""
-    trust_code: bool = False
-    """Execute the custom code that the run names (task, model, score). Read that code first."""
-    trust_edited: bool = False
-    """Use the run even if its files were edited or mixed. The differences are printed."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
@@ -106,12 +97,12 @@ def run(argv: list[str]) -> None:
         flags = TranslationTestFlags() if name == "translation" else TestFlags()
         parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
-    said = {each.replace("-", "_").removesuffix("=True") for each in argv}
+    words = {word.replace("-", "_").removesuffix("=True") for word in argv}
     tested: Any = load(
         name,
         savepath=folders[-1] if folders else SAVEPATH,
-        trust_code="__trust_code" in said,
-        trust_edited="__trust_edited" in said,
+        trust_code="__trust_code" in words,
+        trust_edited="__trust_edited" in words,
     )
     argv = _drop_training_flags(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
     (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
@@ -122,22 +113,22 @@ def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]
 
     Raises `InputError` if their values differ from the run's.
     """
-    asked = {each.name for each in dataclasses.fields(flags)}
-    said, left = take_flags(argv, {each for each in run.config.flags() if each not in asked})
+    own = {field.name for field in dataclasses.fields(flags)}
+    training_words, remaining = take_flags(argv, {flag for flag in run.config.flags() if flag not in own})
     try:
-        chosen, _ = parse_config(run.config, said, task=run.name)
+        chosen, _ = parse_config(run.config, training_words, task=run.name)
     except InputError:  # a value that is invalid for every model
-        error = contradiction(str(run.folder), run.name, run.config.flags(), said)
+        error = contradiction(str(run.folder), run.name, run.config.flags(), training_words)
         if error is not None:
             raise error from None
         raise
-    for flag, value in {**changed(chosen, run.config), **chosen_model(said)}.items():
+    for flag, value in {**changed(chosen, run.config), **chosen_model(training_words)}.items():
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(
                 f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', run.name, *said])} --savepath other`, and test it there"
+                f"that, as in `{' '.join(['regard train', run.name, *training_words])} --savepath other`, and test it there"
             )
-    return left
+    return remaining
 
 
 def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
