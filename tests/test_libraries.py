@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 
 from regard.errors import InputError, MachineError
-from regard.libraries import QUIET, check_hub_name, import_library, is_panic, library_errors, offline
+from regard.libraries import NO_TELEMETRY, check_hub_name, import_library, is_panic, library_errors, offline
 
 SLOW_PATTERN = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
 PANICS = "a" * 45 + "b!"
@@ -94,11 +94,11 @@ def test_a_missing_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_usage_reports_are_off_unless_somebody_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in QUIET:
+    for name in NO_TELEMETRY:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
     import_library("json", "a feature", "hub")
-    assert {name: os.environ[name] for name in QUIET} == {**QUIET, "RAY_USAGE_STATS_ENABLED": "1"}
+    assert {name: os.environ[name] for name in NO_TELEMETRY} == {**NO_TELEMETRY, "RAY_USAGE_STATS_ENABLED": "1"}
 
 
 def test_a_path_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,8 @@ def test_sources_and_targets_may_be_files_of_their_own(tmp_path: Path) -> None:
         (
             3,
             (),
-            "train has 3 files: give a source and a target, or one file of pairs; for several texts add --weights",
+            "train has 3 files: give a source and a target, or one file of pairs; for several texts add "
+            "--weights",
         ),
         (2, ("1", "-1"), "weight -1 is out of range: choose from 0.001 to 1,000"),
         (2, ("1", "0"), "weight 0 is out of range"),

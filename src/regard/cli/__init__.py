@@ -111,7 +111,8 @@ def _dispatch(argv: list[str]) -> int:
 
 def _guarded(command: str, argv: list[str]) -> int:
     """Run a command; turn expected errors into one line and an exit status."""
-    from regard.libraries import is_memory  # imported now: an import may fail once memory has run out
+    # Imported now: an import may fail once memory has run out.
+    from regard.libraries import broken_library, is_memory, message_of
 
     try:
         with warnings.catch_warnings():
@@ -124,6 +125,9 @@ def _guarded(command: str, argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
+        if (library := broken_library(error)) is not None:
+            advice = f"install it again, pip install --force-reinstall {library}"
+            return _fail(f"importing {library} fails: {message_of(error)}; {advice}", 1)
         if is_memory(error):
             return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
         if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILS:

@@ -170,7 +170,7 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
         check_writable(flags.html)
     texts = [line for line in read_text(flags.examples, "give a file of texts").splitlines() if line.strip()]
     first, second = (look(folder, trust_code=flags.trust_code) for folder in folders)
-    comparison = first.beside(second, texts)
+    comparison = first.compare_with(second, texts)
     print_table(comparison.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
     if flags.json is not None:
         write_json(flags.json, comparison.json())

@@ -10,7 +10,7 @@ from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.terminal import open_on_screen, print_table
 from regard.errors import InputError, unknown_choice
 from regard.external import look
-from regard.external.asked import BETWEEN
+from regard.external.model_input import TARGET_SEPARATOR
 from regard.io import write_json
 from regard.io.reading import is_folder, read_text
 from regard.memory import keep_memory
@@ -124,7 +124,7 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
 
 
 def _joined_text(flags: LookFlags) -> str:
-    return f"{flags.text}{BETWEEN}{flags.target}" if flags.target is not None else str(flags.text)
+    return f"{flags.text}{TARGET_SEPARATOR}{flags.target}" if flags.target is not None else str(flags.text)
 
 
 def _select(attention: AttentionMap, flags: LookFlags) -> AttentionMap:

@@ -1,6 +1,7 @@
 """Import a model of another program as a run, with a certificate that both compute the same."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -55,7 +56,8 @@ def import_model(
     folder = Path(folder)
     if holds_run(folder):
         raise InputError(f"{str(folder)!r} is already a run of Regard: open it with `regard show {folder}`")
-    run_name = folder.resolve().name if name is None else name
+    # `resolve` raises for a link that points to itself. Such a folder is refused below, where it is read.
+    run_name = Path(os.path.realpath(folder)).name if name is None else name
     check_name(Path(run_name))
     target = Path(savepath) / run_name
     if RunFolder(target).exists():

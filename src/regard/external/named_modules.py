@@ -1,0 +1,111 @@
+"""Capture weights that pass through modules the user names, such as the dropout after a softmax.
+
+Recorded are inputs or outputs whose rows sum to one over the keys. Inputs come first, because dropout changes the
+outputs.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.records import short_name
+from regard.errors import InputError, unknown_choice
+from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
+from regard.external.folded_heads import Foldings, is_probing
+from regard.external.forward_tracker import InertWhenCopied, remove_hooks
+from regard.external.torch_attention import self_attention_kind
+
+
+@contextmanager
+def capture_named_modules(pattern: str, session: CaptureSession) -> Iterator[None]:
+    """Capture weights that pass the modules whose names match; raises `InputError` if none matches."""
+    names = list(session.tracker.modules)
+    matching = {name for name in names if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), pattern)}
+    if not matching:
+        raise unknown_choice("module", pattern, names)
+    session.named_modules = matching
+    foldings = Foldings(session.tracker)
+    hook = WeightsHook(session, foldings)
+    modules = [module for name, module in session.tracker.modules.items() if name in matching]
+    hooks = [module.register_forward_hook(hook.capture, with_kwargs=True) for module in modules]
+    with remove_hooks(hooks), foldings.observe(matching):
+        yield
+
+
+class WeightsHook(InertWhenCopied):
+    """Hook that records or changes the weights that pass a module."""
+
+    def __init__(self, session: CaptureSession | None = None, foldings: "Foldings | None" = None) -> None:
+        self.session, self.foldings = session, foldings or Foldings()
+
+    def capture(self, module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        """Record the first tensor of weights, or return the output with changed weights."""
+        session = self.session
+        if session is None or not session.tracker.active:
+            return None
+        layer = session.tracker.names.get(id(module), "")
+        outputs = output if isinstance(output, tuple | list) else [output]
+        if is_probing():
+            for weights in filter(are_attention_weights, [*args, *kwargs.values(), *outputs]):
+                self.foldings.note_probe(layer, weights)
+            return None
+        name = session.next_call_name(layer)
+        if name is None:
+            return None
+        if session.intervenes:
+            changed = [
+                self._change(session, layer, value) if are_attention_weights(value) else value
+                for value in outputs
+            ]
+            return type(output)(changed) if isinstance(output, tuple | list) else changed[0]
+        weights = next(filter(are_attention_weights, [*args, *kwargs.values(), *outputs]), None)
+        if weights is None:
+            warnings.warn(
+                f"module {layer!r} receives and returns no rows that sum to one: name the softmax, or the module"
+                " right after it",
+                stacklevel=4,
+            )
+        else:
+            call = _describe(self._split_heads(session, layer, weights.detach()))
+            session.record_call(name, dataclasses.replace(call, flat=weights.dim() == 2))
+        return None
+
+    def _split_heads(self, session: CaptureSession, layer: str, weights: Tensor) -> Tensor:
+        """Return weights as (B, H, Tq, Tk); warn if heads and samples cannot be told apart."""
+        folding = self.foldings.find(layer, weights) if weights.dim() == 3 else None
+        if folding is not None:
+            return folding.unfold(weights)
+        if weights.dim() == 3 and layer not in session.mismatched:
+            session.mismatched.add(layer)
+            warnings.warn(
+                f"{_unclear(layer, weights)}: recorded as {len(weights)} samples of one head", stacklevel=5
+            )
+        shape = weights.shape[-3:] if weights.dim() > 3 else (1, *weights.shape[-2:])
+        return weights.reshape(-1, *shape)
+
+    def _change(self, session: CaptureSession, layer: str, weights: Tensor) -> Tensor:
+        folding = self.foldings.find(layer, weights) if weights.dim() == 3 else None
+        if weights.dim() == 3 and folding is None:
+            raise InputError(f"{_unclear(layer, weights)}: name a module where they are (B, H, Tq, Tk)")
+        by_head = self._split_heads(session, layer, weights)
+        changed = session.change_weights(by_head, nonzero_keys(by_head))
+        return changed.reshape(weights.shape) if folding is None else folding.fold(changed)
+
+
+def _unclear(layer: str, weights: Tensor) -> str:
+    return f"module {layer!r}: heads cannot be told from samples in weights {tuple(weights.shape)}"
+
+
+def _describe(weights: Tensor) -> AttentionCall:
+    nonzero = nonzero_keys(weights)
+    mask = None if torch.all(nonzero) else nonzero
+    square = weights.shape[2] == weights.shape[3]
+    return AttentionCall.from_weights(
+        weights, mask, self_attention_kind(mask, weights.shape[2]) if square else None
+    )
