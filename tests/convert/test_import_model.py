@@ -219,11 +219,16 @@ def test_nothing_is_written_where_programs_differ(
 ) -> None:
     from regard.convert import huggingface_import
 
-        right = huggingface_import.from_external monkeypatch.setattr( huggingface_import, "from_external", lambda
-        *given: {name: each * 1.01 for name, each in right(*given).items()} ) (tmp_path /
-        "text").write_text("\n".join(TEXTS), encoding="utf-8") flags = ("--savepath", tmp_path / "models",
-        "--examples", tmp_path / "text") status, _, err = command("import", theirs, *flags) assert status == 2 and
-        "nothing was written" in err and not list((tmp_path / "models").glob("*"))
+    original = huggingface_import.from_external
+    monkeypatch.setattr(
+        huggingface_import,
+        "from_external",
+        lambda *inputs: {name: tensor * 1.01 for name, tensor in original(*inputs).items()},
+    )
+    (tmp_path / "text").write_text("\n".join(TEXTS), encoding="utf-8")
+    flags = ("--savepath", tmp_path / "models", "--examples", tmp_path / "text")
+    status, _, err = command("import", theirs, *flags)
+    assert status == 2 and "nothing was written" in err and not list((tmp_path / "models").glob("*"))
 
 
 def test_the_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:

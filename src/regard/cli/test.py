@@ -126,7 +126,8 @@ def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(
                 f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', run.name, *training_words])} --savepath other`, and test it there"
+                f"that, as in `{' '.join(['regard train', run.name, *training_words])} --savepath other`, "
+                f"and test it there"
             )
     return remaining
 
