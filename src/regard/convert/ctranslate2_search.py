@@ -6,7 +6,7 @@ same rule: as soon as there are as many finished hypotheses as beams. Four detai
 - Tokens that are never written (`NEVER`) keep their probability in Regard. CTranslate2 redistributes the
   probability of disabled tokens. They are therefore end symbols there.
 - The length penalty has another formula, so the hypotheses are ranked here.
-- If there are more hypotheses than beams, CTranslate2 drops the least likely, and it ends all at the maximum length.
+- If there are more hypotheses than beams, CTranslate2 drops the least likely. At the maximum length it ends all.
 - CTranslate2 has one maximum length per batch, Regard one per source. Longer hypotheses are ignored here.
 
 If these differences could change an answer, Regard's own search answers that sentence. In a trained model this
