@@ -47,7 +47,7 @@ def test_choose_report_keep_and_align(own: Path, texts: tuple[Path, Path, Path],
     assert len(out.splitlines()) == len(PAIRS)
     status, out, err = command("align", own, source, target, "--links", links)
     assert (status, err) == (0, "")
-    for word in ("best head", "set of heads", "all heads", "last layer", "decoder.0.cross 1", "Kept in"):
+    for word in ("best head", "set of heads", "all heads", "last layer", "decoder.0.cross 1", "Stored in"):
         assert word in out
     assert max(map(len, out.splitlines()[:-1])) <= 80
     kept = json.loads((own / "alignment.json").read_text())
@@ -68,7 +68,7 @@ def test_a_choice_is_not_lost_unasked(own: Path, texts: tuple[Path, Path, Path],
     wrong.write_text("0-1 3-3\n" * len(PAIRS))
     asked = ("align", own, source, target, "--links", wrong)
     status, out, _ = command(*asked, "--no-keep")
-    assert status == 0 and "Kept in" not in out and (own / "alignment.json").read_text() == before
+    assert status == 0 and "Stored in" not in out and (own / "alignment.json").read_text() == before
     status, out, _ = command(*asked)
     assert (
         "This replaces the earlier choice, decoder.0.cross" in out

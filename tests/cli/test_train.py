@@ -100,7 +100,7 @@ def test_a_task_of_ones_own(command: Command, tmp_path: Path, monkeypatch: pytes
 
 
 BAD = {
-    "no task": ([], "nothing follows: name the task first, as in `regard train counting`"),
+    "no task": ([], "there is no name: name the task first, as in `regard train counting`"),
     "flag first": (["--steps", "3"], "flag '--steps' comes first: name the task first"),
     "unknown task": (["signals"], "task 'signals' is unknown: choose counting, difference, signal, signal2"),
     "unknown flag": (["counting", "--stepps", "3"], "Unrecognized options: --stepps, 3; Perhaps you meant:"),

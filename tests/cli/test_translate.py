@@ -74,7 +74,7 @@ def test_bad_lines_are_told_and_keep_their_place(piped: Command, translator: reg
     assert answers[5] == translator.translate(["5 mai 1999"])[0]
     assert err.splitlines() == [
         "regard: line 3 has characters not seen in training: '€'",
-        "regard: line 4 is not UTF-8 at byte 7: what cannot be read is taken as unknown",
+        "regard: line 4 is not UTF-8 at byte 7: invalid bytes are read as unknown",
         "regard: line 4 has characters not seen in training: '�'",
         "regard: line 5 has 1000 characters, at most 360 are taken: its answer is empty",
     ]

@@ -155,10 +155,10 @@ def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> No
     hypotheses = [[*names[5:12], "</s>"], [names[5], "</s>"]]
     found = SimpleNamespace(hypotheses=hypotheses, scores=[-3.0, -3.5])
     asked = Search(beam=2, length_penalty=1.0)
-    [best] = there._best(found, asked, 100)
+    [best] = there._rank(found, asked, 100)
     assert best.tokens == list(range(5, 12)) and best.score == pytest.approx(-3.0 / (13 / 6))
-    assert there._best(found, dataclasses.replace(asked, n_best=2), 100) == []
-    assert len(there._best(found, dataclasses.replace(asked, n_best=2, length_penalty=0.0), 100)) == 2
+    assert there._rank(found, dataclasses.replace(asked, n_best=2), 100) == []
+    assert len(there._rank(found, dataclasses.replace(asked, n_best=2, length_penalty=0.0), 100)) == 2
 
 
 @pytest.mark.parametrize(

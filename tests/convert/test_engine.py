@@ -98,7 +98,7 @@ def test_an_interrupted_conversion_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(convert, "attest", interrupt)
+        patch.setattr(convert, "write_certificate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             translate(run)
     assert kept(run) == []
@@ -109,7 +109,7 @@ def test_a_folder_that_takes_nothing(run: regard.TranslationRun, capsys: pytest.
     (run.folder / "engines").write_bytes(b"")
     assert translate(run) == run.translate(SOURCES)
     err = capsys.readouterr().err
-    assert "for this time only: cannot write" in err and err.count("\n") == 1
+    assert "without storing it: cannot write" in err and err.count("\n") == 1
     assert (run.folder / "engines").read_bytes() == b""
 
 
@@ -129,7 +129,7 @@ def test_a_full_disk_does_not_keep_auto_from_answering(
 def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert translate(run, engine="auto") == translate(run, engine="auto") == run.translate(SOURCES)
     converted, taken = capsys.readouterr().err.splitlines()
-    assert "is converted" in converted
+    assert "converting the model" in converted
     assert taken.startswith("regard: CTranslate2 ") and taken.endswith(
         "in float32 (--engine regard for Regard's own search)"
     )
@@ -173,11 +173,11 @@ def test_what_it_does_not_know_auto_leaves_to_our_search(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "ctranslate2", "temperature": 1.0}, "temperature 1 draws by our own seeds"),
-        ({"engine": "regard", "precision": "int8"}, "precision int8 is for CTranslate2"),
+        ({"engine": "ctranslate2", "temperature": 1.0}, "temperature 1 samples with Regard's seeds"),
+        ({"engine": "regard", "precision": "int8"}, "precision int8 needs CTranslate2"),
         ({"engine": "marian"}, "engine 'marian' is unknown: choose auto, regard, ctranslate2"),
         ({"engine": "ctranslate2", "precision": "int4"}, "precision 'int4' is unknown"),
-        ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 draws"),
+        ({"engine": "auto", "precision": "int8", "temperature": 1.0}, "temperature 1 samples"),
     ],
 )
 def test_what_cannot_be_is_refused(run: regard.TranslationRun, options: dict[str, Any], message: str) -> None:
@@ -221,7 +221,7 @@ def test_on_the_command_line(run: regard.TranslationRun, command: Command, tmp_p
         assert ours[0] == 0 and command(*argv, *more, "--engine", "auto")[1] == ours[1]
         assert command(*argv, *more, "--engine", "ctranslate2") == ours  # by now it is converted
     status, out, err = command("translate", run.folder, SOURCES[0], "--scores")
-    assert status == 0 and err.startswith("regard: CTranslate2 ") and err.count("\n") == 1
+    assert status == 0 and err.startswith("regard: using CTranslate2 ") and err.count("\n") == 1
     assert float(out.split("\t")[0]) == pytest.approx(run.search(SOURCES[:1])[0][0].log_probability, abs=2e-4)
 
 

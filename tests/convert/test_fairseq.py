@@ -59,7 +59,9 @@ def test_the_same_as_in_transformers(tmp_path: Path, options: dict[str, Any]) ->
 def test_a_model_that_is_another_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.convert.fairseq.make_sinusoids", lambda *sizes: make_sinusoids(*sizes) + 1e-3)
     folder = write_fairseq(tmp_path / "theirs", share_all_embeddings=True)
-    with pytest.raises(InputError, match="differ by .* in transformers, at most 0.0001 .* nothing was written"):
+    with pytest.raises(
+        InputError, match="differ by .* in transformers, more than the limit of 0.0001: nothing was written"
+    ):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS, progress=False)
     assert not list((tmp_path / "models").glob("*"))
 
@@ -128,7 +130,10 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 
     refused_with("cannot be read as weights .it holds .*, which was not run", trap=Trap(tmp_path / "ran"))
     assert not (tmp_path / "ran").exists()
-    refused_with("has encoder.layers.0.gate: no Transformer here", **{"encoder.layers.0.gate": torch.ones(2)})
+    refused_with(
+        "has encoder.layers.0.gate: Regard's Transformer has no such part",
+        **{"encoder.layers.0.gate": torch.ones(2)},
+    )
     refused_with(
         "is damaged: its parameters do not match its config", **{"encoder.layers.0.fc1.weight": torch.ones(2, 2)}
     )
@@ -144,9 +149,7 @@ def test_what_is_damaged_or_foreign_is_refused(tmp_path: Path) -> None:
 def test_the_dictionaries_of_languages_that_are_named(tmp_path: Path) -> None:
     named = {"source_lang": "en", "target_lang": "de"}  # the other way round
     folder = write_fairseq(tmp_path / "theirs", joined=False, old=True, **named)
-    with pytest.raises(
-        InputError, match="dict.en.txt has .* the checkpoint's matrix .* that it was trained with"
-    ):
+    with pytest.raises(InputError, match="dict.en.txt has .* the checkpoint's matrix .* of its training"):
         import_model(folder, program="fairseq", savepath=tmp_path / "models", examples=TEXTS)
 
 
@@ -165,7 +168,7 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
     german.write_text(one.replace("madeupword0000 0", "madeupword0000"), encoding="utf-8")
     refused("dict.de.txt' is damaged: its line .* is not a symbol with a count")
     german.write_text(one.replace("madeupword0000", one.split(" ")[0]), encoding="utf-8")
-    refused("dict.de.txt' is damaged: .* stands in it twice")
+    refused("dict.de.txt' is damaged: .* occurs twice")
     german.write_text(one, encoding="utf-8")
     text = codes.read_text(encoding="utf-8")
     codes.write_text(text.replace("0.2", "0.1"), encoding="utf-8")
@@ -191,17 +194,20 @@ def test_dictionaries_and_codes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"arch": "lightconv_iwslt_de_en"}, "arch lightconv_iwslt_de_en is none of fairseq's Transformers"),
-        ({"arch": "transformer_lm"}, "arch transformer_lm is none"),
-        ({"layernorm_embedding": True}, "layernorm_embedding True is not off"),
-        ({"adaptive_softmax_cutoff": [100, 200]}, "adaptive_softmax_cutoff .* is not off"),
+        (
+            {"arch": "lightconv_iwslt_de_en"},
+            "arch lightconv_iwslt_de_en is not supported: only fairseq's Transformers",
+        ),
+        ({"arch": "transformer_lm"}, "arch transformer_lm is not supported"),
+        ({"layernorm_embedding": True}, "layernorm_embedding True is not supported"),
+        ({"adaptive_softmax_cutoff": [100, 200]}, "adaptive_softmax_cutoff .* is not supported"),
         (
             {"decoder_normalize_before": True},
             "decoder_normalize_before True differs from encoder_normalize_before False",
         ),
         ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 differs from encoder_attention_heads 4"),
         ({"decoder_output_dim": 8}, "decoder_output_dim 8 differs from decoder_embed_dim 16"),
-        ({"activation_fn": "gelu_accurate"}, "activation_fn gelu_accurate is not imported"),
+        ({"activation_fn": "gelu_accurate"}, "activation_fn gelu_accurate is not supported"),
     ],
 )
 def test_settings_that_a_transformer_here_does_not_have(options: dict[str, Any], message: str) -> None:

@@ -143,12 +143,12 @@ def test_they_leave_for_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> 
     [
         ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 differs from encoder_attention_heads 4"),
         ({"decoder_ffn_dim": 8}, "decoder_ffn_dim 8 differs from encoder_ffn_dim 24"),
-        ({"activation_function": "tanh"}, "activation_function tanh is unknown here"),
+        ({"activation_function": "tanh"}, "activation_function tanh is not supported"),
         ({"scale_embedding": False}, "scale_embedding is off"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is off with share_encoder"),
-        ({"vocab_size": 77}, "vocab_size 77 is not that of"),
+        ({"vocab_size": 77}, "vocab_size 77 does not match"),
         ({"decoder_start_token_id": 0}, "must differ"),
-        ({"eos_token_id": [0, 1]}, "eos_token_id .* is no symbol of the vocabulary"),
+        ({"eos_token_id": [0, 1]}, "eos_token_id .* is not in the vocabulary"),
     ],
 )
 def test_what_a_transformer_here_cannot_be_is_refused(

@@ -182,13 +182,13 @@ class Trap:
 @pytest.mark.parametrize(
     ("encoder", "decoder", "message"),
     [
-        ({"type": "recurrent"}, {}, "encoder.type recurrent is not transformer"),
+        ({"type": "recurrent"}, {}, "encoder.type recurrent is not supported"),
         ({}, {"layer_norm": None}, "decoder.layer_norm is neither pre nor post"),
         ({"layer_norm": "post"}, {}, "decoder.layer_norm pre differs from encoder.layer_norm post"),
         ({}, {"num_heads": 2}, "decoder.num_heads 2 differs from encoder.num_heads 4"),
         ({}, {"ff_size": 8}, "decoder.ff_size 8 differs from encoder.ff_size 24"),
         ({"alpha": 1.1}, {}, "encoder.alpha 1.1 is not 1"),
-        ({}, {"activation": "tanh"}, "decoder.activation tanh is unknown here"),
+        ({}, {"activation": "tanh"}, "decoder.activation tanh is not supported"),
         ({"activation": "gelu"}, {}, "decoder.activation relu differs from encoder.activation gelu"),
     ],
 )

@@ -123,7 +123,7 @@ def test_characters_of_every_source_are_in_the_vocabulary(generator: torch.Gener
     ("locales", "message"),
     [
         ("", "give one or more"),
-        ("en,en", "each once"),
+        ("en,en", "give one or more"),
         ("xx", "locale 'xx' is unknown"),
         ("en,../../etc", "locale '../../etc' is unknown"),
     ],

@@ -125,15 +125,15 @@ def _guarded(command: str, argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        if (library := broken_library(error)) is not None:
-            advice = f"install it again, pip install --force-reinstall {library}"
-            return _fail(f"importing {library} fails: {message_of(error)}; {advice}", 1)
         if is_memory(error):
             return _fail("out of memory: choose a smaller hidden, batchsize, enc_layers or max_len", 1)
         if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILS:
             raise
         if os.environ.get("REGARD_DEBUG") == "1":
             raise
+        if (library := broken_library(error)) is not None:
+            advice = f"install it again, pip install --force-reinstall {library}"
+            return _fail(f"importing {library} fails: {message_of(error)}; {advice}", 1)
         return _fail(_unexpected(command, argv, error), 1)
     return 0
 
