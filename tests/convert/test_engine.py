@@ -130,7 +130,7 @@ def test_auto_takes_it_and_says_so(run: regard.TranslationRun, capsys: pytest.Ca
     assert translate(run, engine="auto") == translate(run, engine="auto") == run.translate(SOURCES)
     converted, taken = capsys.readouterr().err.splitlines()
     assert "converting the model" in converted
-    assert taken.startswith("regard: CTranslate2 ") and taken.endswith(
+    assert taken.startswith("regard: using CTranslate2 ") and taken.endswith(
         "in float32 (--engine regard for Regard's own search)"
     )
 
