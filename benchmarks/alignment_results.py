@@ -25,8 +25,7 @@ from multi30k import best_validation, files, train
 from tables import DOCS, markdown, write_tables
 
 from regard.data.parallel import ParallelText
-from regard.data.silver import align_with_eflomal
-from regard.data.word_alignment import WordAlignment, format_moses, read_links
+from regard.data.word_alignment import WordAlignment, align_with_eflomal, format_moses, read_links
 from regard.interpret.agreement import agreement
 from regard.runs import TranslationRun
 

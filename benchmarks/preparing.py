@@ -29,13 +29,13 @@ PREPARING = """
 import json, resource, sys, time
 from pathlib import Path
 from regard.data.parallel import ParallelText
-from regard.data.prepare import Cutting, learn_vocabularies, prepare_corpus
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies
 text, root = ParallelText(sys.argv[1:3]), Path(sys.argv[3])
 begin = time.perf_counter()
-cutting = Cutting(kind="bpe", size=12000, joint=True, lowercase=False)
+cutting = TokenizerConfig(kind="bpe", size=12000, joint=True, lowercase=False)
 both = learn_vocabularies(text, cutting, root, progress=False)
 learned, before = time.perf_counter(), time.process_time()
-prepare_corpus(text, both, root, max_len=256, progress=False)
+CorpusPreparation(text, both, root, max_len=256, progress=False).corpus()
 took, used = time.perf_counter() - learned, [resource.getrusage(who) for who in (0, resource.RUSAGE_CHILDREN)]
 print(json.dumps({
     "vocabulary": learned - begin, "corpus": took,
@@ -103,7 +103,7 @@ def stages(files: tuple[str, str], root: Path) -> dict[str, Any]:
     count, spans = find_chunks(text)
     found = {"look through": [(time.process_time() - begin) / count]}
     maker, cutter = ShardBuilder(root, both, 256, False, corpus_key(text, both, 256)), corpus_tokenizer(both[0])
-    for number, stretch in enumerate(read_chunks(text, spans=spans)):
+    for number, stretch in enumerate(read_chunks(text, ranges=spans)):
         times = [time.process_time()]
         sentences = stretch.read()
         times.append(time.process_time())

@@ -1,4 +1,4 @@
-"""Errors of other libraries: one line that names what failed, the library, and what it said."""
+"""Errors of libraries become one line with the action, the library, and its message."""
 
 import errno
 import os
@@ -33,12 +33,12 @@ def test_an_error_becomes_one_line(error: BaseException) -> None:
         OSError(errno.ENOSPC, "No space left"),
     ],
 )
-def test_an_error_of_the_machine_stays_one(error: Exception) -> None:
+def test_machine_errors_stay_machine_errors(error: Exception) -> None:
     with pytest.raises(MachineError, match="peer says"), library_errors("peer", "it fails", "advice"):
         raise error
 
 
-def test_ours_and_interrupts_pass() -> None:
+def test_own_errors_and_interrupts_pass() -> None:
     for error in (InputError("ours"), KeyboardInterrupt(), GeneratorExit()):
         with pytest.raises(type(error)) as caught, library_errors("peer", "it fails", "advice"):
             raise error
@@ -59,7 +59,7 @@ def test_a_panic_is_one_line_and_prints_nothing(
     assert capfd.readouterr().err == ""
 
 
-def test_what_a_library_prints_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_a_library_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
     with library_errors("peer", "it fails", "advice"):
         os.write(2, b"note\n")
     assert capfd.readouterr().err == "note\n"
@@ -93,7 +93,7 @@ def test_a_missing_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         import_library("halfpeer", "a feature", "hub")
 
 
-def test_usage_reports_are_off_unless_somebody_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_reports_are_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NO_TELEMETRY:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
@@ -101,7 +101,7 @@ def test_usage_reports_are_off_unless_somebody_wants_them(monkeypatch: pytest.Mo
     assert {name: os.environ[name] for name in NO_TELEMETRY} == {**NO_TELEMETRY, "RAY_USAGE_STATS_ENABLED": "1"}
 
 
-def test_a_path_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_not_sent_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").mkdir()
     for name in ("gpt2", "owner/gpt2", "owner/gpt-2.5_x"):
@@ -111,7 +111,7 @@ def test_a_path_is_not_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.Monk
             check_hub_name(name)
 
 
-def test_offline_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     with pytest.raises(KeyError), offline():

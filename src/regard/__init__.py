@@ -1,10 +1,10 @@
-"""Regard: train a model whose heart is attention, see what it attends to, test whether that means anything.
+"""Regard: train attention models, inspect what they attend to, and test whether it is meaningful.
 
     run = regard.train("signal2")
     print(run.test())
     print(run.attend("BCCCBAABACCCA"))
 
-Names are imported when first used, so that `import regard` is instant.
+Names are imported when they are first used, so `import regard` is instant.
 """
 
 from typing import TYPE_CHECKING
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
         load,
         load_translator,
         plot_positions,
-        prepare,
         prune,
         train,
     )
@@ -167,7 +166,6 @@ __all__ = [
     "maps_of",
     "patch",
     "plot_positions",
-    "prepare",
     "prune",
     "read_links",
     "record",

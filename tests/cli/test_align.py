@@ -165,7 +165,7 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
     assert "old</b>" in lines[0] and lines[0].endswith("</p>")
     assert (lines[1], lines[3]) == ("<br/>", "")
     assert "<" not in lines[2]
-    assert "line 3: markup is not well-formed: '< b' is no tag; write &lt;; it is read as text" in err
+    assert "line 3: markup is not well-formed: '< b' is not a tag; write &lt;; it is read as text" in err
     assert command("translate", own, "<b>Heute</b> singt", "--tags")[1].count("<b>") == 1
 
 
@@ -175,11 +175,11 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
         (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
         (["none.de", "a.en"], "cannot read"),
         (["a.de", "short.en"], "'a.de' has 88 and 'short.en' has 1 lines: line 2 has no partner"),
-        (["a.de", "a.en", "--links", "a.en"], "which is no link"),
+        (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
         (["a.de", "a.en", "--links", "short.en"], "has links of 1 pairs, the text has 88"),
         (["--links", "a.links"], "--links needs the sentences that it links: give"),
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
-        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 leads past a source of 5 words"),
+        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
         (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known ending"),
         (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads by"),

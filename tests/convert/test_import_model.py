@@ -177,7 +177,7 @@ def test_damaged_and_foreign_folders_are_refused(theirs: Path, tmp_path: Path) -
     refused(folder, "model_type bart is not marian")
     folder = copied(theirs, tmp_path / "b")
     (folder / "source.spm").write_bytes(b"abc")
-    refused(folder, "cannot be loaded: transformers says|sentencepiece cannot make use")
+    refused(folder, "cannot be loaded: transformers says|sentencepiece cannot read")
     folder = copied(theirs, tmp_path / "c")
     (folder / "model.safetensors").write_bytes(b"abc")
     refused(folder, "cannot be loaded: transformers says")

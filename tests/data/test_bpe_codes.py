@@ -1,4 +1,4 @@
-"""Codes of byte-pair encoding: by hand, and beside the library tokenizers."""
+"""BPE by codes: computed by hand, and compared with the library tokenizers."""
 
 import pickle
 
@@ -31,7 +31,7 @@ def test_by_hand() -> None:
     assert found.offsets(" schnee a") == [(1, 4), (4, 7), (8, 9)]
 
 
-def test_the_first_of_two_codes_counts() -> None:
+def test_the_first_of_two_equal_codes_wins() -> None:
     twice = [("a", "b"), ("b", "c</w>"), ("a", "b")]
     assert BpeCodesVocabulary(twice, ["ab@@", "c"]).encode("abc") == [4, 5]
 
@@ -42,7 +42,7 @@ def test_words_without_codes() -> None:
 
 
 @given(st.text(max_size=40))
-def test_pieces_are_the_text(text: str) -> None:
+def test_joined_pieces_equal_the_text(text: str) -> None:
     found = BpeCodesVocabulary(CODES, SYMBOLS)
     pieces, places = found.pieces(text), found.offsets(text)
     assert len(pieces) == len(places) == len(found.encode(text))
@@ -51,7 +51,7 @@ def test_pieces_are_the_text(text: str) -> None:
     assert "".join(text[begin:end] for begin, end in places) == "".join(text.split())
 
 
-def test_as_the_library_tokenizers_cuts() -> None:
+def test_pieces_equal_those_of_the_tokenizers_library() -> None:
     text = [text for pair in sentences() for text in pair]
     codes = codes_of(text)
     pieces = {piece for pair in codes for piece in (*pair, "".join(pair))}
@@ -68,7 +68,7 @@ def _values(model: models.BPE, word: str) -> list[str]:
     return [token.value for token in model.tokenize(word)]
 
 
-def test_kept_with_a_run() -> None:
+def test_json_round_trip() -> None:
     found = BpeCodesVocabulary(CODES, SYMBOLS)
     again, same = read_vocabularies(found.to_json(), found.to_json())
     assert isinstance(again, BpeCodesVocabulary) and same is again and again.to_json() == found.to_json()
@@ -79,7 +79,7 @@ def test_kept_with_a_run() -> None:
             BpeCodesVocabulary.from_json(f'{{"codes":[["a","b"]],{damage}}}')
 
 
-def test_files_of_codes() -> None:
+def test_parse_codes() -> None:
     assert parse_codes(format_codes(CODES)) == CODES
     assert parse_codes("#version: 0.2\r\na \u2028</w>\r\n") == [("a", "\u2028</w>")]
     assert parse_codes("a b</w> 17\nab c 3\n") == [("a", "b</w>"), ("ab", "c")]

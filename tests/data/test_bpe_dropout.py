@@ -1,4 +1,4 @@
-"""Dropout of merges."""
+"""BPE-dropout."""
 
 from collections import Counter
 
@@ -19,8 +19,8 @@ def encode(text: str) -> np.ndarray:
     return np.array([*SUBWORDS.encode(text), EOS], dtype=np.uint16)
 
 
-def test_at_rate_zero_it_is_the_library() -> None:
-    """An independent reference: the `tokenizers` library's own merges."""
+def test_rate_zero_equals_the_tokenizers_library() -> None:
+    """Compare with an independent implementation, the `tokenizers` library."""
     recut, random = BpeDropout(SUBWORDS, 0.0, 0), np.random.default_rng(0)
     for text in [*TEXT, "läuft, schläft - „oft“!", "☃ Hund", "springt-singt  heute"]:
         found = recut(encode(text), random)
@@ -29,7 +29,7 @@ def test_at_rate_zero_it_is_the_library() -> None:
         )
 
 
-def test_words_are_cut_differently_and_stay_the_same_text() -> None:
+def test_segmentations_vary_and_keep_the_text() -> None:
     recut, random = BpeDropout(SUBWORDS, 0.3, 0), np.random.default_rng(0)
     for text in TEXT[:50]:
         ways = [recut(encode(text), random) for _ in range(20)]
@@ -38,20 +38,20 @@ def test_words_are_cut_differently_and_stay_the_same_text() -> None:
         assert len({tuple(way.tolist()) for way in ways}) > 5
 
 
-def test_each_merge_is_dropped_as_often_as_asked() -> None:
-    """Of a word that is joined in one step, the share that stays apart is the rate."""
+def test_merges_are_dropped_at_the_given_rate() -> None:
+    """For a word of one merge, the share of unmerged occurrences equals the rate."""
     pair = train_subwords(["ab ab ab"], kind="characters", size=20)
     with pytest.raises(InputError, match="merge_dropout needs merges to drop"):
         BpeDropout(pair, 0.1, 0)
     recut = BpeDropout(SUBWORDS, 0.25, 0)
     recut.ranks = {("a", "b"): 0}
     random = np.random.default_rng(0)
-    found = Counter(len(recut.cut("ab", random)) for _ in range(4000))
+    found = Counter(len(recut.split("ab", random)) for _ in range(4000))
     assert found[2] / 4000 == pytest.approx(0.25, abs=0.03)
-    assert all(len(BpeDropout(SUBWORDS, 0.999, 0).cut("Hund", random)) >= 3 for _ in range(20))
+    assert all(len(BpeDropout(SUBWORDS, 0.999, 0).split("Hund", random)) >= 3 for _ in range(20))
 
 
-def test_the_seed_decides_and_the_order_of_words_does_not() -> None:
+def test_segmentations_depend_on_the_seed_and_not_on_the_order_of_words() -> None:
     texts = TEXT[:30]
     one, other = BpeDropout(SUBWORDS, 0.3, 5), BpeDropout(SUBWORDS, 0.3, 5)
     for text in reversed(texts):

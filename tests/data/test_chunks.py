@@ -1,4 +1,4 @@
-"""Stretches of a text: what they hold is what the text holds."""
+"""Chunks of a text contain the pairs of the text."""
 
 import gzip
 from pathlib import Path
@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from regard.data import chunks
 from regard.data.chunks import PairChunk, find_chunks, is_plain, read_chunks
-from regard.data.parallel import PairCounts, PairList, PairSource, ParallelText
+from regard.data.parallel import PairCounts, PairSource, ParallelText
 from regard.errors import InputError
+from tests.data.pair_list import PairList
 
 LINE = st.sampled_from(
     [b"ein Hund", b"", b"  blank \r", b"\xff", b"\xef\xbb\xbfmark", b"a\tb", b"a\tb\t\xff", b"\t", b"x\x0by"]
@@ -33,7 +34,7 @@ def read(text: PairSource, **options: object) -> tuple[list[tuple[str, str]], Pa
 
 
 @given(files=st.lists(FILE, min_size=1, max_size=2), packed=st.booleans())
-def test_stretches_hold_the_pairs_of_a_text_and_count_alike(
+def test_chunks_contain_the_pairs_of_a_text_with_equal_counts(
     tmp_path_factory: pytest.TempPathFactory, files: list[bytes], packed: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("text")
@@ -46,13 +47,13 @@ def test_stretches_hold_the_pairs_of_a_text_and_count_alike(
     assert read(text) == (expected, text.counts)
     count, spans = find_chunks(text)
     assert (spans is None) == packed
-    assert read(text, spans=spans) == (expected, text.counts)
+    assert read(text, ranges=spans) == (expected, text.counts)
     assert count == sum(1 for _ in read_chunks(text))
     if not packed:
         assert sum(stretch.size for stretch in read_chunks(text)) == text.bytes
 
 
-def test_the_first_lines_of_a_stretch_alone(tmp_path: Path) -> None:
+def test_the_first_lines_of_a_chunk(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"a{number}\tb{number}\n" for number in range(8)))
     first = [each.read(2).sources for each in read_chunks(ParallelText([file]))]
@@ -65,7 +66,7 @@ def test_the_first_lines_of_a_stretch_alone(tmp_path: Path) -> None:
 
 
 class Gaps(PairList):
-    """Pairs of which those without a source are left out."""
+    """Pairs without a source are skipped."""
 
     def __iter__(self):
         self.counts = PairCounts()
@@ -78,7 +79,7 @@ class Gaps(PairList):
             self.on_bytes(number + 1)
 
 
-def test_what_is_left_out_of_texts_that_are_no_files_is_counted_to_the_end() -> None:
+def test_skipped_pairs_of_other_sources_are_counted_to_the_end() -> None:
     text = Gaps([("a", "b"), ("", "c"), ("d", "e"), ("f", "g"), ("h", "i"), ("", "j")])
     found = list(read_chunks(text))
     assert all(isinstance(each, PairChunk) for each in found)
@@ -92,16 +93,16 @@ def test_a_strict_text_names_file_and_line(tmp_path: Path) -> None:
     other.write_bytes(b"1\n2\n3\n4\n5\n6\n")
     found = list(read_chunks(ParallelText([one, other], strict=True)))
     assert found[0].read().sources == ["1", "2", "3"]
-    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: mend it, or leave out --strict"):
+    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: fix it, or leave out --strict"):
         found[1].read()
 
 
-def test_a_text_that_became_shorter_is_told(tmp_path: Path) -> None:
+def test_a_text_that_became_shorter_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("a\tb\n" * 5)
     found = list(read_chunks(ParallelText([file])))
     file.write_text("a\tb\n" * 4)
-    with pytest.raises(InputError, match="has become shorter while it was read"):
+    with pytest.raises(InputError, match="became shorter while it was read"):
         found[1].read()
     file.unlink()
     with pytest.raises(InputError, match="cannot read '.*pairs.tsv': No such file"):

@@ -1,4 +1,4 @@
-"""Links of a corpus, from a file beside its text."""
+"""Token alignments of a corpus from a file of word links."""
 
 import gzip
 from pathlib import Path
@@ -52,7 +52,7 @@ def prepared(
 
 
 @pytest.mark.parametrize("name", ["links", "links.gz"])
-def test_all_pieces_of_linked_words_are_linked(tmp_path: Path, vocabulary: SubwordVocabulary, name: str) -> None:
+def test_all_tokens_of_linked_words_are_linked(tmp_path: Path, vocabulary: SubwordVocabulary, name: str) -> None:
     lines = ["\t".join(pair) for pair in PAIRS]
     corpus, guide = prepared(tmp_path, vocabulary, lines, [LINKS] * len(lines), name=name)
     for (source, target), links in zip(PAIRS, guide.read(0, len(corpus)), strict=True):
@@ -67,10 +67,8 @@ def test_all_pieces_of_linked_words_are_linked(tmp_path: Path, vocabulary: Subwo
         assert set(map(tuple, links.tolist())) == expected
 
 
-def test_links_stay_with_their_lines_where_pairs_are_left_out(
-    tmp_path: Path, vocabulary: SubwordVocabulary
-) -> None:
-    """An empty pair, one that is too long, and one without a partner go; their links go with them."""
+def test_links_of_skipped_pairs_are_skipped(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    """Empty pairs, long pairs and lines without a partner are skipped together with their links."""
     long = " ".join([PAIRS[3][0]] * 9)
     lines = ["\t".join(PAIRS[0]), "\tempty", f"{long}\t{PAIRS[3][1]}", "alone", "\t".join(PAIRS[1])]
     corpus, guide = prepared(tmp_path, vocabulary, lines, ["0-0", "", "1-1", "3-3", "4-4"], max_len=40)
@@ -90,8 +88,8 @@ def _first_word(pieces: list[str]) -> int:
     [
         (["0-0"], "ends before line 2, the text goes on"),
         (["0-0"] * 3, "has 1 lines more than the text"),
-        (["0-0", "5-0"], "line 2 .* link 5-0 leads past a source of 5 words"),
-        (["0-0", "x"], "line 2 .* has 'x', which is no link"),
+        (["0-0", "5-0"], "line 2 .* link 5-0 is beyond a source of 5 words"),
+        (["0-0", "x"], "line 2 .* has 'x', which is not a link"),
     ],
 )
 def test_links_of_another_text_are_refused(
@@ -102,7 +100,9 @@ def test_links_of_another_text_are_refused(
     assert not list(tmp_path.glob("*-guide-*"))
 
 
-def test_what_was_prepared_is_found_again_and_damage_told(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+def test_a_prepared_alignment_is_reused_and_damage_is_refused(
+    tmp_path: Path, vocabulary: SubwordVocabulary
+) -> None:
     corpus, guide = prepared(tmp_path, vocabulary, ["\t".join(pair) for pair in PAIRS[:2]], [LINKS] * 2)
     again = [tmp_path / "links", ParallelText([tmp_path / "pairs.tsv"]), (vocabulary, vocabulary), corpus]
     assert prepare_alignment(*again, max_len=60, progress=False) == guide  # type: ignore[arg-type]
@@ -111,15 +111,15 @@ def test_what_was_prepared_is_found_again_and_damage_told(tmp_path: Path, vocabu
         prepare_alignment(*again, max_len=60, progress=False)  # type: ignore[arg-type]
 
 
-def test_aims_share_a_row_among_what_is_linked() -> None:
+def test_target_attention_is_shared_among_linked_tokens() -> None:
     found = target_attention([np.array([[0, 1], [2, 1], [1, 0]]), np.zeros((0, 2), int)], (2, 3, 3))
     expected = torch.zeros(2, 3, 3)
     expected[0, 0, 1], expected[0, 1, 0], expected[0, 1, 2] = 1, 0.5, 0.5
     assert torch.equal(found, expected)
 
 
-def test_batches_bring_the_aims_of_their_pairs(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
-    """However pairs are sorted and shuffled: a row aims at the pieces of the word that it is linked to."""
+def test_batches_contain_the_alignment_of_their_pairs(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    """After sorting and shuffling, each row has weights on the tokens of the linked word."""
     lines = ["\t".join(pair) for pair in PAIRS]
     links = ["0-4" if number % 2 else "4-2" for number in range(len(lines))]
     corpus, guide = prepared(tmp_path, vocabulary, lines, links)
@@ -142,7 +142,7 @@ def test_batches_bring_the_aims_of_their_pairs(tmp_path: Path, vocabulary: Subwo
     assert seen == len(PAIRS)
 
 
-def test_links_are_looked_at_before_any_work(tmp_path: Path) -> None:
+def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
     text, links = tmp_path / "a.de", tmp_path / "links"
     text.write_text("ein Hund\nzwei Hunde", encoding="utf-8")
     for content, message in (
@@ -150,7 +150,7 @@ def test_links_are_looked_at_before_any_work(tmp_path: Path) -> None:
         ("0-0\n\n0-0\n", "has links of 3 lines, .* has 2"),
         (
             "1 1 1 S\n",
-            r"line 1 of .* has '1', which is no link: give a line in Moses' format \(0-0 1-2\) for each",
+            r"line 1 of .* has '1', which is not a link: give a line in Moses' format \(0-0 1-2\) for each",
         ),
     ):
         links.write_text(content, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Data sets in the form of the Hugging Face Hub, from folders on this machine."""
+"""Data sets in the format of the Hugging Face Hub, from local folders."""
 
 import json
 from pathlib import Path
@@ -38,14 +38,14 @@ def test_a_data_set_is_read_and_counted(folder: Path) -> None:
         list(HubText(str(folder), ("de", "en"), "train", strict=True))
 
 
-def test_what_is_not_there(folder: Path) -> None:
+def test_missing_data_sets_splits_and_columns(folder: Path) -> None:
     with pytest.raises(InputError, match="language 'fr' is not in data set .*: choose from de, en"):
         HubText(str(folder), ("de", "fr"), "train")
-    with pytest.raises(InputError, match="has no 'dev' to load"):
+    with pytest.raises(InputError, match="cannot load split 'dev'"):
         HubText(str(folder), ("de", "en"), "dev")
 
 
-def test_a_run_on_a_data_set(folder: Path, tmp_path: Path) -> None:
+def test_training_on_a_data_set(folder: Path, tmp_path: Path) -> None:
     flags = {**TINY, "steps": 4, "validate_every": 2, "hub": str(folder), "languages": ("de", "en")}
     run = regard.train("translation", **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.TranslationRun) and len(run.test().translations) == 48

@@ -1,4 +1,4 @@
-"""Parallel text on disk: what is read, what is left out, what is refused."""
+"""Parallel text on disk: read, skipped and refused lines."""
 
 import gzip
 from pathlib import Path
@@ -19,7 +19,7 @@ def write(folder: Path, name: str, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path, ending: str) -> None:
+def test_unusable_pairs_are_skipped_and_counted(tmp_path: Path, ending: str) -> None:
     text = ParallelText(
         [write(tmp_path, f"a{ending}", SOURCE), write(tmp_path, f"b{ending}", TARGET)], lenient=True
     )
@@ -46,13 +46,15 @@ def test_tab_separated_pairs(tmp_path: Path) -> None:
         (b"a\nb\n", b"a\n", "line 2 of '[^' ]*' is without a partner"),
     ],
 )
-def test_strict_refuses_the_first(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
+def test_strict_refuses_the_first_skipped_pair(
+    tmp_path: Path, source: bytes, target: bytes, message: str
+) -> None:
     text = ParallelText([write(tmp_path, "a", source), write(tmp_path, "b", target)], strict=True)
     with pytest.raises(InputError, match=message):
         list(text)
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="file .*nowhere' does not exist"):
         ParallelText([tmp_path / "nowhere", tmp_path])
     with pytest.raises(InputError, match="3 files of parallel text"):

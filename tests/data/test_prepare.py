@@ -1,7 +1,5 @@
-"""Corpora and vocabularies that are prepared: by parts, after a kill, from a sample, anew where the text has
-changed."""
+"""Preparing corpora and vocabularies: after a kill, from a sample, and anew after a change of the text."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,16 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data import chunks, corpus_builder, sample, worker_pool
-from regard.data.chunks import find_chunks
+from regard.data import chunks, corpus_builder, worker_pool
+from regard.data.chunks import Sample, find_chunks
 from regard.data.corpus import Corpus
-from regard.data.corpus_builder import CorpusPart, build_corpus
+from regard.data.corpus_builder import build_corpus
 from regard.data.parallel import ConcatenatedText, ParallelText
-from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies, prepare_corpus
-from regard.data.sample import Sample
+from regard.data.prepare import CorpusPreparation, TokenizerConfig, learn_vocabularies
 from regard.errors import InputError
 from regard.io import hold_lock
-from regard.io.reading import add_digest
 
 CUTTING = TokenizerConfig(kind="words", size=100, joint=True, lowercase=False)
 LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)]
@@ -31,7 +27,6 @@ LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "LINES", 10)
-    monkeypatch.setattr(sample, "LINES", 10)
 
 
 @pytest.fixture
@@ -55,45 +50,7 @@ def stamps(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.glob("shard-*")}
 
 
-def test_parts_make_the_same_corpus_as_one(file: Path, tmp_path: Path) -> None:
-    whole = contents(
-        build_corpus(tmp_path / "whole", ParallelText([file]), preparation(file).vocabularies, max_len=9)
-    )
-    assert preparation(file).part(CorpusPart(3, 3)) == [1, 2]
-    assert sorted(stamps(preparation(file).folder)) == [f"shard-{number:06d}.bin" for number in (2, 5, 8)]
-    with pytest.raises(InputError, match=r"is incomplete, parts 1 and 2 of 3 are missing: .*--prepare 1/3"):
-        preparation(file).corpus()
-    assert preparation(file).part(CorpusPart(1, 3)) == [2]
-    with pytest.raises(InputError, match="is incomplete, part 2 of 3 is missing"):
-        preparation(file).corpus()
-    with pytest.raises(InputError, match="is made in 3 parts, not in 4"):
-        preparation(file).part(CorpusPart(2, 4))
-    assert preparation(file).part(CorpusPart(2, 3)) == []
-    before = stamps(preparation(file).folder)
-    assert contents(preparation(file).corpus()) == whole and stamps(preparation(file).folder) == before
-    assert preparation(file).part(CorpusPart(2, 3)) == [] and stamps(preparation(file).folder) == before
-
-
-def test_more_parts_than_shards_and_a_part_that_was_begun(file: Path) -> None:
-    assert preparation(file).part(CorpusPart(12, 12)) == list(range(1, 12))  # it has nothing to do
-    (preparation(file).folder / "part-1-of-12.json").write_text(json.dumps(add_digest({"shards": None})))
-    assert 1 in preparation(file).part(CorpusPart(11, 12))
-    for number in range(1, 11):
-        missing = preparation(file).part(CorpusPart(number, 12))
-    assert missing == [] and len(preparation(file).corpus()) == 95
-
-
-def test_a_part_is_prepared_by_one_process_at_a_time(file: Path) -> None:
-    ready = preparation(file)
-    with (
-        hold_lock(ready.folder / "part-1-of-2.json"),
-        pytest.raises(InputError, match="is being written by process"),
-    ):
-        ready.part(CorpusPart(1, 2))
-    assert ready.part(CorpusPart(1, 2)) == [2]
-
-
-def test_what_is_there_is_not_made_again_and_what_is_damaged_is(file: Path) -> None:
+def test_only_missing_and_damaged_shards_are_built(file: Path) -> None:
     whole = contents(preparation(file).corpus())
     folder = preparation(file).folder
     before = stamps(folder)
@@ -115,11 +72,11 @@ def test_a_shard_of_another_corpus_is_refused(file: Path, tmp_path: Path) -> Non
         one.corpus()
 
 
-def test_strict_refuses_by_file_and_line_whatever_was_prepared_before(file: Path) -> None:
+def test_strict_refuses_by_file_and_line_after_a_lenient_preparation(file: Path) -> None:
     with file.open("a") as opened:
         opened.write("a b c\td\n\te\n")
     assert len(preparation(file, max_len=2).corpus()) == 95
-    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: mend it"):
+    with pytest.raises(InputError, match="line 97 of '.*pairs.tsv' is with an empty side: fix it"):
         preparation(file, strict=True, max_len=2).corpus()
     file.write_text("".join(f"{line}\n" for line in LINES) + "a b c\td\n")
     assert preparation(file, max_len=2).corpus().counts.too_long == 1
@@ -127,7 +84,7 @@ def test_strict_refuses_by_file_and_line_whatever_was_prepared_before(file: Path
         preparation(file, strict=True, max_len=2).corpus()
 
 
-def test_what_was_prepared_of_a_text_that_has_changed_is_removed_unless_it_is_in_use(file: Path) -> None:
+def test_results_of_a_changed_text_are_removed_unless_in_use(file: Path) -> None:
     old, longer = preparation(file).corpus(), preparation(file, max_len=8).corpus()
     root = file.parent / "prepared"
     assert old.folder.is_dir() and longer.folder.is_dir() and len(list(root.glob("*.json"))) == 2
@@ -146,7 +103,7 @@ def test_what_was_prepared_of_a_text_that_has_changed_is_removed_unless_it_is_in
     assert set(root.glob("corpus-*")) == {newest.folder, held.folder}
 
 
-def test_a_text_is_known_wherever_it_is_and_whatever_else_has_its_name(file: Path) -> None:
+def test_a_text_is_identified_by_its_content(file: Path) -> None:
     moved = file.parent / "elsewhere" / file.name
     moved.parent.mkdir()
     before = ParallelText([file]).identity()
@@ -158,7 +115,7 @@ def test_a_text_is_known_wherever_it_is_and_whatever_else_has_its_name(file: Pat
     assert ParallelText([moved]).identity() != before
 
 
-def test_vocabularies_of_a_long_text_are_learned_from_the_first_lines_of_every_stretch(
+def test_the_sample_of_a_long_text_takes_the_first_lines_of_each_chunk(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = ParallelText([file])
@@ -168,7 +125,7 @@ def test_vocabularies_of_a_long_text_are_learned_from_the_first_lines_of_every_s
     assert every.summary == f"all 95 pairs ({every.bytes / 1e6:,.1f} MB)" and every.bytes == sum(
         len(line) - 1 for line in LINES
     )
-    monkeypatch.setattr(sample, "PAIRS", 39)
+    monkeypatch.setattr(chunks, "SAMPLE_PAIRS", 39)
     some = Sample([(text, spans)], count, 1)
     chosen = [line.split("\t")[1] for number, line in enumerate(LINES) if number % 10 < 3]
     assert (
@@ -180,7 +137,7 @@ def test_vocabularies_of_a_long_text_are_learned_from_the_first_lines_of_every_s
     assert both.lines == 1 and len(list(both)) == 20
 
 
-def test_a_vocabulary_says_how_much_it_was_learned_from_and_is_learned_once(
+def test_a_vocabulary_is_learned_once_and_reports_its_sample(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = file.parent / "prepared"
@@ -194,7 +151,7 @@ def test_a_vocabulary_says_how_much_it_was_learned_from_and_is_learned_once(
     assert "learn" not in capsys.readouterr().err
 
 
-def test_who_comes_while_another_learns_the_vocabulary_waits_for_it(
+def test_a_process_waits_while_another_learns_the_vocabulary(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = file.parent / "prepared"
@@ -239,10 +196,8 @@ corpus_builder.build_shards(builder, text, on_shard=count, processes=2)
 """
 
 
-def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With processes beside it, each of which ends, too; a shard is there as a whole or not at all."""
+def test_a_killed_build_continues(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers end with the killed process, and each shard is complete or missing."""
     monkeypatch.setattr(chunks, "LINES", 2000)
     file.write_text("".join(f"{line}\n" for line in LINES * 300))
     text, ready = ParallelText([file]), preparation(file)
@@ -265,17 +220,17 @@ def test_after_a_kill_what_is_done_stays_and_the_rest_goes_on(
     ]
 
 
-def test_processes_make_the_same_shards_as_one(
+def test_several_processes_build_equal_shards(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus_builder, "cores", lambda: 2)
+    monkeypatch.setattr(corpus_builder, "available_cores", lambda: 2)
     beside = build_corpus(tmp_path / "two", ParallelText([file]), preparation(file).vocabularies, max_len=9)
-    monkeypatch.setattr(corpus_builder, "cores", lambda: 1)
+    monkeypatch.setattr(corpus_builder, "available_cores", lambda: 1)
     alone = build_corpus(tmp_path / "one", ParallelText([file]), preparation(file).vocabularies, max_len=9)
     assert contents(beside) == contents(alone) and beside.counts == alone.counts
 
 
-def test_pairs_are_read_across_shards_and_past_empty_ones(file: Path, tmp_path: Path) -> None:
+def test_pairs_are_read_across_shards_and_empty_shards(file: Path, tmp_path: Path) -> None:
     lines = LINES[:25] + ["\tx"] * 30 + LINES[25:]
     file.write_text("".join(f"{line}\n" for line in lines))
     corpus = build_corpus(tmp_path / "corpus", ParallelText([file]), preparation(file).vocabularies, max_len=9)
@@ -304,6 +259,6 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
     file.write_text("\tx\n" * 25)
     text = ParallelText([file])
     with pytest.raises(InputError, match="no pair to learn from: 0 pairs; left out: 25 with an empty side"):
-        prepare_corpus(text, ready.vocabularies, ready.root, max_len=9, progress=False)
+        CorpusPreparation(text, ready.vocabularies, ready.root, max_len=9, progress=False).corpus()
     assert not list(ready.root.glob("corpus-*"))
     assert worker_pool.available_cores() >= 1

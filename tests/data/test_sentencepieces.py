@@ -1,4 +1,4 @@
-"""Vocabularies of SentencePiece, beside the library itself and Hugging Face's tokenizer for Marian."""
+"""SentencePiece vocabularies, compared with the library and with Hugging Face's Marian tokenizer."""
 
 import json
 from functools import cache
@@ -47,7 +47,7 @@ def found() -> SentencePieceVocabulary:
     )
 
 
-def test_text_survives_indices(found: SentencePieceVocabulary) -> None:
+def test_encode_decode_round_trip(found: SentencePieceVocabulary) -> None:
     known = [text for text, _ in sentences() if UNKNOWN not in found.encode(text)]
     assert len(known) > 20
     for text in known:
@@ -58,7 +58,7 @@ def test_text_survives_indices(found: SentencePieceVocabulary) -> None:
     assert found.encode_all(known) == [found.encode(text) for text in known]
 
 
-def test_the_same_indices_as_marians_tokenizer(tmp_path: Path) -> None:
+def test_indices_equal_those_of_marians_tokenizer(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("sacremoses")  # without it, their tokenizer warns
     models = pieces_of(0), pieces_of(1)
@@ -87,21 +87,21 @@ def given_pieces() -> SentencePieceVocabulary:
 
 
 @given(st.text(alphabet=st.sampled_from("Hund ist müde. ☃ﬁ½\u0301><🐶\x00")) | st.sampled_from(ODD))
-def test_every_piece_has_its_place(text: str) -> None:
+def test_every_token_has_offsets(text: str) -> None:
     mine = given_pieces()
     places, pieces = mine.offsets(text), mine.pieces(text)
     assert len(places) == len(pieces) == len(mine.encode(text))
     assert places == sorted(places) and all(0 <= begin <= end <= len(text) for begin, end in places)
 
 
-def test_places_are_the_words_own(found: SentencePieceVocabulary) -> None:
+def test_offsets_cover_the_words(found: SentencePieceVocabulary) -> None:
     text = ">>en<< Heute läuft ☃ der Hund."
     cut = [text[begin:end] for begin, end in found.offsets(text)]
     assert cut[0] == ">>en<<" and "".join(cut) == text.replace("< ", "<") and found.unknown(text) == ["☃"]
     assert found.pieces(text)[0] == ">>en<<" and "☃" in found.pieces(text)
 
 
-def test_it_is_stored_as_json(found: SentencePieceVocabulary) -> None:
+def test_json_round_trip(found: SentencePieceVocabulary) -> None:
     source, target = read_vocabularies(found.to_json(), found.to_json())
     assert source is target and isinstance(source, SentencePieceVocabulary) and source.symbols == found.symbols
     assert source.encode(ODD[18]) == found.encode(ODD[18]) and source.to_json() == found.to_json()
@@ -114,19 +114,21 @@ def test_it_is_stored_as_json(found: SentencePieceVocabulary) -> None:
     ("change", "message"),
     [
         ({"sentencepiece": "abc"}, "its model is not base64"),
-        ({"sentencepiece": "aaaa"}, "sentencepiece cannot make use of its model"),
-        ({"symbols": ["a", "a"]}, "a piece stands in it twice"),
-        ({"symbols": []}, "'symbols' has a value"),
+        ({"sentencepiece": "aaaa"}, "sentencepiece cannot read its model"),
+        ({"symbols": ["a", "a"]}, "it lists a piece twice"),
+        ({"symbols": []}, "'symbols' has an invalid value"),
         ({"more": 1}, "'more' is unknown"),
     ],
 )
-def test_a_damaged_one_is_refused(found: SentencePieceVocabulary, change: dict[str, Any], message: str) -> None:
+def test_a_damaged_vocabulary_is_refused(
+    found: SentencePieceVocabulary, change: dict[str, Any], message: str
+) -> None:
     stored = json.loads(found.to_json()) | change
     text = json.dumps(stored, separators=(",", ":"))
     with pytest.raises(InputError, match=f"^tokenizer is damaged: {message}.*; restore a copy of it"):
         read_vocabularies(text, text)
 
 
-def test_it_has_no_merges_to_drop(found: SentencePieceVocabulary) -> None:
+def test_bpe_dropout_is_refused(found: SentencePieceVocabulary) -> None:
     with pytest.raises(InputError, match="merge_dropout needs merges to drop"):
         BpeDropout(found, 0.1, 0)

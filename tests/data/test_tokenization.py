@@ -1,12 +1,11 @@
-"""Where the pieces of a text stand in it."""
+"""Offsets of tokens and the words they belong to."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.cutting import tokenize
 from regard.data.subwords import train_subwords
-from regard.data.tokenization import word_ids, word_spans
+from regard.data.tokenization import tokenize, word_ids, word_spans
 from regard.data.vocabulary import TokenizerKind
 
 TEXTS = ["Zwei große Hunde laufen, schnell!", "ein Hund läuft", "zwei Katzen und ein Hund", "  ein  Hund  "]
@@ -27,13 +26,13 @@ def test_words_and_parts() -> None:
     ]
 
 
-def test_pieces_between_words_belong_to_the_next_and_at_the_end_to_the_last() -> None:
+def test_tokens_between_words_belong_to_the_next_word() -> None:
     assert word_ids("ab c ", [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]) == [0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text("abZweigroßeHund ,.!\u00e4\U0001f600\t", max_size=30))
-def test_every_piece_has_its_word(kind: TokenizerKind, text: str) -> None:
+def test_every_token_has_a_word(kind: TokenizerKind, text: str) -> None:
     vocabulary = SUBWORDS[kind]
     cut = tokenize(text, vocabulary, "words")
     assert len(cut.word_ids) == len(cut.indices)

@@ -7,7 +7,7 @@ from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, 
 
 
 @given(text=st.text(), others=st.text())
-def test_text_survives_indices(text: str, others: str) -> None:
+def test_encode_decode_round_trip(text: str, others: str) -> None:
     vocabulary = CharacterVocabulary(text + others)
     assert vocabulary.decode(vocabulary.encode(text)) == text
     assert vocabulary.labels(vocabulary.encode(text)) == list(text)
@@ -27,7 +27,7 @@ def test_special_indices() -> None:
     assert vocabulary.labels([BOS, EOS, UNKNOWN]) == ["<s>", "</s>", "�"]
 
 
-def test_the_same_characters_make_the_same_vocabulary() -> None:
+def test_equal_characters_give_equal_vocabularies() -> None:
     assert CharacterVocabulary("bca").symbols == CharacterVocabulary("cabbage"[0:3] + "abc").symbols
 
 

@@ -1,4 +1,4 @@
-"""Links between words: read from files, and made of two directions."""
+"""Word alignments: read from files, and combined from both directions."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=
 
 
 @given(LINKS, LINKS)
-def test_what_is_written_is_read(sure: frozenset[tuple[int, int]], possible: frozenset[tuple[int, int]]) -> None:
+def test_format_parse_round_trip(sure: frozenset[tuple[int, int]], possible: frozenset[tuple[int, int]]) -> None:
     line = f"{format_moses(sure)} {' '.join(f'{i}?{j}' for i, j in possible)}"
     assert parse_moses(line, "here") == WordAlignment(sure, sure | possible)
 
@@ -38,7 +38,7 @@ def test_a_file_in_moses_format(tmp_path: Path) -> None:
     assert found[0].turned() == WordAlignment.of([(0, 0), (2, 1)], [(1, 2)])
 
 
-def test_a_file_in_naacls_format(tmp_path: Path) -> None:
+def test_a_file_in_naacl_format(tmp_path: Path) -> None:
     file = tmp_path / "links"
     file.write_text("1 1 1 S\n1 2 3 S 0.9\n1 3 2 P\n0003 4 4\n3 0 1 S\n")
     assert read_links(file, 3) == [
@@ -52,14 +52,14 @@ def test_a_file_in_naacls_format(tmp_path: Path) -> None:
     ("content", "told"),
     [
         ("0-0\n", "has links of 1 pairs, the text has 2"),
-        ("0-0\n1:1\n", "line 2 of .* has '1:1', which is no link: give links in Moses' format"),
-        ("0-0 -1-0\n\n", "'-1-0', which is no link"),
-        ("1 1 1 S\n1 x 2 S\n", "line 2 of .* is '1 x 2 S', which is no link"),
+        ("0-0\n1:1\n", "line 2 of .* has '1:1', which is not a link: give links in Moses' format"),
+        ("0-0 -1-0\n\n", "'-1-0', which is not a link"),
+        ("1 1 1 S\n1 x 2 S\n", "line 2 of .* is '1 x 2 S', which is not a link"),
         ("3 1 1 S\n", "is of sentence 3, the text has 2 pairs"),
         ("0 1 1 S\n", "is of sentence 0"),
     ],
 )
-def test_what_is_no_link_is_told_with_its_line(tmp_path: Path, content: str, told: str) -> None:
+def test_invalid_links_are_refused_with_their_line(tmp_path: Path, content: str, told: str) -> None:
     file = tmp_path / "links"
     file.write_text(content)
     with pytest.raises(InputError, match=told) as error:
@@ -67,17 +67,15 @@ def test_what_is_no_link_is_told_with_its_line(tmp_path: Path, content: str, tol
     assert "\n" not in str(error.value)
 
 
-def test_links_past_their_words_are_told() -> None:
+def test_links_beyond_the_words_are_refused() -> None:
     WordAlignment.of([(2, 3)]).check(3, 4, "pair 1")
     for sources, targets in ((2, 4), (3, 3)):
-        with pytest.raises(InputError, match="pair 1: link 2-3 leads past a source of"):
+        with pytest.raises(InputError, match="pair 1: link 2-3 is beyond a source of"):
             WordAlignment.of([(2, 3)]).check(sources, targets, "pair 1")
 
 
 @given(LINKS, LINKS)
-def test_both_directions_as_one(
-    forward: frozenset[tuple[int, int]], backward: frozenset[tuple[int, int]]
-) -> None:
+def test_symmetrization(forward: frozenset[tuple[int, int]], backward: frozenset[tuple[int, int]]) -> None:
     both = symmetrize(forward, backward, "intersection")
     union = symmetrize(forward, backward, "union")
     grown = symmetrize(forward, backward, "grow-diag-final")
@@ -89,8 +87,8 @@ def test_both_directions_as_one(
         assert {link[side] for link in grown} == {link[side] for link in union}
 
 
-def test_growing_by_hand() -> None:
-    """The intersection grows by its neighbours first; (0, 3), which is none, brings words that have no link."""
+def test_grow_diag_final_by_hand() -> None:
+    """The intersection grows by its neighbours first; (0, 3) is no neighbour and covers words without a link."""
     forward = frozenset({(0, 0), (1, 1), (2, 1), (3, 4)})
     backward = frozenset({(0, 0), (1, 1), (1, 2), (0, 3)})
     # (2, 1) brings source word 2, (1, 2) target word 2; then (3, 4) brings both, and (0, 3) target word 3.
@@ -102,8 +100,8 @@ def test_growing_by_hand() -> None:
     }
 
 
-def test_the_product_asks_both_directions() -> None:
-    """Forward alone would link target word 1 to source word 0, of which backward thinks nothing."""
+def test_the_product_needs_both_directions() -> None:
+    """Forward alone would link target word 1 to source word 0, which backward gives no weight."""
     forward = np.array([[0.9, 0.1], [0.6, 0.4]])
     backward = np.array([[0.9, 0.1], [0.1, 0.9]])
     assert links_from_weights(forward, backward) == {(0, 0), (1, 1)}

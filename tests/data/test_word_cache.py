@@ -1,4 +1,4 @@
-"""Text cut into tokens word by word."""
+"""Tokenizing word by word."""
 
 import pytest
 from hypothesis import given, settings
@@ -45,16 +45,16 @@ SENTENCES = st.lists(st.one_of(WORDS, st.text(max_size=5)), max_size=6).map(" ".
 
 @settings(max_examples=300)
 @given(sentences=st.lists(SENTENCES, max_size=8))
-def test_tokens_are_those_of_whole_sentences(subwords: SubwordVocabulary, sentences: list[str]) -> None:
-    """Also with blanks and marks at odd places, and whatever NFC or lower case make of letters."""
+def test_tokens_equal_those_of_whole_sentences(subwords: SubwordVocabulary, sentences: list[str]) -> None:
+    """Also with unusual blanks and marks, and with letters that NFC or lower case change."""
     assert isinstance(corpus_tokenizer(subwords), CachedTokenizer)
     tokens, lengths = corpus_tokenizer(subwords)(sentences)
     assert (tokens.tolist(), lengths.tolist()) == expected(subwords, sentences)
 
 
 @pytest.mark.parametrize("separator", SEPARATORS)
-def test_a_separator_of_lines_is_a_character_as_any_other(subwords: SubwordVocabulary, separator: str) -> None:
-    """Alone, in a word, beside blanks, and as what ends a sentence in the table of words."""
+def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, separator: str) -> None:
+    """Alone, in a word, beside blanks, and as the end mark of the table of words."""
     sentences = [
         separator,
         f"der{separator}Hund",
@@ -69,17 +69,15 @@ def test_a_separator_of_lines_is_a_character_as_any_other(subwords: SubwordVocab
         assert (tokens.tolist(), lengths.tolist()) == expected(subwords, batch)
 
 
-def test_a_table_of_words_begins_anew_when_it_is_full(
-    subwords: SubwordVocabulary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(word_cache, "MOST", 3)
+def test_a_full_table_of_words_is_cleared(subwords: SubwordVocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_cache, "CAPACITY", 3)
     cut = corpus_tokenizer(subwords)
     for sentences in (TEXT, ["Hund", "läuft der"], [], TEXT[:1]):
         tokens, lengths = cut(sentences)
         assert (tokens.tolist(), lengths.tolist()) == expected(subwords, sentences)
 
 
-def test_each_word_is_cut_once(subwords: SubwordVocabulary) -> None:
+def test_each_word_is_tokenized_once(subwords: SubwordVocabulary) -> None:
     asked: list[str] = []
 
     def encode(word: str) -> list[int]:
@@ -92,7 +90,7 @@ def test_each_word_is_cut_once(subwords: SubwordVocabulary) -> None:
     assert asked == ["der", "Hund", "kleine"]
 
 
-def test_vocabularies_that_look_at_more_than_a_word_cut_whole_sentences() -> None:
+def test_other_vocabularies_tokenize_whole_sentences() -> None:
     characters = vocabulary_from_symbols("abc", words=False)
     cut = corpus_tokenizer(characters)
     assert isinstance(cut, PlainTokenizer) and isinstance(

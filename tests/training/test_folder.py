@@ -99,9 +99,9 @@ def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
 
 def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever write of the next checkpoint fails, there is a whole model, and a state to go on from."""
-    from regard.io import inside
+    from regard.io import folders
 
-    written = inside.write_file
+    written = folders.write_file
     for failing in range(2):
         calls = iter(range(10))
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
                 raise regard.MachineError("disk full")
             written(path, content)
 
-        monkeypatch.setattr(inside, "write_file", write)
+        monkeypatch.setattr(folders, "write_file", write)
         model, _ = run.read_model()
         with pytest.raises(regard.MachineError):
             run.write_model(13, model)

@@ -15,9 +15,8 @@ from regard.cli.parsing import first_word, parse, take_text, wants_help
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import answer_output, open_on_screen, print_message, print_table
 from regard.data.parallel import check_files
-from regard.data.silver import check_eflomal
 from regard.data.tokenization import Unit
-from regard.data.word_alignment import Link, Symmetrization, WordAlignment, read_links
+from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
 from regard.errors import InputError, check_range
 from regard.interpret import By
 from regard.memory import keep_memory

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.parsing import parse
-from regard.data.rules import CleaningRules
+from regard.data.cleaning_rules import CleaningRules
 from regard.errors import InputError, check_range, check_share
 
 if TYPE_CHECKING:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import first_word, parse, wants_help
-from regard.data.datasets import NAMES, fetch
+from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
 
 PROG = "regard data"
 DESCRIPTION = (
-    "Download a data set and verify it. The download size is printed first. Complete files are not downloaded "
-    f"again, and interrupted downloads are resumed. NAME: {', '.join(NAMES)}, where opus/NAME is any corpus of "
-    "https://opus.nlpl.eu, such as opus/Books."
+    "Download a data set and verify its checksums. Files that exist with the right checksum are not downloaded "
+    f"again. NAME: {', '.join(DATA_SETS)}."
 )
 PREFIXES = {"train": "train", "valid": "val", "test": "test"}
 """Prefix of the file names of each part of a data set."""
@@ -24,15 +23,13 @@ class DataFlags:
     """Flags of the command."""
 
     languages: tuple[str, ...] = ()
-    """Codes of source and target language, such as: de en. Default: de en for multi30k, which also has fr and
-    cs."""
+    """Codes of source and target, such as: de en. Default: de en; multi30k also has fr and cs."""
     savepath: Path = Path("data")
     """Directory of the data sets. This one is stored in a subfolder of its name."""
     lenient: bool = False
     """Accept files with different numbers of lines, or with invalid UTF-8."""
     url: str | None = None
-    """Alternative source: the address of a folder with the same files, or, for OPUS, of a server with the same
-    interface."""
+    """Another address with the same files."""
 
 
 def run(argv: list[str]) -> None:
@@ -45,8 +42,6 @@ def run(argv: list[str]) -> None:
     parts = {
         part: [str(path) for path in paths if path.name.startswith(prefix)] for part, prefix in PREFIXES.items()
     }
-    if not any(parts.values()):  # the data set has no parts
-        parts = {"train": list(map(str, paths))}
     for files in parts.values():
         if not flags.lenient:
             check_files(files)

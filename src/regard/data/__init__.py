@@ -1,7 +1,8 @@
 """Text as indices: vocabularies, batches of pairs, and corpora on disk.
 
-What reads corpora and learns vocabularies brings libraries along, and is imported where it is used: `parallel`,
-`subwords`, `corpus`, `buckets`. Batches bring PyTorch, which the processes that prepare a corpus do without.
+Modules with large dependencies are not exported here and are imported where they are used: `parallel`,
+`subwords`, `corpus`, `buckets`. Names are imported lazily, because the processes that build a corpus need no
+PyTorch.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
-"""Dropout of merges: the same word cut in another way each time it is met (BPE-dropout, Provilkov et al. 2020).
+"""BPE-dropout: split a word differently each time it occurs (Provilkov et al. 2020).
 
-Byte-pair encoding joins pieces in the order in which it learned to. With dropout, each join is passed over with
-some probability, so that a rare word is sometimes met in smaller pieces, which other words share. A small
-translator learns more from a small corpus that way.
+BPE merges pieces in the order in which it learned the merges. With dropout, each merge is skipped with some
+probability, so a rare word sometimes appears as smaller pieces that other words share. This helps small models on
+small corpora.
 
-For each word a number of ways to cut it are drawn once, by the seed; which of them stands in a sentence is then
-drawn anew each time. So it costs next to nothing, and a resumed training meets the same pieces.
+A fixed number of segmentations of each word is drawn once, from the seed. Each occurrence of the word takes one
+of them at random. This costs almost nothing, and a resumed training draws the same segmentations.
 """
 
 import json
@@ -19,14 +19,14 @@ from regard.data.subwords import SubwordVocabulary
 from regard.data.vocabulary import EOS, UNKNOWN, LearnedVocabulary
 from regard.errors import InputError, check_share
 
-WAYS = 32
-"""Ways to cut each word."""
+SEGMENTATIONS = 32
+"""The number of segmentations of each word."""
 WORDS = 200_000
-"""Words whose ways are kept in memory: the latest."""
+"""The number of words whose segmentations are cached."""
 
 
 class BpeDropout:
-    """Cuts sentences of a BPE vocabulary anew, each join passed over with probability `rate`.
+    """Splits sentences of a BPE vocabulary anew, and skips each merge with probability `rate`.
 
     Raises `InputError` for a rate out of range, or a vocabulary of another kind.
     """
@@ -39,31 +39,38 @@ class BpeDropout:
         self.vocabulary, self.rate, self.seed = vocabulary, rate, seed
         self.indices: dict[str, int] = model["vocab"]
         self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
-        self._ways = lru_cache(WORDS)(self._draw_ways)
+        self._segmentations = lru_cache(WORDS)(self._draw_segmentations)
 
     def __call__(self, sentence: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Return a sentence of indices (T,), with its end of sequence, cut anew: (T',)."""
+        """Return a sentence of indices (T,) with its end of sequence, split anew: (T',)."""
         words = self.vocabulary.words(self.vocabulary.decode(sentence.tolist()))
-        chosen = random.integers(WAYS, size=len(words)).tolist()
-        cut = [index for word, way in zip(words, chosen, strict=True) for index in self._ways(word)[way]]
-        return np.array([*cut, EOS], dtype=sentence.dtype)
+        choices = random.integers(SEGMENTATIONS, size=len(words)).tolist()
+        indices = [
+            index
+            for word, choice in zip(words, choices, strict=True)
+            for index in self._segmentations(word)[choice]
+        ]
+        return np.array([*indices, EOS], dtype=sentence.dtype)
 
-    def _draw_ways(self, word: str) -> list[list[int]]:
+    def _draw_segmentations(self, word: str) -> list[list[int]]:
+        # Seeded by the word, so that its segmentations do not depend on the order of words.
         random = np.random.default_rng((self.seed, zlib.crc32(word.encode())))
-        return [[self.indices.get(piece, UNKNOWN) for piece in self.cut(word, random)] for _ in range(WAYS)]
+        return [
+            [self.indices.get(piece, UNKNOWN) for piece in self.split(word, random)] for _ in range(SEGMENTATIONS)
+        ]
 
-    def cut(self, word: str, random: np.random.Generator) -> list[str]:
-        """Return the pieces of a word: algorithm 1 of the paper."""
+    def split(self, word: str, random: np.random.Generator) -> list[str]:
+        """Return the pieces of a word (algorithm 1 of the paper)."""
         pieces = list(word)
         while len(pieces) > 1:
-            drawn = random.random(len(pieces) - 1)
-            joins = [
-                (self.ranks[pair], place)
-                for place, pair in enumerate(pairwise(pieces))
-                if pair in self.ranks and drawn[place] >= self.rate
+            draws = random.random(len(pieces) - 1)
+            merges = [
+                (self.ranks[pair], index)
+                for index, pair in enumerate(pairwise(pieces))
+                if pair in self.ranks and draws[index] >= self.rate
             ]
-            if not joins:
+            if not merges:
                 break
-            _, place = min(joins)
-            pieces[place : place + 2] = ["".join(pieces[place : place + 2])]
+            _, index = min(merges)
+            pieces[index : index + 2] = ["".join(pieces[index : index + 2])]
         return pieces

@@ -1,14 +1,13 @@
-"""Stretches of a text: so many lines that are read together, by whichever process has time for them.
+"""Chunks of a text, the unit of parallel preparation, and the sample that vocabularies are learned from.
 
-Where a text is in plain files, it is gone through once, to find where each stretch begins; after that every
-process reads its own. What is compressed, or comes from elsewhere, is read by one process in order, and handed
-on.
+A plain text file is scanned once to find where each chunk begins, so each process can read its own chunks.
+Compressed files and other sources are read in order by one process, which passes the lines on.
 """
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,19 +19,21 @@ from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 
 LINES = 100_000
-"""Lines of a stretch."""
+"""Lines per chunk."""
+SAMPLE_PAIRS = 1_000_000
+"""The maximal number of lines of a sample."""
 READ = 1 << 20
-"""Bytes that are read at a time."""
+"""Bytes per read."""
 LINE_FEED = 10
 
 ByteRange = tuple[int, int]
-"""Where lines begin and end in a file, in bytes."""
+"""The first byte of some lines of a file, and the one after the last."""
 ChunkRanges = list[list[ByteRange]]
-"""Of each stretch, where its lines stand in each file."""
+"""The byte range in each file, for each chunk."""
 
 
 class Sentences(NamedTuple):
-    """What a stretch holds."""
+    """The content of a chunk."""
 
     sources: Sequence[str]
     targets: Sequence[str]
@@ -41,54 +42,60 @@ class Sentences(NamedTuple):
 
 @dataclass(frozen=True)
 class PairChunk:
-    """Pairs that have been read already."""
+    """A chunk whose pairs have been read."""
 
     sentences: Sentences
     size: int
-    """Bytes of the text, as far as they are known."""
+    """Bytes of the text, as far as known."""
 
-    def read(self, most: int | None = None) -> Sentences:
-        """Return the pairs, the first `most` of them at most."""
+    def read(self, limit: int | None = None) -> Sentences:
+        """Return the pairs, or the first `limit` of them."""
         sources, targets, counts = self.sentences
-        return Sentences(sources[:most], targets[:most], counts)
+        return Sentences(sources[:limit], targets[:limit], counts)
 
 
 @dataclass(frozen=True)
 class LineChunk:
-    """Lines of the files of a parallel text, which are read when they are asked for."""
+    """Lines of the files of a parallel text, read on demand."""
 
     paths: tuple[Path, ...]
     strict: bool
     first: int
-    """Number of the first line, from 1."""
+    """The number of the first line, from 1."""
     contents: tuple[ByteRange | bytes, ...]
-    """Of each file: where its lines stand, or the lines themselves."""
+    """For each file: the range of the lines, or the lines themselves."""
     size: int
     """Bytes of the text."""
 
-    def read(self, most: int | None = None) -> Sentences:
-        """Return the pairs of all lines, or of the first `most` lines.
+    def read(self, limit: int | None = None) -> Sentences:
+        """Return the pairs of all lines, or of the first `limit` lines.
 
-        Raises `InputError` where they cannot be read, or the text is strict and one would be left out.
+        Raises `InputError` if they cannot be read, or if the text is strict and a pair must be skipped.
         """
         with read_errors(self.paths):
-            contents = [self._content(*each, most) for each in zip(self.paths, self.contents, strict=True)]
-        return self._plain(contents) or self._line_by_line(contents)
+            contents = [
+                self._read_bytes(path, content, limit)
+                for path, content in zip(self.paths, self.contents, strict=True)
+            ]
+        return self._read_regular(contents) or self._read_line_by_line(contents)
 
-    def _content(self, path: Path, content: ByteRange | bytes, most: int | None) -> bytes:
+    def _read_bytes(self, path: Path, content: ByteRange | bytes, limit: int | None) -> bytes:
         if isinstance(content, bytes):
-            return content if most is None else b"".join(islice(_lines(content), most))
+            return content if limit is None else b"".join(islice(_split_lines(content), limit))
         with path.open("rb") as file:
             file.seek(content[0])
-            if most is not None:
-                return b"".join(islice(file, most)) if content[1] > content[0] else b""
-            found = file.read(content[1] - content[0])
-        if len(found) < content[1] - content[0]:
-            raise InputError(f"{str(path)!r} has become shorter while it was read: try again when it is whole")
-        return found
+            if limit is not None:
+                return b"".join(islice(file, limit)) if content[1] > content[0] else b""
+            lines = file.read(content[1] - content[0])
+        if len(lines) < content[1] - content[0]:
+            raise InputError(f"{str(path)!r} became shorter while it was read: try again when it is complete")
+        return lines
 
-    def _plain(self, contents: Sequence[bytes]) -> Sentences | None:
-        """Return the pairs of lines of which nothing has to be left out; None where some may have to."""
+    def _read_regular(self, contents: Sequence[bytes]) -> Sentences | None:
+        """Return the pairs if no line needs special treatment, otherwise None.
+
+        This path decodes and strips whole chunks, which is several times faster than line by line.
+        """
         try:
             texts = [content.decode() for content in contents]
         except UnicodeDecodeError:
@@ -97,19 +104,19 @@ class LineChunk:
             return None
         sides = [text.removesuffix("\n").split("\n") if text else [] for text in texts]
         if len(sides) == 1:
-            cells = [line.rstrip("\r").split("\t", 2) for line in sides[0]]
-            if any(len(each) < 2 for each in cells):
+            rows = [line.rstrip("\r").split("\t", 2) for line in sides[0]]
+            if any(len(row) < 2 for row in rows):
                 return None
-            sides = [[each[side] for each in cells] for side in range(2)]
+            sides = [[row[side] for row in rows] for side in range(2)]
         sources, targets = (list(map(str.strip, side)) for side in sides)
         if len(sources) != len(targets) or any(map(is_blank, sources)) or any(map(is_blank, targets)):
             return None
         return Sentences(sources, targets, PairCounts(pairs=len(sources)))
 
-    def _line_by_line(self, contents: Sequence[bytes]) -> Sentences:
-        """Return the pairs of lines, and count or refuse what is to be left out."""
+    def _read_line_by_line(self, contents: Sequence[bytes]) -> Sentences:
+        """Return the pairs; count or refuse those that are skipped."""
         text = ParallelText(self.paths, strict=self.strict)
-        rows = zip_longest(*([line.rstrip(b"\r\n") for line in _lines(content)] for content in contents))
+        rows = zip_longest(*([line.rstrip(b"\r\n") for line in _split_lines(content)] for content in contents))
         pairs = [pair for number, lines in enumerate(rows, self.first) if (pair := text.pair(lines, number))]
         text.counts.pairs = len(pairs)
         return Sentences([source for source, _ in pairs], [target for _, target in pairs], text.counts)
@@ -119,39 +126,36 @@ TextChunk = PairChunk | LineChunk
 
 
 def is_plain(text: PairSource) -> bool:
-    """Whether every process can read its own lines of a text."""
+    """Return whether a text consists of uncompressed files, so that each process can read its own lines."""
     return isinstance(text, ParallelText) and not any(path.suffix == ".gz" for path in text.paths)
 
 
-def read_chunks(text: PairSource, *, spans: ChunkRanges | None = None) -> Iterator[TextChunk]:
-    """Yield a text in stretches of so many lines, or pairs where it is in no files of lines; none where it is
-    empty.
-
-    `spans`: where they are, if that was found before. Raises `InputError` where the text cannot be read.
-    """
+def read_chunks(text: PairSource, *, ranges: ChunkRanges | None = None) -> Iterator[TextChunk]:
+    """Yield the chunks of a text. `ranges`: their byte ranges, if known. Raises `InputError` for an unreadable
+    text."""
     if not isinstance(text, ParallelText):
-        return _of_pairs(text, LINES)
-    if spans is None:
-        return _of_lines(text, LINES)
-    return (_stretch(text, number, LINES, each) for number, each in enumerate(spans))
+        return _chunks_of_pairs(text, LINES)
+    if ranges is None:
+        return _chunks_of_lines(text, LINES)
+    return (_line_chunk(text, number, LINES, chunk) for number, chunk in enumerate(ranges))
 
 
 def find_chunks(text: PairSource) -> tuple[int, ChunkRanges | None]:
-    """Return how many stretches a text has, and where they are, which is known of plain files only.
+    """Return the number of chunks of a text, and their byte ranges if the text consists of plain files.
 
-    Raises `InputError` where it cannot be read.
+    Raises `InputError` if the text cannot be read.
     """
-    count, done, found = 0, 0, list[list[ByteRange]]()
-    for stretch in read_chunks(text):
+    count, done, ranges = 0, 0, list[list[ByteRange]]()
+    for chunk in read_chunks(text):
         count += 1
-        done += stretch.size
+        done += chunk.size
         text.on_bytes(done)
-        if is_plain(text) and isinstance(stretch, LineChunk):
-            found.append([span for span in stretch.contents if not isinstance(span, bytes)])
-    return count, found if is_plain(text) else None
+        if is_plain(text) and isinstance(chunk, LineChunk):
+            ranges.append([content for content in chunk.contents if not isinstance(content, bytes)])
+    return count, ranges if is_plain(text) else None
 
 
-def _of_lines(text: ParallelText, lines: int) -> Iterator[LineChunk]:
+def _chunks_of_lines(text: ParallelText, lines: int) -> Iterator[LineChunk]:
     paths, keep = tuple(text.paths), not is_plain(text)
     with read_errors(paths), ExitStack() as stack:
         raws = [stack.enter_context(path.open("rb")) for path in paths]
@@ -160,7 +164,7 @@ def _of_lines(text: ParallelText, lines: int) -> Iterator[LineChunk]:
             for path, raw in zip(paths, raws, strict=True)
         ]
         before = 0
-        rows = zip_longest(*(_cut(file, lines, keep=keep) for file in files), fillvalue=((0, 0), b""))
+        rows = zip_longest(*(_split_file(file, lines, keep=keep) for file in files), fillvalue=((0, 0), b""))
         for number, row in enumerate(rows):
             if keep:
                 done = sum(raw.tell() for raw in raws)
@@ -168,55 +172,108 @@ def _of_lines(text: ParallelText, lines: int) -> Iterator[LineChunk]:
                 yield LineChunk(paths, text.strict, number * lines + 1, contents, done - before)
                 before = done
             else:
-                yield _stretch(text, number, lines, [span for span, _ in row])
+                yield _line_chunk(text, number, lines, [part for part, _ in row])
 
 
-def _stretch(text: ParallelText, number: int, lines: int, spans: Sequence[ByteRange]) -> LineChunk:
-    size = sum(end - begin for begin, end in spans)
-    return LineChunk(tuple(text.paths), text.strict, number * lines + 1, tuple(spans), size)
+def _line_chunk(text: ParallelText, number: int, lines: int, ranges: Sequence[ByteRange]) -> LineChunk:
+    size = sum(end - begin for begin, end in ranges)
+    return LineChunk(tuple(text.paths), text.strict, number * lines + 1, tuple(ranges), size)
 
 
-def _cut(file: BinaryIO | gzip.GzipFile, lines: int, *, keep: bool) -> Iterator[tuple[ByteRange, bytes]]:
-    """Yield where each so many lines of a file stand, and with `keep` the lines themselves."""
-    begin = place = count = 0
-    held: list[bytes] = []
+def _split_file(file: BinaryIO | gzip.GzipFile, lines: int, *, keep: bool) -> Iterator[tuple[ByteRange, bytes]]:
+    """Yield the byte range of each `lines` lines of a file, and with `keep` the lines themselves."""
+    begin = position = count = 0
+    kept: list[bytes] = []
     while block := file.read(READ):
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == LINE_FEED) + 1
         used = 0
-        for cut in ends[lines - count - 1 :: lines].tolist():
+        # Every `lines`-th line feed, counted from the start of the file, ends a chunk.
+        for end in ends[lines - count - 1 :: lines].tolist():
             if keep:
-                held.append(block[used:cut])
-            yield (begin, place + cut), b"".join(held)
-            begin, used = place + cut, cut
-            held.clear()
+                kept.append(block[used:end])
+            yield (begin, position + end), b"".join(kept)
+            begin, used = position + end, end
+            kept.clear()
         if keep:
-            held.append(block[used:])
+            kept.append(block[used:])
         count = (count + len(ends)) % lines
-        place += len(block)
-    if place > begin:
-        yield (begin, place), b"".join(held)
+        position += len(block)
+    if position > begin:
+        yield (begin, position), b"".join(kept)
 
 
-def _of_pairs(text: PairSource, lines: int) -> Iterator[PairChunk]:
-    seen, before = PairCounts(), [0, 0]
+def _chunks_of_pairs(text: PairSource, lines: int) -> Iterator[PairChunk]:
+    counted, done, before = PairCounts(), 0, 0
     on_bytes = text.on_bytes
 
-    def count(done: int) -> None:
-        before[1] = done
-        on_bytes(done)
+    def count(read: int) -> None:
+        nonlocal done
+        done = read
+        on_bytes(read)
 
     text.on_bytes = count
     pairs, block = iter(text), [("", "")]
     while block:
         block = list(islice(pairs, lines))
-        now = replace(text.counts)
-        if now != seen:  # at the end there may be some more that were left out
+        counts = replace(text.counts)
+        if counts != counted:  # after the last pair, more pairs may have been skipped
             sides = [source for source, _ in block], [target for _, target in block]
-            yield PairChunk(Sentences(*sides, now - seen), before[1] - before[0])
-        seen, before[0] = now, before[1]
+            yield PairChunk(Sentences(*sides, counts - counted), done - before)
+        counted, before = counts, done
 
 
-def _lines(content: bytes) -> list[bytes]:
-    """Return lines that end at a line feed and nowhere else, with their ends."""
+def _split_lines(content: bytes) -> list[bytes]:
+    """Return lines with their ends. Only a line feed ends a line."""
     lines = content.split(b"\n")
     return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+@dataclass
+class Sample:
+    """The sentences that vocabularies are learned from: all of a text, or the first lines of each chunk.
+
+    Taking equally many lines from each chunk of a long text needs no random numbers, reads only these lines (of
+    plain files), and gives the same sample on every machine. A sample can be iterated over again.
+    """
+
+    texts: Sequence[tuple[PairSource, ChunkRanges | None]]
+    """Each text with the byte ranges of its chunks, if known."""
+    chunks: int
+    """The number of chunks of all texts."""
+    side: int | None
+    """0: sources, 1: targets, None: both."""
+    on_share: Callable[[float], None] = field(default=lambda share: None)
+    """Called from time to time with the share of the sample that was read, from 0 to 1."""
+    pairs: int = 0
+    """The number of pairs, known after an iteration."""
+    bytes: int = 0
+    """The size in UTF-8, known after an iteration."""
+
+    @property
+    def lines(self) -> int:
+        """The number of lines taken from each chunk."""
+        return LINES if self.chunks * LINES <= SAMPLE_PAIRS else max(1, SAMPLE_PAIRS // self.chunks)
+
+    @property
+    def summary(self) -> str:
+        """A description of the size."""
+        size = f"{self.pairs:,} pairs ({self.bytes / 1e6:,.1f} MB)"
+        return f"all {size}" if self.lines == LINES else f"{size}, the first {self.lines:,} of each {LINES:,}"
+
+    def __iter__(self) -> Iterator[str]:
+        self.pairs = self.bytes = 0
+        for number, sentences in enumerate(self._read()):
+            sides = [sentences.sources, sentences.targets]
+            if self.side is not None:
+                sides = [sides[self.side]]
+            self.pairs += len(sentences.sources)
+            self.bytes += sum(len("".join(side).encode(errors="surrogatepass")) for side in sides)
+            self.on_share(number / self.chunks)
+            for texts in zip(*sides, strict=True):
+                yield from texts
+
+    def _read(self) -> Iterator[Sentences]:
+        limit = None if self.lines == LINES else self.lines
+        for text, ranges in self.texts:
+            for chunk in read_chunks(text, ranges=ranges):
+                yield chunk.read(limit)

@@ -1,7 +1,6 @@
-"""How a corpus comes to be: shard by shard, on all cores, on several machines if need be.
+"""Build a corpus shard by shard, on all cores.
 
-Each stretch of a text makes one shard. Which of them this process makes is said by its part; those that are there
-already are left as they are, so that what was interrupted goes on.
+Each chunk of a text becomes one shard. Existing shards are kept, so an interrupted build continues.
 """
 
 import hashlib
@@ -27,60 +26,52 @@ from regard.io import make_folder
 from regard.io.reading import DamageError, is_file
 
 Vocabularies = tuple[LearnedVocabulary, LearnedVocabulary]
-"""Of source and target."""
-
-
-class CorpusPart(NamedTuple):
-    """Which part of a corpus, counted from 1, and of how many; part k of n makes the shards k - 1, n + k - 1,
-    ..."""
-
-    number: int
-    parts: int
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.parts}"
-
-
-WHOLE = CorpusPart(1, 1)
+"""The vocabularies of source and target."""
 
 
 class ShardReport(NamedTuple):
-    """A shard that is there."""
+    """A finished shard."""
 
     pairs: int
     bytes: int
-    """Of the text."""
-    before: bool
-    """Whether it was there before."""
+    """Bytes of its text."""
+    existed: bool
+    """Whether an earlier build wrote it."""
 
 
 @dataclass(frozen=True)
 class ShardBuilder:
-    """Makes shards in a folder. Pairs with a side of more than `max_len` tokens are left out and counted, or,
-    where it is `strict`, refused."""
+    """Builds the shards of a corpus.
+
+    Pairs with a side of more than `max_len` tokens are skipped and counted, or refused if `strict`.
+    """
 
     folder: Path
     vocabularies: Vocabularies
     max_len: int
     strict: bool
     key: int
-    """Of what the corpus is made of: see `corpus_key`."""
+    """Identifies the corpus, see `corpus_key`."""
 
     def __call__(self, job: tuple[int, TextChunk]) -> ShardReport:
-        """Make the shard of a number of a stretch of text."""
-        number, stretch = job
-        sentences = stretch.read()
+        """Build a shard, given its number and its chunk of text."""
+        number, chunk = job
+        sentences = chunk.read()
         texts = (sentences.sources, sentences.targets)
-        sides = [cutter(side) for cutter, side in zip(self._cutters, texts, strict=True)]
+        sides = [tokenizer(side) for tokenizer, side in zip(self._tokenizers, texts, strict=True)]
         tokens, lengths = [side[0] for side in sides], np.stack([side[1] for side in sides], 1)
+        # Lengths include the end of sequence, `max_len` does not.
         fits = lengths.max(1, initial=0) <= self.max_len + 1
         if not fits.all():
             if self.strict:
-                raise InputError(_too_long(texts, lengths, fits, self.max_len))
-            tokens = [side[np.repeat(fits, each)] for side, each in zip(tokens, lengths.T, strict=True)]
+                raise InputError(_too_long_message(texts, lengths, fits, self.max_len))
+            tokens = [
+                side[np.repeat(fits, side_lengths)] for side, side_lengths in zip(tokens, lengths.T, strict=True)
+            ]
         head = Head(
             key=self.key,
             number=number,
+            # uint16 halves the file, if it can hold all indices.
             width=2 if max(map(len, self.vocabularies)) <= 1 << 16 else 4,
             empty=sentences.counts.empty,
             not_utf8=sentences.counts.not_utf8,
@@ -88,10 +79,10 @@ class ShardBuilder:
             too_long=len(fits) - int(fits.sum()),
         )
         head = write_shard(shard_path(self.folder, number), head, lengths[fits], tokens)
-        return ShardReport(head.pairs, stretch.size, before=False)
+        return ShardReport(head.pairs, chunk.size, existed=False)
 
-    def found(self, number: int) -> Head | None:
-        """Return the head of a shard that is there and need not be made."""
+    def find(self, number: int) -> Head | None:
+        """Return the head of an existing shard, or None if the shard must be built."""
         path = shard_path(self.folder, number)
         try:
             head = read_head(path, self.key, number) if is_file(path) else None
@@ -100,78 +91,75 @@ class ShardBuilder:
         return None if head is None or (self.strict and head.skipped) else head
 
     @cached_property
-    def _cutters(self) -> list[CorpusTokenizer]:
+    def _tokenizers(self) -> list[CorpusTokenizer]:
         source, target = self.vocabularies
         first = corpus_tokenizer(source)
         return [first, first if target is source else corpus_tokenizer(target)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # To another process go no words that have been cut here.
+        # Worker processes receive the builder without the cached words.
         return ShardBuilder, (self.folder, self.vocabularies, self.max_len, self.strict, self.key)
 
 
 def corpus_key(text: PairSource, vocabularies: Vocabularies, max_len: int) -> int:
-    """Return a number that tells a corpus from those of other text, other vocabularies, other limits."""
-    content = json.dumps([text.identity(), [each.to_json() for each in vocabularies], max_len])
+    """Return a number that identifies the text, vocabularies and limit of a corpus."""
+    content = json.dumps([text.identity(), [vocabulary.to_json() for vocabulary in vocabularies], max_len])
+    # 64 bits, so that the key fits into the head of a shard.
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "little", signed=True)
 
 
 def build_shards(
-    maker: ShardBuilder,
+    builder: ShardBuilder,
     text: PairSource,
-    spans: ChunkRanges | None = None,
+    ranges: ChunkRanges | None = None,
     *,
-    part: CorpusPart = WHOLE,
-    on_made: Callable[[ShardReport], None] = lambda made: None,
+    on_shard: Callable[[ShardReport], None] = lambda report: None,
     processes: int | None = None,
 ) -> int:
-    """Make the shards of a part of a text, and return how many all parts have.
+    """Build the missing shards of a text, and return the number of all shards.
 
-    `spans`: where its stretches are, where that is known. `on_made` is called of each shard that is there. Raises
-    `InputError` where the text cannot be read, or the maker refuses it; `MachineError` where the disk refuses.
+    `ranges`: the byte ranges of its chunks, if known. `on_shard` is called for each shard. Raises `InputError` if
+    the text cannot be read or the builder refuses it, and `MachineError` if the disk is full.
     """
     total = 0
 
-    def jobs() -> Iterator[tuple[int, TextChunk]]:
+    def missing_shards() -> Iterator[tuple[int, TextChunk]]:
         nonlocal total
-        for number, stretch in enumerate(read_chunks(text, spans=spans)):
+        for number, chunk in enumerate(read_chunks(text, ranges=ranges)):
             total = number + 1
-            if number % part.parts != part.number - 1:
-                continue
-            head = maker.found(number)
+            head = builder.find(number)
             if head is None:
-                yield number, stretch
+                yield number, chunk
             else:
-                on_made(ShardReport(head.pairs, stretch.size, before=True))
+                on_shard(ShardReport(head.pairs, chunk.size, existed=True))
 
-    make_folder(maker.folder, below=maker.folder.parent.parent)
+    make_folder(builder.folder, below=builder.folder.parent.parent)
     try:
-        for made in map_in_processes(maker, jobs(), processes=processes or available_cores()):
-            on_made(made)
+        for report in map_in_processes(builder, missing_shards(), processes=processes or available_cores()):
+            on_shard(report)
     finally:
         with suppress(OSError):
-            maker.folder.rmdir()  # if nothing came of it
+            builder.folder.rmdir()  # succeeds only if nothing was written
     return total
 
 
 def build_corpus(
     folder: Path, text: PairSource, vocabularies: Vocabularies, *, max_len: int, strict: bool = False
 ) -> Corpus:
-    """Make a corpus of a text in a folder; the other arguments and what is raised are those of `ShardBuilder`,
-    `build_shards` and `write_corpus_index`."""
+    """Build a corpus in a folder. For arguments and errors see `ShardBuilder`, `build_shards` and
+    `write_corpus_index`."""
     key = corpus_key(text, vocabularies, max_len)
     shards = build_shards(ShardBuilder(folder, vocabularies, max_len, strict, key), text)
     return write_corpus_index(folder, key, shards, (len(vocabularies[0]), len(vocabularies[1])))
 
 
-def _too_long(
-    texts: tuple[Sequence[str], Sequence[str]], lengths: np.ndarray, fits: np.ndarray, most: int
+def _too_long_message(
+    texts: tuple[Sequence[str], Sequence[str]], lengths: np.ndarray, fits: np.ndarray, max_len: int
 ) -> str:
     row = int(np.flatnonzero(~fits)[0])
-    side = int(lengths[row, 0] <= most + 1)
+    side = int(lengths[row, 0] <= max_len + 1)
     tokens = lengths[row, side] - 1
     return (
-        f"sentence {shorten(texts[side][row])} has {tokens} tokens, at most {most} are taken: raise --max_len, "
-        f"or "
-        f"leave out --strict"
+        f"sentence {shorten(texts[side][row])} has {tokens} tokens, at most {max_len} are taken: raise "
+        f"--max_len, or leave out --strict"
     )

@@ -1,11 +1,11 @@
-"""Links between the tokens of a corpus, by which a head of attention is guided as it learns (Garg et al. 2019).
+"""Word alignments of a corpus that guide an attention head during training (Garg et al. 2019).
 
-    links.bin     source and target token of all links, pair after pair: (links, 2) uint32
-    bounds.bin    where those of pair i begin: (pairs + 1,) int64
-    guide.json    how many pairs, the checksums of both, and the name of the folder
+    links.bin     source and target token of all links, pair by pair: (links, 2) uint32
+    bounds.bin    the first link of each pair: (pairs + 1,) int64
+    guide.json    the number of pairs, the checksums of both files, and the name of the folder
 
-They are made of links between words, a line in Moses' format for each line of the text: of two words that are
-linked, all tokens are.
+They are made from links between words, one line in Moses' format per line of the text. Two linked words link all
+their tokens.
 """
 
 import gzip
@@ -22,8 +22,8 @@ from torch import Tensor
 
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Vocabularies
-from regard.data.cutting import tokenize
 from regard.data.parallel import ParallelText, check_files, file_digest
+from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError
 from regard.io import new_folder, write_json
@@ -39,16 +39,16 @@ from regard.io.reading import (
 from regard.progress import reading_bar
 
 FORMAT = "regard-guide/2"
-MEND = "delete its folder to prepare it anew"
-FIRST = 1000
-"""Lines that are looked at before any work."""
-FORM = "give a line in Moses' format (0-0 1-2) for each line of the text"
+REMEDY = "delete its folder to prepare it anew"
+CHECKED_LINES = 1000
+"""The number of lines whose format is checked before any work."""
+FORMAT_REMEDY = "give a line in Moses' format (0-0 1-2) for each line of the text"
 TOKEN = np.dtype(np.uint32)
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
-class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What guide.json holds."""
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of guide.json."""
 
     format: Literal["regard-guide/2"]
     name: str
@@ -56,18 +56,18 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     checksums: tuple[Number, Number]
     """CRC-32 of links.bin and bounds.bin."""
     digest: str
-    """Of all of it."""
+    """The digest of the fields before it."""
 
 
 @dataclass(frozen=True)
 class GuidedAlignment:
-    """The links of a corpus, on disk."""
+    """The token alignment of a corpus, on disk."""
 
     folder: Path
     pairs: int
 
     def read(self, begin: int, end: int) -> list[np.ndarray]:
-        """Return source and target token of each link, (L, 2), of the pairs from `begin` to before `end`."""
+        """Return the links (L, 2), source and target token, of each of the pairs `begin` to `end` - 1."""
         bounds = np.array(np.memmap(self.folder / "bounds.bin", dtype=np.int64, mode="r")[begin : end + 1])
         if bounds[-1] == bounds[0]:
             return [np.zeros((0, 2), TOKEN)] * (end - begin)
@@ -78,25 +78,29 @@ class GuidedAlignment:
 
 
 def target_attention(links: list[np.ndarray], shape: tuple[int, int, int]) -> Tensor:
-    """Return what a guided head is to attend to, `shape` (B, Tt, Ts) float32: for each target token the source
-    tokens that it is linked to, all alike, so that a row sums to 1; to 0, where it is linked to none."""
-    found = torch.zeros(shape)
-    for row, each in zip(found, links, strict=True):
-        source, target = torch.from_numpy(each.astype(np.int64)).unbind(1)
+    """Return the weights that a guided head should have, `shape` (B, Tt, Ts) float32.
+
+    A target token attends equally to the source tokens that it is linked to, so its row sums to 1. The row of a
+    token without links is zero.
+    """
+    weights = torch.zeros(shape)
+    for row, pair_links in zip(weights, links, strict=True):
+        source, target = torch.from_numpy(pair_links.astype(np.int64)).unbind(1)
         row[target, source] = 1
-    return found / found.sum(2, keepdim=True).clamp_min(1)
+    # `clamp_min` keeps rows without links at zero instead of NaN.
+    return weights / weights.sum(2, keepdim=True).clamp_min(1)
 
 
 def check_alignment_file(path: Path, text: Path) -> None:
-    """Raise `InputError` where there is no file of links, it does not begin in Moses' format, or it has not as
-    many lines as a file of the text."""
+    """Raise `InputError` if the file of links is missing, begins in another format than Moses', or has another
+    number of lines than a file of the text."""
     check_file(path)
     check_files([path], way_out="")
     count = 0
-    for count, line in enumerate(_lines(path), 1):
-        if count <= FIRST:
-            parse_moses(line.decode(errors="replace"), f"line {count} of {str(path)!r}", FORM)
-    if is_file(text) and (lines := sum(1 for _ in _lines(text))) != count:
+    for count, line in enumerate(_read_lines(path), 1):
+        if count <= CHECKED_LINES:
+            parse_moses(line.decode(errors="replace"), f"line {count} of {str(path)!r}", FORMAT_REMEDY)
+    if is_file(text) and (lines := sum(1 for _ in _read_lines(text))) != count:
         raise InputError(
             f"{str(path)!r} has links of {count:,} lines, {str(text)!r} has {lines:,}: give those of its lines"
         )
@@ -111,9 +115,10 @@ def prepare_alignment(
     max_len: int,
     progress: bool = True,
 ) -> GuidedAlignment:
-    """Return the links of a corpus by a file of links of its text, prepared or found beside the corpus.
+    """Return the token alignment of a corpus, built from the file of links of its text, or found beside the
+    corpus.
 
-    Raises `InputError` where the file is not of this text, or is not in Moses' format.
+    Raises `InputError` if the file belongs to another text or is not in Moses' format.
     """
     name = file_digest(path).sha256[:16]
     folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
@@ -136,38 +141,40 @@ def _write(
     corpus: Corpus,
     max_len: int,
 ) -> None:
-    """Write the links of all pairs of a corpus, in its order; `name`: what the folder is to be called."""
-    source, target = vocabularies
-    lines, number, bounds = _lines(path), 0, [0]
+    """Write the links of all pairs of a corpus, in its order. `name`: the final name of the folder."""
+    source_vocabulary, target_vocabulary = vocabularies
+    lines, number, bounds = _read_lines(path), 0, [0]
     with (folder / "links.bin").open("wb") as file:
-        for pair in text:
+        for source_text, target_text in text:
             line = ""
-            while number < text.number:  # lines of which the text has left out the pair are passed over
-                number, line = number + 1, _next(lines, path, number + 1)
+            while number < text.number:  # skip the links of pairs that the text skipped
+                number, line = number + 1, _next_line(lines, path, number + 1)
             where = f"line {number} of {str(path)!r}"
-            one, other = tokenize(pair[0], source, "words"), tokenize(pair[1], target, "words")
-            known = parse_moses(line, where, FORM)
-            known.check(len(one.spans), len(other.spans), where)
-            if max(len(one.indices), len(other.indices)) > max_len:
+            source = tokenize(source_text, source_vocabulary, "words")
+            target = tokenize(target_text, target_vocabulary, "words")
+            alignment = parse_moses(line, where, FORMAT_REMEDY)
+            alignment.check(len(source.spans), len(target.spans), where)
+            if max(len(source.indices), len(target.indices)) > max_len:
                 continue
-            words = np.zeros((len(one.spans), len(other.spans)), dtype=bool)
-            words[tuple(np.array(sorted(known.sure), dtype=np.int64).reshape(-1, 2).T)] = True
-            links = np.argwhere(words[np.ix_(one.word_ids, other.word_ids)])
+            linked = np.zeros((len(source.spans), len(target.spans)), dtype=bool)
+            linked[tuple(np.array(sorted(alignment.sure), dtype=np.int64).reshape(-1, 2).T)] = True
+            # All pairs of tokens whose words are linked.
+            links = np.argwhere(linked[np.ix_(source.word_ids, target.word_ids)])
             file.write(links.astype(TOKEN).tobytes())
             bounds.append(bounds[-1] + len(links))
-    left = text.number - number + sum(1 for _ in lines)
-    if left:
-        raise InputError(f"{str(path)!r} has {left:,} lines more than the text: give the links of its lines")
+    extra = text.number - number + sum(1 for _ in lines)
+    if extra:
+        raise InputError(f"{str(path)!r} has {extra:,} lines more than the text: give the links of its lines")
     if len(bounds) - 1 != len(corpus):
         raise InputError(f"the text has {len(bounds) - 1:,} pairs, its corpus {len(corpus):,}: has it changed?")
     (folder / "bounds.bin").write_bytes(np.array(bounds, dtype=np.int64).tobytes())
-    sums = [_checksum(folder / each) for each in ("links.bin", "bounds.bin")]
-    about = {"format": FORMAT, "name": name, "pairs": len(corpus), "checksums": sums}
-    write_json(folder / "guide.json", add_digest(about))
+    checksums = [_checksum(folder / file_name) for file_name in ("links.bin", "bounds.bin")]
+    content = {"format": FORMAT, "name": name, "pairs": len(corpus), "checksums": checksums}
+    write_json(folder / "guide.json", add_digest(content))
 
 
 def _checksum(path: Path) -> int:
-    """Return the CRC-32 of a file; raises `InputError` where there is none."""
+    """Return the CRC-32 of a file. Raises `InputError` if it is missing."""
     check_file(path)
     total = 0
     with path.open("rb") as file:
@@ -176,16 +183,16 @@ def _checksum(path: Path) -> int:
     return total
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    opened = gzip.open if path.suffix == ".gz" else open
+def _read_lines(path: Path) -> Iterator[bytes]:
+    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
+        with opener(path, "rb") as file:
             yield from file
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot read {str(path)!r}: {error}; give links in Moses' format (0-0 1-2)") from error
 
 
-def _next(lines: Iterator[bytes], path: Path, number: int) -> str:
+def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
     line = next(lines, None)
     if line is None:
         raise InputError(
@@ -195,15 +202,12 @@ def _next(lines: Iterator[bytes], path: Path, number: int) -> str:
 
 
 def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
-    """Return links that were prepared; raises `InputError` where they are damaged."""
-    kept = read_json(folder / "guide.json", _Kept, MEND)
-    sums = [_checksum(folder / each) for each in ("links.bin", "bounds.bin")]
-    if (
-        not has_valid_digest(msgspec.to_builtins(kept))
-        or sums != list(kept.checksums)
-        or kept.pairs != len(corpus)
-    ):
-        raise damaged_file(folder, "it has changed since it was written", MEND)
-    if kept.name != folder.name:
-        raise damaged_file(folder, f"it holds {kept.name}", MEND)
-    return GuidedAlignment(folder, kept.pairs)
+    """Return a prepared alignment. Raises `InputError` if it is damaged."""
+    stored = read_json(folder / "guide.json", _Stored, REMEDY)
+    checksums = [_checksum(folder / name) for name in ("links.bin", "bounds.bin")]
+    valid = has_valid_digest(msgspec.to_builtins(stored)) and checksums == list(stored.checksums)
+    if not valid or stored.pairs != len(corpus):
+        raise damaged_file(folder, "it has changed since it was written", REMEDY)
+    if stored.name != folder.name:
+        raise damaged_file(folder, f"it is {stored.name}, under another name", REMEDY)
+    return GuidedAlignment(folder, stored.pairs)

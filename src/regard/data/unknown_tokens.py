@@ -1,4 +1,4 @@
-"""The share of a text that a vocabulary does not know."""
+"""The share of unknown tokens in a text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from regard.io import write_json
 from regard.io.reading import is_file, read_json
 
 WARNING_SHARE = 0.1
-"""Share from which on a text may be in another language than the vocabulary."""
+"""A larger share is reported: the text may be in another language than the vocabulary."""
 FILE = "unknown.json"
 
 
 @dataclass
 class UnknownCount:
-    """Tokens that were counted, and how many of them are unknown."""
+    """The number of tokens, and of unknown ones among them."""
 
     tokens: int = 0
     unknown: int = 0
@@ -29,25 +29,25 @@ class UnknownCount:
 
     @property
     def share(self) -> float:
-        """Share of unknown tokens, 0 to 1."""
+        """The share of unknown tokens, from 0 to 1."""
         return self.unknown / self.tokens if self.tokens else 0.0
 
-    def warning(self, what: str) -> str:
-        """Return what to say where more than a tenth is unknown; empty where it is less."""
+    def warning(self, text: str) -> str:
+        """Return a warning if more than a tenth is unknown, otherwise the empty string. `text`: its name."""
         if self.share <= WARNING_SHARE:
             return ""
-        counted = f"{self.share:.1%} of the tokens of {what} ({self.unknown:,} of {self.tokens:,})"
-        return f"{counted} are unknown to the model's vocabulary: is it the right language and direction?"
+        counts = f"{self.share:.1%} of the tokens of {text} ({self.unknown:,} of {self.tokens:,})"
+        return f"{counts} are unknown to the model's vocabulary: is it the right language and direction?"
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownShares:
-    """Unknown tokens of one text of a training."""
+    """The unknown tokens of one text of a training run."""
 
     text: str
-    """What the text is for, and its name where there are several."""
+    """The use of the text, such as training, and its name if there are several."""
     pairs: int
-    """Pairs that were counted."""
+    """The number of counted pairs."""
     source: UnknownCount = field(default_factory=UnknownCount)
     target: UnknownCount = field(default_factory=UnknownCount)
 
@@ -57,30 +57,31 @@ class UnknownShares:
 
     @property
     def warnings(self) -> list[str]:
-        """What to say of sides of which more than a tenth is unknown."""
+        """A warning for each side with more than a tenth of unknown tokens."""
         sides = {"source": self.source, "target": self.target}
-        found = [count.warning(f"the {side} of the {self.text} text") for side, count in sides.items()]
-        return [each for each in found if each]
+        warnings = [count.warning(f"the {side} of the {self.text} text") for side, count in sides.items()]
+        return [warning for warning in warnings if warning]
 
 
 def unknown_in_pairs(
     text: str, pairs: Sequence[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary]
 ) -> UnknownShares:
     """Return the unknown tokens of pairs of source and target."""
-    found = UnknownShares(text=text, pairs=len(pairs))
+    shares = UnknownShares(text=text, pairs=len(pairs))
     for source, target in pairs:
-        found.source.add(vocabularies[0].encode(source))
-        found.target.add(vocabularies[1].encode(target))
-    return found
+        shares.source.add(vocabularies[0].encode(source))
+        shares.target.add(vocabularies[1].encode(target))
+    return shares
 
 
 def write_unknown(folder: Path, shares: Iterable[UnknownShares]) -> None:
-    """Keep the shares of a training in its run's folder; raises `MachineError` where the disk refuses."""
-    if found := [msgspec.to_builtins(each) for each in shares]:
-        write_json(folder / FILE, found, indent=1)
+    """Write the shares into the folder of a run. Raises `MachineError` if the disk is full."""
+    if content := [msgspec.to_builtins(share) for share in shares]:
+        write_json(folder / FILE, content, indent=1)
 
 
 def read_unknown(folder: Path) -> list[UnknownShares]:
-    """Return the shares of a run; none for a run that was trained before they were kept."""
+    """Return the shares of a run. A run of an earlier version has none."""
     path = folder / FILE
-    return read_json(path, list[UnknownShares], "delete it, and the shares are not told") if is_file(path) else []
+    remedy = "delete it; then the shares are not shown"
+    return read_json(path, list[UnknownShares], remedy) if is_file(path) else []

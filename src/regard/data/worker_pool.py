@@ -1,9 +1,9 @@
-"""Processes that work beside this one, on jobs that come one after the other.
+"""Worker processes that run one function on a sequence of jobs.
 
-    python -m regard.data.worker_pool     reads jobs from its standard input, and writes what came of them
+    python -m regard.data.worker_pool     reads jobs from standard input and writes their results
 
-They are no processes of `multiprocessing`, which would run the script again that asked for a training. They end
-with the one that started them, whatever it died of: their input ends then.
+Not `multiprocessing`: its spawn and forkserver methods run the user's script again, and fork is unsafe with
+PyTorch's threads. A worker ends with its parent, however that ended, because its standard input is closed then.
 """
 
 import os
@@ -23,30 +23,31 @@ from regard.errors import InputError, MachineError, RegardError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-WORTH = 4
-"""Jobs from which on it is worth to start processes, which takes them half a second."""
+MIN_JOBS = 4
+"""The number of jobs from which processes are started. Starting them takes half a second."""
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def map_in_processes(work: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int) -> Iterator[Result]:
-    """Yield what `work` makes of each job, in their order: by so many processes, or here where there are few
-    jobs.
+def map_in_processes(
+    function: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int
+) -> Iterator[Result]:
+    """Yield the result of `function` for each job, in order, computed by worker processes.
 
-    `work`, jobs and results can be pickled. Jobs are taken as they are needed, one more than there are
-    processes at most. Raises what `work` raises for the first of them that fails, and `MachineError` where a
-    process has died.
+    `function`, jobs and results must be picklable. At most `processes` + 1 jobs are taken in advance. With few
+    jobs, this process runs them. Raises the error of the first job that fails, and `MachineError` if a process
+    died.
     """
     jobs = iter(jobs)
-    first = list(islice(jobs, WORTH))
-    if processes < 2 or len(first) < WORTH:
-        yield from map(work, chain(first, jobs))
+    first = list(islice(jobs, MIN_JOBS))
+    if processes < 2 or len(first) < MIN_JOBS:
+        yield from map(function, chain(first, jobs))
         return
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    workers = [_Worker(work) for _ in range(processes)]
+    workers = [_Worker(function) for _ in range(processes)]
     try:
         for worker in workers:
             idle.put(worker)
@@ -54,7 +55,8 @@ def map_in_processes(work: Callable[[Job], Result], jobs: Iterable[Job], *, proc
         pending: deque[Future[Any]] = deque()
         try:
             for job in chain(first, jobs):
-                pending.append(threads.submit(_in_one, idle, job))
+                pending.append(threads.submit(_run_job, idle, job))
+                # Yield in order, and keep one job more than processes waiting, so that memory stays bounded.
                 if len(pending) > processes:
                     yield pending.popleft().result()
             while pending:
@@ -63,18 +65,17 @@ def map_in_processes(work: Callable[[Job], Result], jobs: Iterable[Job], *, proc
             threads.shutdown(cancel_futures=True)
     finally:
         for worker in workers:
-            worker.end()
+            worker.close()
 
 
 class _Worker:
-    """A process that does one job after the other."""
+    """A process that runs one job after the other."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        path = os.pathsep.join(each for each in sys.path if each)
-        # Threads of the tokenizers library would be more than there are cores.
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        # One thread per worker: with their own thread pools, the libraries would use more threads than cores.
         environment = {
             **os.environ,
-            "PYTHONPATH": path,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "TOKENIZERS_PARALLELISM": "false",
             "OMP_NUM_THREADS": "1",
         }
@@ -84,27 +85,27 @@ class _Worker:
             stdout=subprocess.PIPE,
             env=environment,
         )
-        self._send(work)
+        self._send(function)
 
-    def do(self, job: Any) -> Any:
-        """Return what comes of a job; raises what it raises."""
+    def run(self, job: Any) -> Any:
+        """Return the result of a job, or raise its error."""
         try:
             self._send(job)
-            failed, found = pickle.load(self._process.stdout)  # type: ignore[arg-type]
+            failed, result = pickle.load(self._process.stdout)  # type: ignore[arg-type]
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise MachineError(
-                f"a process that prepares the text has ended (status {self._process.wait()}), as where memory is "
-                f"short: the same command goes on with what is missing"
+                f"a process that prepares the text died (status {self._process.wait()}), perhaps for lack of "
+                f"memory: run the same command again to prepare the rest"
             ) from error
         if failed:
-            raise found
-        return found
+            raise result
+        return result
 
-    def end(self) -> None:
-        """Let the process end; what it works on is finished first."""
+    def close(self) -> None:
+        """End the process after its current job."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # it has ended before
+                with suppress(OSError):  # the process has died
                     pipe.close()
         self._process.wait()
 
@@ -114,28 +115,28 @@ class _Worker:
         self._process.stdin.flush()
 
 
-def _in_one(idle: "SimpleQueue[_Worker]", job: Any) -> Any:
+def _run_job(idle: "SimpleQueue[_Worker]", job: Any) -> Any:
     worker = idle.get()
     try:
-        return worker.do(job)
+        return worker.run(job)
     finally:
         idle.put(worker)
 
 
 def _serve() -> None:
-    """Do what comes in, until no more comes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one that started this process, too
+    """Run jobs from standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which ends this process
     output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    os.dup2(2, 1)  # keep prints of libraries out of the results
     try:
-        work = pickle.load(sys.stdin.buffer)
+        function = pickle.load(sys.stdin.buffer)
         while True:
             job = pickle.load(sys.stdin.buffer)
             try:
-                answer = (False, work(job))
+                result = (False, function(job))
             except RegardError as error:
-                answer = (True, (InputError if isinstance(error, InputError) else MachineError)(str(error)))
-            pickle.dump(answer, output, pickle.HIGHEST_PROTOCOL)
+                result = (True, (InputError if isinstance(error, InputError) else MachineError)(str(error)))
+            pickle.dump(result, output, pickle.HIGHEST_PROTOCOL)
             output.flush()
     except (EOFError, OSError):
         sys.exit()

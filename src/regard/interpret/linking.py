@@ -14,8 +14,7 @@ import torch
 
 from regard.attention.recording import record_own
 from regard.data import PairBatch, Vocabulary, collate
-from regard.data.cutting import TokenizedText, tokenize
-from regard.data.tokenization import Unit
+from regard.data.tokenization import TokenizedText, Unit, tokenize
 from regard.data.word_alignment import Link
 from regard.errors import InputError
 from regard.models import Seq2Seq

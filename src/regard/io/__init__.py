@@ -1,16 +1,19 @@
-"""Files and folders that are written whole or not at all, by one process at a time."""
+"""Files and folders that are written atomically, by one process at a time."""
 
 from typing import TYPE_CHECKING
 
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.io.folders import new_folder
-    from regard.io.inside import append_inside, explain_missing_folder, write_inside
+    from regard.io.folders import (
+        append_inside,
+        explain_missing_folder,
+        new_folder,
+        state_folder,
+        write_inside,
+    )
     from regard.io.locking import hold_lock, is_in_use, mark_in_use, wait_for_lock
-    from regard.io.state import state_folder
     from regard.io.temporary import remove_quietly, tidy
-    from regard.io.together import writing_files
     from regard.io.writing import (
         cannot_write,
         check_folder,
@@ -48,5 +51,4 @@ __all__ = [
     "write_inside",
     "write_json",
     "write_new",
-    "writing_files",
 ]

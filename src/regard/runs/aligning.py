@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 
-from regard.data.cutting import tokenize
+from regard.data.tokenization import tokenize
 from regard.data.word_alignment import Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
 from regard.interpret import (
@@ -35,8 +35,7 @@ from regard.training.kept import read_kept, write_kept
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.data.cutting import TokenizedText
-    from regard.data.tokenization import Unit
+    from regard.data.tokenization import TokenizedText, Unit
     from regard.data.word_alignment import Link, WordAlignment
     from regard.interpret import AlignmentChoice, Head
     from regard.models import Seq2Seq

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from regard import convert, decoding, evaluation, interpret, viz
-from regard.data.silver import align_with_eflomal
 from regard.data.vocabulary import empty_if_blank
+from regard.data.word_alignment import align_with_eflomal
 from regard.errors import InputError, check_range, shorten
 from regard.runs.maps import map_of_links, map_of_pair, note_of, opened
 from regard.runs.playback import play_back
