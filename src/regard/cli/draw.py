@@ -8,7 +8,7 @@ from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen
 from regard.runs import draw_model
-from regard.viz import check_ending
+from regard.viz import check_extension
 
 PROG = "regard draw"
 DESCRIPTION = (
@@ -31,7 +31,7 @@ class DrawFlags:
 def run(argv: list[str]) -> None:
     """Draw the model and print the path of the picture."""
     name, flags = parse_of_run(DrawFlags(), argv, prog=PROG, description=DESCRIPTION)
-    check_ending(Path(flags.plot))
+    check_extension(Path(flags.plot))
     path = draw_model(flags.storage.load(name), flags.plot, input=flags.input)
     sys.stdout.write(f"Saved {path}\n")
     open_on_screen(path)

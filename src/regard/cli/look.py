@@ -17,10 +17,10 @@ from regard.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
 from regard.training.run_paths import holds_run
-from regard.viz import AttentionMap, check_ending
-from regard.viz.alike import check_beside
-from regard.viz.endings import PAGE
+from regard.viz import AttentionMap, check_extension
+from regard.viz.attention_map import PAGE
 from regard.viz.page import write_page
+from regard.viz.subject import check_comparable
 
 PROG = "regard look"
 DESCRIPTION = (
@@ -100,7 +100,7 @@ def run(argv: list[str]) -> None:
     if not writes:
         show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
         raise KeyboardInterrupt  # the server returns only after Ctrl-C
-    check_beside(subject, others)
+    check_comparable(subject, others)
     attention = _select(subject.attend(inputs[0]), flags)
     _write(attention, [(other.name, _select(other.attend(inputs[0]), flags)) for other in others], flags)
     for shown in (subject, *others):
@@ -112,7 +112,7 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     """Raise `InputError` for flags that contradict each other, before the model is loaded."""
     check_port(flags.port)
     if flags.plot is not None:
-        check_ending(flags.plot)
+        check_extension(flags.plot)
     if flags.compare_with and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
         raise InputError("--compare-with needs a page: give --plot FILE.html, or neither --plot nor --json")
     if flags.text is not None and flags.image is not None:
@@ -133,7 +133,7 @@ def _select(attention: AttentionMap, flags: LookFlags) -> AttentionMap:
     if flags.layers is not None:
         names = [_find_layer(layer.strip(), list(attention.layers)) for layer in flags.layers.split(",")]
     heads = None if flags.heads is None else [_parse_head(head) for head in flags.heads.split(",")]
-    return attention.chosen(layers=names, heads=heads)
+    return attention.select(layers=names, heads=heads)
 
 
 def _find_layer(text: str, names: list[str]) -> str:
@@ -162,7 +162,7 @@ def _write(attention: AttentionMap, others: Sequence[tuple[str, AttentionMap]], 
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.plot is not None:
         saved = write_page(flags.plot, [attention], beside=others) if others else attention.save(flags.plot)
-        omitted = len(attention.layers) - len(attention.drawn) if saved.suffix.lower() != PAGE else 0
+        omitted = len(attention.layers) - len(attention.plotted_layers) if saved.suffix.lower() != PAGE else 0
         hint = (
             f", with the layers that read the input; for the other {omitted} use --layers or a page"
             if omitted
