@@ -88,7 +88,7 @@ def explorer(page: Page) -> None:
 def gallery(page: Page) -> None:
     """Wait for the roles and importance of all heads."""
     page.wait_for_selector(".thumb .role")
-    page.wait_for_selector("text=the most important first")
+    page.wait_for_selector("text=sorted by importance")
 
 
 def playback(page: Page) -> None:
