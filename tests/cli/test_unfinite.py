@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.training.tensors import pack, read_tensors
+from regard.training.tensor_file import pack, read_tensors
 
 
 def spoiled(run: Path, folder: Path, value: float, *names: str) -> Path:

@@ -25,7 +25,7 @@ SAME = {
 def test_right_workings_answer_as_plain_loops(exercise: Exercise) -> None:
     for seed in (0, 7, 23):
         for case in [*exercise.cases(seed), *exercise.small()]:
-            if case.telling:
+            if case.report_metrics:
                 found, right = work_out(Workings, exercise, case), exercise.expected(case)
                 assert found is not None and len(found) == len(right) == len(exercise.outputs)
                 assert agree(case, found, right), case.name
@@ -33,7 +33,7 @@ def test_right_workings_answer_as_plain_loops(exercise: Exercise) -> None:
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda each: each.name)
 def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise: Exercise) -> None:
-    cases = [case for case in exercise.cases(0) if case.telling]
+    cases = [case for case in exercise.cases(0) if case.report_metrics]
     answers = {each: [work_out(each, exercise, case) for case in cases] for each in usual_mistakes(exercise.name)}
     for mistake, found in answers.items():
         assert any(each is not None for each in found), mistake

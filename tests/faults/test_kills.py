@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from regard.io import writing
-from regard.training import RunFolder, TrainingState, tensors
+from regard.training import RunFolder, TrainingState, tensor_file
 from tests.faults import damage, files, kills, together
 from tests.faults.scenes import scenes
 
@@ -74,7 +74,7 @@ def test_a_missing_lock_is_found() -> None:
     def free(_: Path) -> Iterator[None]:
         yield
 
-    with mock.patch("regard.training.world.holding", free), mock.patch("regard.runs.pruning.holding", free):
+    with mock.patch("regard.training.distributed.holding", free), mock.patch("regard.runs.pruning.holding", free):
         report = together.main(40, seed=0)
     assert report.faults, report.told()
 
@@ -82,7 +82,7 @@ def test_a_missing_lock_is_found() -> None:
 @pytest.mark.slow
 def test_a_missing_checksum_is_found() -> None:
     flips = mock.patch.object(files, "WAYS", [damage.flip])
-    with flips, mock.patch.object(tensors, "_check_sum", lambda file, header: None):
+    with flips, mock.patch.object(tensor_file, "_check_sum", lambda file, header: None):
         report = files.main(100, seed=0)
     assert any("other losses" in fault for fault in report.faults), report.told()
 

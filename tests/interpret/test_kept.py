@@ -12,7 +12,7 @@ from regard.interpret import examined_in
 from regard.interpret.importance import worth_by_layer
 from regard.io.reading import sealed
 from regard.training import RunFolder
-from regard.training.kept import write_kept
+from regard.training.kept import write_derived
 from tests.earlier import to_format_6
 
 
@@ -85,7 +85,7 @@ def test_what_was_edited_or_is_of_another_run_is_refused(
     ],
 )
 def test_what_another_version_has_put_otherwise_says_nothing(run: RunFolder, content: dict[str, object]) -> None:
-    write_kept(run, "examined.json", content)
+    write_derived(run, "examined.json", content)
     assert not any(examined_in(run))
     (run.path / "examined.json").unlink()
     assert not any(examined_in(run))

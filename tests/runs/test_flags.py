@@ -10,7 +10,7 @@ import pytest
 from regard.runs import flags
 from regard.runs.flags import AnyFlags, Numbers, Paths
 from regard.tasks import TASKS
-from regard.training import kinds_for, make_config
+from regard.training import make_config, models_for
 from regard.training.config import RunConfig
 
 OF: dict[tuple[str, str], Any] = {
@@ -52,7 +52,7 @@ def test_flags_have_the_names_and_types_of_the_fields(choice: tuple[str, str]) -
 def test_any_flag_of_any_task_is_known() -> None:
     every = {"model", "preset"}
     for task in TASKS:
-        for kind in kinds_for(make_config(task).task_class):
+        for kind in models_for(make_config(task).task_class):
             every |= set(_fields(make_config(task, {"model": kind})))
     assert set(typing.get_type_hints(AnyFlags)) == every
     assert Path in typing.get_args(Paths)

@@ -48,7 +48,7 @@ def test_of_equal_validations_the_later_model_is_kept(tmp_path: Path) -> None:
 def test_equal_validations_are_no_progress() -> None:
     progress = Progress()
     assert [progress.note(each) for each in (0.0, 0.0, 1.0, 0.5, 1.0)] == [True, True, True, False, True]
-    assert progress.since_best == 2 and progress.given_up(2)
+    assert progress.since_best == 2 and progress.out_of_patience(2)
 
 
 def test_references_in_chinese_are_right_themselves() -> None:

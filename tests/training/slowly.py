@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli import main
-from regard.training import OneLearner
+from regard.training import SingleLearner
 
 
 def slowly(seconds: float, notes: Path) -> None:
     """Take so many seconds longer for a step, a process alone eight times as many."""
-    learn = OneLearner.learn
+    learn = SingleLearner.learn
 
-    def learning(self: OneLearner, lr: float) -> Any:
-        time.sleep(seconds if self.world.size > 1 else 8 * seconds)
+    def learning(self: SingleLearner, lr: float) -> Any:
+        time.sleep(seconds if self.context.size > 1 else 8 * seconds)
         found = learn(self, lr)
-        if self.world.first:
+        if self.context.first:
             with notes.open("a") as file:
                 file.write(f"{self.step} {self.world.size}\n")
         return found
 
-    OneLearner.learn = learning  # type: ignore[method-assign]
+    SingleLearner.learn = learning  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from regard.errors import InputError
 from regard.tasks import TASKS, find_task
-from regard.training import kinds_for
 from regard.training import make_config as make_typed_config
-from regard.training.flags import stored_config
+from regard.training import models_for
+from regard.training.flags import config_from_json
 
 
 def make_config(*given: Any) -> Any:
@@ -50,11 +50,11 @@ def test_the_recipe_gives_the_rate_unless_it_is_given(flags: dict[str, Any], lr:
 @given(
     steps=st.integers(1, 10**9),
     lr=st.none() | st.floats(1e-9, 1e9),
-    choice=st.sampled_from([(task, model) for task in TASKS for model in kinds_for(find_task(task))]),
+    choice=st.sampled_from([(task, model) for task in TASKS for model in models_for(find_task(task))]),
 )
 def test_a_config_survives_storage(steps: int, lr: float | None, choice: tuple[str, str]) -> None:
     config = make_config(choice[0], {"steps": steps, "lr": lr, "model": choice[1]})
-    assert stored_config(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+    assert config_from_json(json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_older_runs_have_not_stored_is_as_they_were() -> None:
         for part in ("model", "training"):
             stored[part] = {name: value for name, value in stored[part].items() if name not in later}
         stored["training"] |= {"batchsize": 7} if task != "translation" else {}
-        found = stored_config(stored)
+        found = config_from_json(stored)
         assert found.model == config.model
         assert found.training.batchsize == (7 if task != "translation" else 0)
 
@@ -113,4 +113,4 @@ def test_a_stored_config_that_is_off_is_refused(spoil: Any) -> None:
     stored = dataclasses.asdict(make_config("counting"))
     spoil(stored)
     with pytest.raises(InputError):
-        stored_config(stored)
+        config_from_json(stored)

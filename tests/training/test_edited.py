@@ -14,7 +14,7 @@ import regard
 from regard.errors import InputError
 from regard.io.reading import sealed
 from regard.training import RunFolder
-from regard.training.tensors import pack, read_tensors
+from regard.training.tensor_file import pack, read_tensors
 from tests.earlier import to_format_6
 
 FLAGS: dict[str, Any] = {"hidden": 8, "steps": 6, "batchsize": 4, "snapshots": 3, "progress": False}

@@ -10,7 +10,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.training import RunFolder
-from regard.training.metrics import lost_steps
+from regard.training.metrics import missing_steps
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -102,8 +102,8 @@ def test_what_is_damaged_is_refused_in_one_line(root: Path, command: Command, na
 
 def test_a_training_in_its_middle_misses_no_line_of_its_last_step() -> None:
     written = [{"step": 10}, {"step": 20}]
-    assert lost_steps(written, 23, 50, 10) == [] == lost_steps([], 9, 50, 10)
-    assert lost_steps(written, 23, 23, 10) == [23] and lost_steps(written, 30, 50, 10) == [30]
+    assert missing_steps(written, 23, 50, 10) == [] == missing_steps([], 9, 50, 10)
+    assert missing_steps(written, 23, 23, 10) == [23] and missing_steps(written, 30, 50, 10) == [30]
 
 
 def test_a_comparison_says_which_history_is_lost(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def _scoring(flags: CleanFlags) -> "Scoring | None":
     if len(flags.runs) > 2:
         raise InputError(f"{len(flags.runs)} runs: give one from source to target, and perhaps one back")
     from regard.runs import load_translator
-    from regard.runs.dual import dual_scores
+    from regard.runs.cross_entropy_filter import dual_scores
 
     paths = [Path(each) for each in flags.runs]
     loaded = [

@@ -17,7 +17,7 @@ from regard.io.reading import is_folder, read_text
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
-from regard.training.run_paths import holds_run
+from regard.training.run_paths import is_run_folder
 from regard.viz import AttentionMap, check_ending
 from regard.viz.alike import check_beside
 from regard.viz.endings import PAGE
@@ -81,7 +81,7 @@ def run(argv: list[str]) -> None:
     lines = [] if flags.texts is None else read_text(flags.texts, "give a file of texts").splitlines()
     inputs = [*first, *filter(str.strip, lines)]
     for each in (name, *flags.beside):
-        if not is_folder(Path(each)) and holds_run(Path(SAVEPATH) / each):
+        if not is_folder(Path(each)) and is_run_folder(Path(SAVEPATH) / each):
             raise InputError(
                 f"{each!r} is no folder here, but a run in {SAVEPATH!r}: open it with `regard show {each}`"
             )

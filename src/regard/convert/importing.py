@@ -17,8 +17,8 @@ from regard.io import check_name, holding, write_json
 from regard.models import Seq2Seq, Transformer
 from regard.plugins import told
 from regard.tasks import Translation
-from regard.training import RunConfig, RunFolder, digest, digest_tensors, make_config, new_run
-from regard.training.run_paths import holds_run
+from regard.training import RunConfig, RunFolder, create_run, digest, digest_tensors, make_config
+from regard.training.run_paths import is_run_folder
 
 ORIGINS: dict[str, Callable[[Path], Arrived]] = {
     "huggingface": read_huggingface,
@@ -51,7 +51,7 @@ def import_model(
     if program not in ORIGINS:
         raise unknown("program", program, ORIGINS)
     folder = Path(folder)
-    if holds_run(folder):
+    if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run already: open it with `regard show {folder}`")
     called = folder.resolve().name if name is None else name
     check_name(Path(called))
@@ -73,7 +73,7 @@ def import_model(
             f"{str(folder)!r} is damaged: its parameters are not of its sizes ({told(error, 150)}); fetch it anew"
         ) from error
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
-    with holding(place), new_run(place, config, overwrite=False) as building:
+    with holding(place), create_run(place, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
         building.write_model(0, model.state_dict())
         run = _Taken(building.path, config, 0, task, model)

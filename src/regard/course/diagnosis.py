@@ -61,9 +61,9 @@ def explains(
     Not `strictly`: where only one of them fails, that says nothing (shapes that do not fit stop one library and
     not another), as long as a wrong answer agrees somewhere.
     """
-    telling = False
+    report_metrics = False
     for case, given in zip(cases, answers, strict=True):
-        if not case.telling:
+        if not case.report_metrics:
             continue
         found = work_out(workings, exercise, case)
         if strictly and (given is None) != (found is None):
@@ -72,15 +72,15 @@ def explains(
             broken = case.name in workings.broken and not all(np.isfinite(each).all() for each in given)
             if not broken and not agree(case, given, found):
                 return False
-            telling = telling or strictly or _differs(workings, exercise, case)
-    return telling
+            report_metrics = report_metrics or strictly or _differs(workings, exercise, case)
+    return report_metrics
 
 
 @functools.cache
 def usual_mistakes(name: str) -> list[Mistake]:
     """Return the mistakes that give wrong answers in an exercise, not only none."""
     exercise = next(each for each in EXERCISES if each.name == name)
-    cases = [each for each in exercise.cases(0) if each.telling]
+    cases = [each for each in exercise.cases(0) if each.report_metrics]
     return [
         each
         for each in MISTAKES
@@ -160,9 +160,9 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
     showing = {
         case.name: [each for each in usual if len(usual) <= SOME or _differs(each, exercise, case)]
         for case in cases
-        if case.telling
+        if case.report_metrics
     }
-    paired = [pair for pair in zip(cases, answers, strict=True) if pair[0].telling]
+    paired = [pair for pair in zip(cases, answers, strict=True) if pair[0].report_metrics]
     paired.sort(key=lambda pair: (pair[1] is None, len(showing[pair[0].name])))
     kept: list[tuple[Mistake, ...]] = [()]
     decided: set[Any] = set()
@@ -222,7 +222,7 @@ def example_of(workings: Mistake, exercise: Exercise) -> SmallExample | None:
     last = next(place for place, each in enumerate(EXERCISES) if each.name == exercise.name)
     parts = EXERCISES[: last + 1]
     small = [(each, case, True) for each in parts for case in _small(each)]
-    large = [(exercise, case, False) for case in exercise.cases(0) if case.telling]
+    large = [(exercise, case, False) for case in exercise.cases(0) if case.report_metrics]
     for each, case, whole in [*small, *large]:
         if not _differs(workings, each, case):
             continue

@@ -21,8 +21,8 @@ from regard.external.whole import Classifier, States
 from regard.external.wrappers import base_of, check_weights, unwrapped
 from regard.io.reading import is_file, is_folder
 from regard.libraries import calling, check_hub_name, import_library, offline
-from regard.training.run_paths import holds_run
-from regard.training.tensors import warn_unfinite
+from regard.training.run_paths import is_run_folder
+from regard.training.tensor_file import warn_unfinite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
@@ -232,7 +232,7 @@ def _unreachable(name: str) -> str | None:
 
 def _check(folder: Path) -> None:
     """Raise `InputError` for a folder that holds no model, or one whose weights are pickled."""
-    if holds_run(folder):
+    if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run of Regard's: open it with `regard show {folder}`")
     if not is_file(folder / CONFIG):
         raise InputError(f"folder {str(folder)!r} has no {CONFIG}: give one as save_pretrained writes it")

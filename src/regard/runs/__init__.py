@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.runs.aligning import LinkedPair
-    from regard.runs.answers import AnswerRun, TestReport
-    from regard.runs.asking import without_text
+    from regard.runs.alignment import LinkedPair
+    from regard.runs.answer_run import AnswerRun, TestReport
     from regard.runs.drawing import draw_model
-    from regard.runs.kinds import AnyRun
     from regard.runs.loading import SAVEPATH, load, load_translator
-    from regard.runs.pairs import PairReport, PairRun
+    from regard.runs.pair_run import PairReport, PairRun
     from regard.runs.pictures import plot_positions
     from regard.runs.preparing import prepare
     from regard.runs.pruning import PruneReport, prune
     from regard.runs.run import Figures, Run
-    from regard.runs.sequences import SequenceRun
+    from regard.runs.run_config import without_text
+    from regard.runs.run_types import AnyRun
+    from regard.runs.sequence_run import SequenceRun
     from regard.runs.train import train, train_seeds
-    from regard.runs.translation import TranslationReport, TranslationRun
+    from regard.runs.translation_run import TranslationReport, TranslationRun
 
 late(__name__)
 

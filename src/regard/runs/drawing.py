@@ -10,7 +10,7 @@ from regard.data import PairBatch, collate
 from regard.errors import InputError
 
 if TYPE_CHECKING:
-    from regard.runs.kinds import AnyRun
+    from regard.runs.run_types import AnyRun
 
 FEWEST = 3
 """Steps of an answer that is drawn."""

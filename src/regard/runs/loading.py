@@ -13,19 +13,19 @@ from regard.errors import InputError
 from regard.training import (
     build_model,
     find_run,
-    load_parameters,
+    load_weights,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from regard.models import ModelConfig
-    from regard.runs.answers import AnswerRun
+    from regard.runs.answer_run import AnswerRun
     from regard.runs.flags import LoadFlags
-    from regard.runs.kinds import AnyRun
-    from regard.runs.pairs import PairRun
-    from regard.runs.sequences import SequenceRun
-    from regard.runs.translation import TranslationRun
+    from regard.runs.pair_run import PairRun
+    from regard.runs.run_types import AnyRun
+    from regard.runs.sequence_run import SequenceRun
+    from regard.runs.translation_run import TranslationRun
     from regard.tasks import (
         AnyTask,
         DatesConfig,
@@ -106,7 +106,7 @@ def _load(folder: RunFolder, *, trust_code: bool) -> AnyRun:
     config = folder.read_config(trust_code=trust_code)
     task = stored_task(config, folder)
     model = build_model(config, task)
-    step = load_parameters(model, folder)
+    step = load_weights(model, folder)
     if not task.draws and torch.cuda.is_available():
         model.cuda()
     kind: type[AnyRun] = getattr(runs, RUNS[task.answers, task.draws])

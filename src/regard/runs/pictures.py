@@ -13,7 +13,7 @@ from regard.runs.loading import SAVEPATH, load
 
 if TYPE_CHECKING:
     from regard.attention import Positions
-    from regard.runs.kinds import AnyRun
+    from regard.runs.run_types import AnyRun
 
 FINE = 40
 """Places of a wave that are drawn between two positions."""

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from regard.data.making import CorpusPart
 from regard.errors import InputError
-from regard.runs.asking import asked, begun_from
 from regard.runs.loading import SAVEPATH, load
+from regard.runs.run_config import asked, begun_from
 from regard.runs.train import PREPARED
 from regard.tasks import Translation, TranslationConfig
 

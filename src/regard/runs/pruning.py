@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from regard.interpret import Pruned, take_out
 from regard.io import holding
 from regard.runs.loading import load, of_one_run, read_run
-from regard.training import RunFolder, digest, new_run
+from regard.training import RunFolder, create_run, digest
 
 if TYPE_CHECKING:
-    from regard.runs.kinds import AnyRun
     from regard.runs.run import Run
+    from regard.runs.run_types import AnyRun
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -62,7 +62,7 @@ def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool)
     kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
     tokenizer = digest(vocabularies) if vocabularies else None
     config = dataclasses.replace(pruned.config, kept_heads=kept, tokenizer=tokenizer)
-    with new_run(target, config, overwrite=overwrite) as folder:
+    with create_run(target, config, overwrite=overwrite) as folder:
         folder.write_vocabularies(vocabularies)
         for line in metrics:
             folder.append_metrics(line)

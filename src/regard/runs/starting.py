@@ -12,17 +12,17 @@ from regard import evaluation
 from regard.data.unknown import write_unknown
 from regard.errors import InputError
 from regard.progress import progress_bar, tell
-from regard.runs.asking import asked, begun_from, going_on
 from regard.runs.loading import read_run, stored_task
+from regard.runs.run_config import asked, begun_from, going_on
 from regard.tasks import Beginning
-from regard.training import RunFolder, digest, digest_tensors, find_run, loop, new_run, trained_parameters
-from regard.training.metrics import lost_steps
+from regard.training import RunFolder, create_run, digest, digest_tensors, find_run, loop, trained_parameters
+from regard.training.metrics import missing_steps
 
 if TYPE_CHECKING:
     from regard.evaluation.validation import Validation
-    from regard.runs.kinds import AnyRun
+    from regard.runs.run_types import AnyRun
     from regard.tasks import AnyTask
-    from regard.training import RunConfig, TrainingState, World
+    from regard.training import DistributedContext, RunConfig, TrainingState
 
 
 def config_of(
@@ -61,7 +61,7 @@ def validation_of(config: RunConfig, built: AnyTask, *, resume: bool, show: bool
     return evaluation.validation(built, tokenize=stored if resume else None, show=show)
 
 
-def with_digests(config: RunConfig, built: AnyTask, validate: Validation | None, text: Any) -> RunConfig:
+def add_digests(config: RunConfig, built: AnyTask, validate: Validation | None, text: Any) -> RunConfig:
     """Return a config with the digests of vocabularies and text; `text`: None keeps those that it has."""
     return dataclasses.replace(
         config,
@@ -90,13 +90,13 @@ def tell_frozen(state: TrainingState, *, show: bool) -> None:
     tell(f"Training {mine:,} of {every:,} parameters", show=show and mine < every)
 
 
-def beginning_of(state: TrainingState, prepared: Path, world: World, *, show: bool) -> Beginning:
+def beginning_of(state: TrainingState, prepared: Path, context: DistributedContext, *, show: bool) -> Beginning:
     """Return where in its data a training begins."""
     return Beginning(
         generator=state.generator,
         place=state.progress.place,
         folder=prepared,
-        sharing=(world.rank, world.size),
+        sharing=(context.rank, context.size),
         progress=show,
     )
 
@@ -114,7 +114,7 @@ def open_run(
     """Make a run's folder, with its first checkpoint in it, or make ready the one that is there."""
     if resume:
         folder.cut_metrics(state.step)
-        lost = lost_steps(folder.read_metrics(), state.step, config.training.steps, loop.METRICS_EVERY)
+        lost = missing_steps(folder.read_metrics(), state.step, config.training.steps, loop.METRICS_EVERY)
         if lost:
             tell(
                 f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
@@ -125,7 +125,7 @@ def open_run(
         folder.write_torchruns(torchruns)
         return
     config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
-    with new_run(folder.path, config, overwrite=overwrite) as building:
+    with create_run(folder.path, config, overwrite=overwrite) as building:
         building.write_vocabularies(task.files)
         write_unknown(building.path, getattr(task, "unknown", ()))
         state.begin(building)
@@ -133,13 +133,13 @@ def open_run(
 
 
 @contextmanager
-def telling(
-    config: RunConfig, folder: RunFolder, step: int, world: World, *, show: bool
+def report_metrics(
+    config: RunConfig, folder: RunFolder, step: int, context: DistributedContext, *, show: bool
 ) -> Iterator[Callable[[dict[str, float]], None]]:
     """Yield what to call with each line of metrics, to be shown to a person and, where asked for, by
     TensorBoard."""
     with progress_bar(config.name, step, config.training.steps, show=show) as on_metrics:
-        if not (world.first and config.training.tensorboard):
+        if not (context.first and config.training.tensorboard):
             yield on_metrics
             return
         from torch.utils.tensorboard import SummaryWriter

@@ -11,26 +11,26 @@ from regard import training
 from regard.errors import InputError
 from regard.io import holding
 from regard.memory import keep_memory
-from regard.runs.asking import asked, check_text, name_of
 from regard.runs.loading import SAVEPATH, load, read_run
+from regard.runs.run_config import asked, check_text, name_of
 from regard.runs.starting import (
+    add_digests,
     beginning_of,
     config_of,
     open_run,
+    report_metrics,
     task_of,
     tell_frozen,
-    telling,
     text_of,
     validation_of,
-    with_digests,
 )
 from regard.training import (
-    ALONE,
-    OneLearner,
+    SINGLE_PROCESS,
     RunFolder,
-    check_free,
+    SingleLearner,
+    check_run_path,
     fitting_threads,
-    join_world,
+    join_processes,
     start,
     train_steps,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
-    from regard.runs.answers import AnswerRun
+    from regard.runs.answer_run import AnswerRun
     from regard.runs.flags import (
         AnyFlags,
         AnyTrainFlags,
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
         TranslationRecurrentFlags,
         WhereFlags,
     )
-    from regard.runs.kinds import AnyRun
     from regard.runs.loading import Counts, Reorders
-    from regard.runs.pairs import PairRun
-    from regard.runs.translation import TranslationRun
+    from regard.runs.pair_run import PairRun
+    from regard.runs.run_types import AnyRun
+    from regard.runs.translation_run import TranslationRun
     from regard.tasks import (
         DatesConfig,
         PhrasesConfig,
@@ -209,38 +209,44 @@ def train(
     prepared = Path(savepath) / PREPARED
     config, before = config_of(folder, task, flags, start_from, resume=resume, trust_code=trust_code)
     # The synthetic tasks' models are so small that a GPU would only slow them.
-    with join_world(gpu=not config.task_class.draws) as world, world.alone_in(folder.path):
-        if not resume and world.agree(not world.torchruns.isdisjoint(folder.torchruns)):
+    with join_processes(gpu=not config.task_class.draws) as context, context.alone_in(folder.path):
+        if not resume and context.agree(not context.torchruns.isdisjoint(folder.torchruns)):
             resume, config, before = True, folder.read_config(), None
         if not resume:
-            check_free(folder.path, overwrite=overwrite)  # before minutes of preparation
-        show = progress and world.first
+            check_run_path(folder.path, overwrite=overwrite)  # before minutes of preparation
+        show = progress and context.first
         text = text_of(config, resume=resume, show=show)
         if resume:
             check_text(config, text)
-        with world.one_by_one():
+        with context.one_by_one():
             built = task_of(config, folder if resume else None, before, prepared, show=show)
         keep_memory()
         validate = validation_of(config, built, resume=resume, show=show)
-        config = with_digests(config, built, validate, None if resume else text)
-        state = start(config, built, world, None if before is None else before.model.state_dict())
+        config = add_digests(config, built, validate, None if resume else text)
+        state = start(config, built, context, None if before is None else before.model.state_dict())
         before = None  # its parameters take no room any longer
         tell_frozen(state, show=show)
         if resume:
             folder.read_model()  # which is replaced at the next checkpoint, so an edited one is refused now
             state.restore(folder)
-        with world.one_by_one():
-            batches = built.batches(config.training, beginning_of(state, prepared, world, show=show))
-        with world.one_by_one():
-            if world.first:
+        with context.one_by_one():
+            batches = built.batches(config.training, beginning_of(state, prepared, context, show=show))
+        with context.one_by_one():
+            if context.first:
                 open_run(
-                    folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=world.torchruns
+                    folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=context.torchruns
                 )
-        learner = OneLearner(state, config.training, batches, folder, world=world, drops=config.model.dropout > 0)
+        learner = SingleLearner(
+            state, config.training, batches, folder, context=context, drops=config.model.dropout > 0
+        )
         threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
-        with threads, world.watched(), telling(config, folder, state.step, world, show=show) as tell_metrics:
+        with (
+            threads,
+            context.watched(),
+            report_metrics(config, folder, state.step, context, show=show) as tell_metrics,
+        ):
             train_steps(learner, config.training, tell_metrics, validate=validate)
-        world.wait()
+        context.wait()
     return read_run(folder)
 
 
@@ -265,7 +271,7 @@ def train_seeds(
         if len({state.step for state in states}) > 1:
             raise InputError("the runs stand at different steps: train each one alone")
         batches = [
-            each.batches(config.training, beginning_of(state, Path(PREPARED), ALONE, show=False))
+            each.batches(config.training, beginning_of(state, Path(PREPARED), SINGLE_PROCESS, show=False))
             for each, config, state in zip(built, configs, states, strict=True)
         ]
         train_steps(training.StackedLearner(states, configs[0].training, batches, folders), configs[0].training)

@@ -17,7 +17,7 @@ from regard import server
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
 from regard.server.tokens import make_token
-from regard.training.stopping import stop_as_usual, stopping
+from regard.training.stopping import exit_by_signal, stopping
 from regard.viz import Subject
 from regard.viz.alike import check_beside
 
@@ -96,7 +96,7 @@ def _listen(make: Callable[..., Any], what: str, host: str, port: int | None, *,
     # A model that is still at work, in a thread, holds up no process that ends, nor tears it when it does.
     atexit.register(_leave_if_busy, app.state.lanes, 128 + ended_by)
     if ended_by != signal.SIGINT:
-        stop_as_usual(ended_by)
+        exit_by_signal(ended_by)
 
 
 def check_server(what: str) -> None:

@@ -9,8 +9,8 @@ from regard.models import TaskModel
 from regard.plugins import OwnCodeError, told
 from regard.tasks import AnyTask
 from regard.training.config import RunConfig
-from regard.training.folder import RunFolder
-from regard.training.tensors import kept, warn_unfinite
+from regard.training.run_folder import RunFolder
+from regard.training.tensor_file import kept, warn_unfinite
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
@@ -19,7 +19,7 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
 
     Raises `InputError` where these are not its heads, or a model of one's own cannot be built.
     """
-    kind, sizes = config.model_kind, dict(task.sizes)
+    kind, sizes = config.model_spec, dict(task.sizes)
     if task.answers == "numbers":
         sizes["vary_len"] = config.training.vary_len
     with torch.random.fork_rng(devices=[]):
@@ -29,9 +29,9 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
         except InputError:
             raise
         except Exception as error:  # a user's class can fail in any way
-            from regard.training.trial import owned
+            from regard.training.custom_code import custom_parts
 
-            if not (own := owned(config)):
+            if not (own := custom_parts(config)):
                 raise
             raise OwnCodeError(f"{' with '.join(own)} cannot be built: {told(error)}; mend it") from error
     for layer, heads in config.kept_heads.items():
@@ -39,7 +39,7 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
     return model
 
 
-def load_parameters(model: nn.Module, folder: RunFolder) -> int:
+def load_weights(model: nn.Module, folder: RunFolder) -> int:
     """Put a run's parameters into its model, and return the step they belong to.
 
     Raises `InputError` where they are missing, damaged, or do not fit the run's config.

@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from regard.data.parallel import TextDigest
 from regard.models import ModelConfig
 from regard.tasks import AnyTask, find_task
-from regard.training.kinds import ModelKind, find_kind
+from regard.training.registry import ModelSpec, find_model
 from regard.training.settings import TrainingConfig
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         return find_task(self.on)
 
     @property
-    def model_kind(self) -> ModelKind:
+    def model_spec(self) -> ModelSpec:
         """The kind of model."""
-        return find_kind(self.kind)
+        return find_model(self.kind)
 
     def parts(self) -> "dict[str, DataclassInstance]":
         """Return the dataclasses of task, model and training, by the name of the part."""

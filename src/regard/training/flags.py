@@ -10,8 +10,8 @@ import msgspec
 from regard.errors import InputError, unknown
 from regard.tasks import AnyTask, find_task
 from regard.training.config import PARTS, RunConfig
-from regard.training.kinds import ModelKind, find_kind, kinds_for
-from regard.training.presets import preset_of
+from regard.training.model_sizes import preset_of
+from regard.training.registry import ModelSpec, find_model, models_for
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -35,7 +35,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     """
     found = find_task(task)
     given = dict(flags or {})
-    kind = _kind_for(found, given.pop("model", found.defaults.get("model", kinds_for(found)[0])))
+    kind = _kind_for(found, given.pop("model", found.defaults.get("model", models_for(found)[0])))
     defaults = {name: value for name, value in found.defaults.items() if name != "model"}
     values = defaults | preset_of(found, kind.name, given.pop("preset", None)) | given
     concepts = concepts_of(found, kind)
@@ -53,7 +53,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
 
 def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
     """Return a config with some flags changed; raises `InputError` as `make_config` does."""
-    concepts = concepts_of(config.task_class, config.model_kind)
+    concepts = concepts_of(config.task_class, config.model_spec)
     known = {part: _names(concept) for part, concept in concepts.items()}
     for name in flags:
         if name not in (every := [each for names in known.values() for each in names]):
@@ -71,12 +71,12 @@ def _only(flags: Mapping[str, object], names: Collection[str]) -> dict[str, obje
     return {name: value for name, value in flags.items() if name in names}
 
 
-def _kind_for(task: type[AnyTask], name: object) -> ModelKind:
+def _kind_for(task: type[AnyTask], name: object) -> ModelSpec:
     """Return the kind of model called `name`; raises `InputError` where it does not fit the task."""
-    choices = kinds_for(task)
+    choices = models_for(task)
     if not isinstance(name, str):
         raise InputError(f"model {name!r} is no name: choose {' or '.join(choices)}, or module:Class")
-    kind = find_kind(name)
+    kind = find_model(name)
     if not kind.fits(task):
         raise InputError(f"model {name!r} does not fit task {task.name}: choose {' or '.join(choices)}")
     return kind
@@ -87,23 +87,23 @@ def _check_together(config: RunConfig) -> None:
     training = config.training
     if training.r_drop and not config.model.dropout:
         raise InputError("r_drop compares two passes that drop differently: give dropout too")
-    if training.compile and not config.model_kind.model.compilable:
+    if training.compile and not config.model_spec.model.compilable:
         raise InputError(f"compile is for the layers of a transformer: leave it out for model {config.kind}")
 
 
-def concepts_of(task: type[AnyTask], kind: ModelKind) -> "dict[str, type[DataclassInstance]]":
+def concepts_of(task: type[AnyTask], kind: ModelSpec) -> "dict[str, type[DataclassInstance]]":
     """Return the dataclass of each part of a config."""
     return {"task": task.config_class, "model": kind.config, "training": kind.settings_for(task)}
 
 
-def stored_config(stored: Mapping[str, Any]) -> RunConfig:
+def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
     """Rebuild a config from what `dataclasses.asdict` made of it; raises `InputError` where it is off."""
     names = {each.name for each in dataclasses.fields(RunConfig)}
     if not names - LATER <= set(stored) <= names:
         raise InputError(f"config needs exactly {', '.join(sorted(names))}")
     texts = {name: _convert(name, stored[name], str) for name in ("on", "kind")}
     parts: dict[str, Any] = {}
-    for part, concept in concepts_of(find_task(texts["on"]), find_kind(texts["kind"])).items():
+    for part, concept in concepts_of(find_task(texts["on"]), find_model(texts["kind"])).items():
         fields = set(_names(concept))
         if not isinstance(stored[part], dict) or not fields - LATER <= set(stored[part]) <= fields:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(fields))}")

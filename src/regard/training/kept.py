@@ -4,16 +4,16 @@ from typing import Any
 
 from regard.io import write_json
 from regard.io.reading import DamageError, damaged, is_file, is_sealed, parse_json, read_bytes, sealed
-from regard.training.folder import RunFolder
+from regard.training.run_folder import RunFolder
 
 
-def write_kept(folder: RunFolder, name: str, content: dict[str, Any]) -> None:
+def write_derived(folder: RunFolder, name: str, content: dict[str, Any]) -> None:
     """Keep what was found of the model, as JSON; raises `MachineError` where the disk refuses."""
     write_json(folder.path / name, sealed({**content, "of": folder.identity_of_model}), indent=1, allow_nan=False)
 
 
-def read_kept(folder: RunFolder, name: str, mend: str) -> dict[str, Any] | None:
-    """Return what `write_kept` has kept of the model as it is; None where there is nothing, or it is of an
+def read_derived(folder: RunFolder, name: str, mend: str) -> dict[str, Any] | None:
+    """Return what `write_derived` has kept of the model as it is; None where there is nothing, or it is of an
     earlier step.
 
     Raises `InputError` where the file is damaged, was edited, or is another run's; `mend`: what to do then.

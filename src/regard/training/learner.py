@@ -12,12 +12,12 @@ from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import MachineError, begun
 from regard.streams import seed_of
 from regard.tasks import Source
-from regard.training.folder import RunFolder
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective, check_finite
 from regard.training.precision import dtype_of
+from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
 from regard.training.state import Progress, TrainingState
-from regard.training.world import ALONE, World
 
 Metrics = dict[str, float]
 
@@ -65,7 +65,7 @@ class Learner(Protocol):
         """Wait for all processes, so that none ends while another still writes."""
 
 
-class OneLearner:
+class SingleLearner:
     """One model that learns from one batch after the other, on all processes of a training."""
 
     def __init__(
@@ -75,15 +75,15 @@ class OneLearner:
         batches: Source,
         folder: RunFolder,
         *,
-        world: World = ALONE,
+        context: DistributedContext = SINGLE_PROCESS,
         drops: bool = False,
     ) -> None:
-        self.state, self.settings, self.batches, self.world = state, settings, batches, world
+        self.state, self.settings, self.batches, self.context = state, settings, batches, context
         self.folder = folder
-        self.folders = [folder] if world.first else []
+        self.folders = [folder] if context.first else []
         self.drops = drops
         """Whether a step drops anything."""
-        self.module = _spread(state.objective, settings, world)
+        self.module = _spread(state.objective, settings, context)
         state.model.train()
 
     @property
@@ -99,7 +99,7 @@ class OneLearner:
     def learn(self, lr: float) -> list[Outcome]:
         """Learn from one batch, or several; raises `InputError` where the loss is no number, `MachineError` where
         nothing can be compiled."""
-        state, settings, world = self.state, self.settings, self.world
+        state, settings, context = self.state, self.settings, self.context
         if self.drops:  # what a step drops depends on the seed and its number alone, so resuming is exact
             torch.manual_seed(seed_of(settings.seed, f"dropout/{state.step}/{world.rank}"))
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
@@ -109,13 +109,13 @@ class OneLearner:
         for part in parts:
             with self._compiling():
                 with self._products():
-                    loss, right = self.module(world.share(part), state.step, tokens)
+                    loss, right = self.module(context.share(part), state.step, tokens)
                 if loss.requires_grad:  # where it does not, the parameters have their gradients already
                     # Gradients are averaged over the processes, but each one's loss is its share of the sum.
-                    (loss * world.size if world.size > 1 else loss).backward()
+                    (loss * context.size if context.size > 1 else loss).backward()
             losses.append(loss.detach())
             rights.append(right)
-        value = world.total(sum(losses[1:], losses[0])).item()
+        value = context.total(sum(losses[1:], losses[0])).item()
         check_finite(value, state.step + 1, lr)
         if settings.how.clip is not None:
             torch.nn.utils.clip_grad_norm_(state.model.parameters(), settings.how.clip)
@@ -141,8 +141,8 @@ class OneLearner:
 
     def _products(self) -> AbstractContextManager[object]:
         """Multiply matrices in the precision asked for."""
-        dtype = dtype_of(self.settings.precision, self.world.device)
-        return nullcontext() if dtype == torch.float32 else torch.autocast(self.world.device.type, dtype)
+        dtype = dtype_of(self.settings.precision, self.context.device)
+        return nullcontext() if dtype == torch.float32 else torch.autocast(self.context.device.type, dtype)
 
     def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
         """Return the metrics of the averaged model, which the first process works out for all."""
@@ -152,9 +152,9 @@ class OneLearner:
             torch.compiler.set_stance("force_eager") if self.settings.compile else nullcontext()
         )  # takes seconds
         with self.state.averaged() as model, eager:
-            if self.world.first:
+            if self.context.first:
                 found = validate(model)
-        return found | {"bleu": self.world.agree(found.get("bleu", 0.0))}
+        return found | {"bleu": self.context.agree(found.get("bleu", 0.0))}
 
     def snapshot(self) -> None:
         """Keep a small copy of the parameters, from the first process."""
@@ -163,18 +163,18 @@ class OneLearner:
 
     def save(self, *, use: bool) -> None:
         """Write a checkpoint; `use`: these are the parameters to use from now on."""
-        self.state.save(self.folder, self.world, use=use)
+        self.state.save(self.folder, self.context, use=use)
 
     def agree(self, stopped: bool) -> bool:
         """Say for all processes what the first one says."""
-        return bool(self.world.agree(stopped))
+        return bool(self.context.agree(stopped))
 
     def wait(self) -> None:
         """Wait for all processes, so that none ends while another still writes."""
-        self.world.wait()
+        self.context.wait()
 
 
-def _spread(objective: Objective[Any, Any], settings: TrainingConfig, world: World) -> nn.Module:
+def _spread(objective: Objective[Any, Any], settings: TrainingConfig, context: DistributedContext) -> nn.Module:
     """Return the objective, compiled and spread over all processes as asked.
 
     Compiled are the layers, whose code is compiled once for all of them and for batches of any shape.
@@ -183,7 +183,7 @@ def _spread(objective: Objective[Any, Any], settings: TrainingConfig, world: Wor
         for module in objective.modules():
             if isinstance(module, EncoderLayer | DecoderLayer):
                 module.compile(dynamic=True)
-    if world.size > 1 and not settings.sharded:
+    if context.size > 1 and not settings.sharded:
         objective.written_out = None  # it adds up over the processes what autograd hands it
         return nn.parallel.DistributedDataParallel(objective)
     return objective

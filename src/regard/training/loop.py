@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.training.learner import Learner, Metrics, Outcome
 from regard.training.settings import TrainingConfig
-from regard.training.stopping import stop_as_usual, stopping
+from regard.training.stopping import exit_by_signal, stopping
 
 METRICS_EVERY = 10
 """Steps between two lines of metrics, each of the batch of its step."""
@@ -34,7 +34,7 @@ def train_steps(
     with stopping() as stopped, torch.random.fork_rng(devices=[]):
         if learner.step == 0 and kept:
             learner.snapshot()
-        while learner.step < settings.steps and not progress.given_up(settings.patience):
+        while learner.step < settings.steps and not progress.out_of_patience(settings.patience):
             lr = settings.schedule_at(learner.step)
             outcomes = learner.learn(lr)
             if learner.step in kept:
@@ -43,7 +43,7 @@ def train_steps(
             if validate is not None and (learner.step % settings.validate_every == 0 or last):
                 found = learner.validated(validate)
                 better = progress.note(found["bleu"])
-                last = last or progress.given_up(settings.patience)
+                last = last or progress.out_of_patience(settings.patience)
             if learner.step % METRICS_EVERY == 0 or last or found:
                 _tell(learner, outcomes, found, lr, on_metrics)
             interrupted = learner.agree(bool(stopped))
@@ -51,7 +51,7 @@ def train_steps(
                 learner.save(use=better)
             if interrupted and not last:
                 learner.wait()
-                stop_as_usual(stopped[0] if stopped else 0)
+                exit_by_signal(stopped[0] if stopped else 0)
 
 
 def _tell(

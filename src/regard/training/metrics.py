@@ -38,7 +38,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def lost_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
+def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
     """Return the steps up to `step` whose lines are missing, of a training over `steps` that writes a line at
     every so many and at the last."""
     expected = {*range(every, step + 1, every), *({step} & {steps})}

@@ -11,8 +11,8 @@ from regard.data import PAD, PairBatch
 from regard.errors import InputError
 from regard.models import AnswerModel, QueryGradient, Seq2Seq, TaskModel
 from regard.tasks import Batch
-from regard.training.guided import guiding
-from regard.training.loss import cross_entropy
+from regard.training.alignment_loss import record_alignment_loss
+from regard.training.cross_entropy import cross_entropy
 from regard.training.settings import TrainingConfig
 
 Model = TypeVar("Model", AnswerModel, Seq2Seq)
@@ -78,7 +78,7 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
             each.repeat(passes, 1) for each in (batch.source, batch.source_mask, batch.target_in)
         )
         aims = None if batch.aims is None else batch.aims.repeat(passes, 1, 1)
-        with guiding(model, aims) as astray:
+        with record_alignment_loss(model, aims) as astray:
             read = model.read(target_in, model.encode(source, mask), forced)
         states = read.view(passes, -1, *read.shape[1:])
         there = batch.target != PAD
@@ -98,7 +98,7 @@ OBJECTIVES: dict[str, type[Objective[Any, Any]]] = {"numbers": AnswerObjective, 
 """By what a model answers with."""
 
 
-def objective_of(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
+def make_objective(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
     """Return a model with its loss."""
     return OBJECTIVES[model.answers](model, settings, generator)
 

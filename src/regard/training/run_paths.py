@@ -9,25 +9,25 @@ from regard.errors import InputError
 from regard.io import new_folder, tidy, write_json
 from regard.io.reading import DamageError, parse_json, read_bytes, sealed
 from regard.training.config import RunConfig
-from regard.training.folder import RunFolder
-from regard.training.stored import FORMAT, LARGEST_CONFIG
+from regard.training.digests import FORMAT, LARGEST_CONFIG
+from regard.training.run_folder import RunFolder
 
 
 @contextmanager
-def new_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
+def create_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
     """Make a run at `path`: yields a folder to fill with its first checkpoint, which then takes its place.
 
     A run already at `path` is only replaced with `overwrite`, and only once the new one is complete on disk.
     Raises `InputError` where something is in the way, and `MachineError` where it cannot be written.
     """
-    check_free(path, overwrite=overwrite)
+    check_run_path(path, overwrite=overwrite)
     with new_folder(path) as building:
         folder = RunFolder(building)
         write_json(folder.config_file, sealed({"format": FORMAT, **dataclasses.asdict(config)}))
         yield folder
 
 
-def check_free(path: Path, *, overwrite: bool) -> None:
+def check_run_path(path: Path, *, overwrite: bool) -> None:
     """Raise `InputError` where no new run can be made at `path`, for something is in the way."""
     if RunFolder(path).exists() and not overwrite:
         raise InputError(
@@ -38,7 +38,7 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
 
 
-def holds_run(folder: Path) -> bool:
+def is_run_folder(folder: Path) -> bool:
     """Say whether a folder holds a run of Regard's, of any format."""
     try:
         stored = parse_json(read_bytes(folder / "config.json", most=LARGEST_CONFIG), finite=False)

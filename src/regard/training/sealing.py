@@ -6,8 +6,8 @@ import msgspec
 
 from regard.io import write_json
 from regard.io.reading import files_in, is_sealed, read_json, sealed
-from regard.training.folder import MEND, RunFolder
-from regard.training.stored import differences, file_digest, is_intact
+from regard.training.digests import differences, file_digest, is_intact
+from regard.training.run_folder import MEND, RunFolder
 
 DIGESTS = "digests"
 """Begins the names of files of digests, in a checkpoint that several processes have written."""

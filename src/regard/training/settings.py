@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.errors import InputError, check_choices, check_range, check_share
-from regard.training.recipes import OWN, RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
+from regard.training.optimizers import OWN, RECIPES, RECURRENT, TRANSFORMER, Decay, Recipe
 
 Precision = Literal["auto", "bfloat16", "float32"]
 FLOAT32: Precision = "float32"

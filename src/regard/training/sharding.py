@@ -27,21 +27,21 @@ from torch.distributed.tensor import DTensor
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
 from regard.io import refuse_links, remove_quietly
-from regard.training.folder import RunFolder
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
+from regard.training.run_folder import RunFolder
 from regard.training.sealing import check_checkpoint, seal_checkpoint
 from regard.training.state import TrainingState
-from regard.training.world import ALONE, World
 
 
-def shard(objective: Objective[Any, Any], world: World) -> None:
+def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
     """Split the parameters of a model, with its loss, between the processes.
 
     Raises `InputError` where there are none.
     """
     if not torch.distributed.is_initialized():
         raise InputError("sharded needs processes to split the model between: start it with torchrun")
-    mesh = init_device_mesh(world.device.type, (world.size,))
+    mesh = init_device_mesh(context.device.type, (context.size,))
     for module in objective.model.modules():
         if isinstance(module, EncoderLayer | DecoderLayer):
             fully_shard(module, mesh=mesh)
@@ -78,30 +78,30 @@ class ShardedState(TrainingState):
         """Write the first files of a new run, from the first process alone: a model to use."""
         folder.write_model(0, self.initial())
 
-    def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
+    def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
         """Write a checkpoint, each process its part; `use`: these are the parameters to use from now on."""
         if use:
             with self.averaged() as model:
-                if world.first:
+                if context.first:
                     folder.write_model(self.step, model.state_dict())
         target = folder.path / "trainer" / f"step-{self.step}"
         refuse_links(target.parent)
         # All processes write into one folder, whose name each can tell.
         building = target.with_name(f".{target.name}")
-        if world.first:
+        if context.first:
             remove_quietly(building)
-        world.wait()
+        context.wait()
         writer = HuggingFaceStorageWriter(str(building), save_distributed=True)
         save(self.trainer_tensors(), storage_writer=writer)
-        world.wait()
-        seal_checkpoint(folder, building, world.rank, world.size)
-        world.wait()
-        if world.first:
+        context.wait()
+        seal_checkpoint(folder, building, context.rank, context.size)
+        context.wait()
+        if context.first:
             remove_quietly(target)
             building.rename(target)
             for older in _checkpoints(folder)[:-1]:
                 remove_quietly(older)
-        world.wait()
+        context.wait()
 
     def restore(self, folder: RunFolder) -> None:
         """Take up the latest checkpoint; raises `InputError` where there is none or it does not fit."""

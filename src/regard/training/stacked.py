@@ -19,9 +19,9 @@ from torch.func import functional_call, vmap
 from regard.attention import explicit
 from regard.tasks import Source
 from regard.training.config import RunConfig
-from regard.training.folder import RunFolder
 from regard.training.learner import Metrics, Outcome
 from regard.training.objective import check_finite, exact
+from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
 from regard.training.state import Progress, TrainingState
 

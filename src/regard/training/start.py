@@ -10,16 +10,19 @@ from regard.streams import generator_of
 from regard.tasks import AnyTask
 from regard.training.building import build_model
 from regard.training.config import RunConfig
+from regard.training.custom_code import check_custom_model, check_custom_parts
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.freezing import freeze, trained_parameters
-from regard.training.objective import objective_of
+from regard.training.objective import make_objective
 from regard.training.state import TrainingState
-from regard.training.tensors import kept
-from regard.training.trial import try_out, try_parts
-from regard.training.world import ALONE, World
+from regard.training.tensor_file import kept
 
 
 def start(
-    config: RunConfig, task: AnyTask, world: World = ALONE, before: Mapping[str, Tensor] | None = None
+    config: RunConfig,
+    task: AnyTask,
+    context: DistributedContext = SINGLE_PROCESS,
+    before: Mapping[str, Tensor] | None = None,
 ) -> TrainingState:
     """Return a training before its first step, with the parameters of the run `before` it where there is one.
 
@@ -28,17 +31,17 @@ def start(
     """
     settings = config.training
     generator = generator_of(settings.seed, "train")
-    try_parts(config.model)
+    check_custom_parts(config.model)
     model = _begun(config, task, before)
-    try_out(config, task, model)
-    objective = objective_of(model.to(world.device), settings, generator)
+    check_custom_model(config, task, model)
+    objective = make_objective(model.to(context.device), settings, generator)
     if settings.sharded:
         from regard.training.sharding import ShardedState, shard  # brings much of torch.distributed
 
-        shard(objective, world)
+        shard(objective, context)
         optimizer = settings.how.optimizer(objective.model)
         average = _average(objective.model, settings.average)
-        replica = _begun(config, task, before) if world.first else None
+        replica = _begun(config, task, before) if context.first else None
         return ShardedState(objective, optimizer, generator, 0, average, replica=replica)
     average = _average(objective.model, settings.average)
     return TrainingState(objective, settings.how.optimizer(objective.model), generator, 0, average)

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 from regard.training.adam import Adam
-from regard.training.folder import RunFolder
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.tensors import kept
-from regard.training.world import ALONE, World
+from regard.training.run_folder import RunFolder
+from regard.training.tensor_file import kept
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Progress:
         self.best = max(bleu, self.best)
         return keep
 
-    def given_up(self, patience: int) -> bool:
+    def out_of_patience(self, patience: int) -> bool:
         """Whether so many validations have not found a better one; never for 0."""
         return 0 < patience <= self.since_best
 
@@ -129,9 +129,9 @@ class TrainingState:
         """Write the first files of a new run, from the first process alone: a checkpoint."""
         self.save(folder)
 
-    def save(self, folder: RunFolder, world: World = ALONE, *, use: bool = True) -> None:
+    def save(self, folder: RunFolder, context: DistributedContext = SINGLE_PROCESS, *, use: bool = True) -> None:
         """Write a checkpoint, from the first process; `use`: these are the parameters to use from now on."""
-        if world.first:
+        if context.first:
             if use:
                 folder.write_model(self.step, self.in_use())
             folder.write_trainer(self.step, self.trainer_tensors())

@@ -56,7 +56,7 @@ def stopping() -> Iterator[list[int]]:
         put_back()
 
 
-def stop_as_usual(number: int) -> None:
+def exit_by_signal(number: int) -> None:
     """End as a process does that was sent this signal."""
     if number == signal.SIGINT:
         raise Interrupted

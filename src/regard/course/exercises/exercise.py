@@ -45,7 +45,7 @@ class Case:
     """Which steps of the first output count, (B, T); None: all."""
     slopes: tuple[str, ...] = ()
     """Arguments by which gradients are compared."""
-    telling: bool = True
+    report_metrics: bool = True
     """Whether the catalogue's mistakes are tried on it too."""
     outputs: tuple[str, ...] = ()
     """What its outputs are called, where they are not those of the exercise."""

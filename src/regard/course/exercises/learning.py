@@ -43,7 +43,7 @@ def _training(seed: int) -> list[Case]:
     table = np.random.default_rng(seed).normal(size=(5, target.shape[1] + 1, SIZE)) * 2
     return [
         Case(name="one batch", arguments={"target": target, "table": table}),
-        Case(name="learns Copy", arguments={"lessons": 400}, telling=False, outputs=(COPIED,)),
+        Case(name="learns Copy", arguments={"lessons": 400}, report_metrics=False, outputs=(COPIED,)),
     ]
 
 

@@ -18,7 +18,7 @@ from regard.data.unknown import UnknownShares, read_unknown, unknown_in_pairs
 from regard.errors import InputError
 from regard.result import Result
 from regard.runs.run import Figures
-from regard.runs.sequences import SequenceRun
+from regard.runs.sequence_run import SequenceRun
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:

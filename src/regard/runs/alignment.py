@@ -29,8 +29,8 @@ from regard.interpret import (
 )
 from regard.io.reading import DamageError, damaged, shaped
 from regard.result import Result, plain
-from regard.training.guided import HEAD, guided_layer
-from regard.training.kept import read_kept, write_kept
+from regard.training.alignment_loss import HEAD, guided_layer
+from regard.training.kept import read_derived, write_derived
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +123,7 @@ class Aligner:
         return KeptHeads(best="head", ways={"head": head}, writing=head)
 
     def _chosen(self) -> KeptHeads | None:
-        content = read_kept(self.files, FILE, MEND)
+        content = read_derived(self.files, FILE, MEND)
         if content is None:
             return None
         try:
@@ -175,7 +175,7 @@ class Aligner:
             "writing": plain(choice.writing),
             "report": report,
         }
-        write_kept(self.files, FILE, kept)
+        write_derived(self.files, FILE, kept)
 
     def choose(
         self,

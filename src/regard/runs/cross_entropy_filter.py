@@ -4,7 +4,7 @@ Conditional Cross-Entropy Filtering of Noisy Parallel Corpora", section 3.1)."""
 import math
 from collections.abc import Sequence
 
-from regard.runs.sequences import SequenceRun
+from regard.runs.sequence_run import SequenceRun
 
 
 def dual_score(forward: float, backward: float) -> float:

@@ -19,7 +19,7 @@ from regard.viz import CROSS, AttentionMap, LayerKind, layer_map
 if TYPE_CHECKING:
     from regard.interpret import KeptHeads
     from regard.models import AnswerModel, Seq2Seq
-    from regard.runs.aligning import LinkedPair
+    from regard.runs.alignment import LinkedPair
     from regard.tasks import SequenceTask, Task
 
 REST = "rest"

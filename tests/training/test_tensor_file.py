@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.training.tensors import LARGEST, TYPES, DamageError, kept, pack, read_about, read_tensors
+from regard.training.tensor_file import LARGEST, TYPES, DamageError, kept, pack, read_about, read_tensors
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2]), "c": torch.zeros(0, 5).half()}
 CONFIG = '{"seed":0}'

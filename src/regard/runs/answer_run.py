@@ -16,7 +16,7 @@ from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
 from regard.interpret import relevance_share
 from regard.result import Result
-from regard.runs.maps import map_of_answer
+from regard.runs.attention_maps import map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
 from regard.streams import generator_of

@@ -28,7 +28,7 @@ from regard.training.settings import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelKind:
+class ModelSpec:
     """One kind of model."""
 
     name: str
@@ -48,7 +48,7 @@ class ModelKind:
         return self.settings if task.draws else TranslationTraining
 
 
-KINDS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
+MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
     "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
     "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
     "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
@@ -63,26 +63,26 @@ OWN_TRAINING: dict[type[TaskModel], type[TrainingConfig]] = {
 """How models of one's own are trained, by the contract that they keep."""
 
 
-def find_kind(name: str) -> ModelKind:
+def find_model(name: str) -> ModelSpec:
     """Return the kind called `name`, or that of the class that `module:Class` names.
 
     Raises `InputError` for a name that is unknown, or a class that cannot be imported or keeps no contract.
     """
-    if name in KINDS:
-        _, model, config, settings = KINDS[name]
-        return ModelKind(
+    if name in MODELS:
+        _, model, config, settings = MODELS[name]
+        return ModelSpec(
             name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
         )
     if ":" not in name:
-        raise unknown("model", name, KINDS, other="module:Class")
+        raise unknown("model", name, MODELS, other="module:Class")
     return _own(name, import_own("model", name))
 
 
-def _own(name: str, found: object) -> ModelKind:
+def _own(name: str, found: object) -> ModelSpec:
     if isinstance(found, type) and issubclass(found, TaskModel) and _is_config(found.config_class):
         for contract, settings in OWN_TRAINING.items():
             if issubclass(found, contract):
-                return ModelKind(name=name, model=found, config=found.config_class, settings=settings)
+                return ModelSpec(name=name, model=found, config=found.config_class, settings=settings)
     raise OwnCodeError(
         f"model {name!r} is no class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
         f"derived from regard.models.ModelConfig"
@@ -93,6 +93,6 @@ def _is_config(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, ModelConfig)
 
 
-def kinds_for(task: type[AnyTask]) -> list[str]:
+def models_for(task: type[AnyTask]) -> list[str]:
     """Return the names of the package's models that can be trained on a task."""
-    return [name for name, (answers, *_) in KINDS.items() if answers == task.answers]
+    return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]

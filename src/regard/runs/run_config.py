@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from regard.data.parallel import TextDigest
-    from regard.runs.kinds import AnyRun
+    from regard.runs.run_types import AnyRun
 
 PLACES = ("train", "valid", "test", "guide", "hub")
 """Flags that say where text is, which may be elsewhere when a run goes on."""

@@ -11,7 +11,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.io.reading import sealed
-from regard.training import RunFolder, make_config, new_run
+from regard.training import RunFolder, create_run, make_config
 from tests.earlier import to_format_6
 
 
@@ -144,12 +144,12 @@ def test_a_run_is_only_replaced_when_asked_and_only_by_a_complete_one(run: RunFo
     before = {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()}
     config = make_config("signal2")
     with pytest.raises(InputError, match="already holds a run: continue it with --resume, replace it with"):
-        with new_run(run.path, config, overwrite=False):
+        with create_run(run.path, config, overwrite=False):
             pass
-    with pytest.raises(regard.MachineError), new_run(run.path, config, overwrite=True):
+    with pytest.raises(regard.MachineError), create_run(run.path, config, overwrite=True):
         raise regard.MachineError("disk full while the new run was being written")
     assert {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()} == before
-    with new_run(run.path, config, overwrite=True):
+    with create_run(run.path, config, overwrite=True):
         pass
     assert [each.name for each in run.path.iterdir()] == ["config.json"]
     assert list(run.path.parent.iterdir()) == [run.path]
@@ -160,7 +160,7 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path: Path) -> None:
     photos.mkdir()
     (photos / "one.jpg").touch()
     with pytest.raises(InputError, match="exists and is not a run: choose another --savepath"):
-        with new_run(photos, make_config("counting"), overwrite=True):
+        with create_run(photos, make_config("counting"), overwrite=True):
             pass
     assert (photos / "one.jpg").exists()
 

@@ -12,7 +12,7 @@ from regard.data import PairBatch, collate
 from regard.data.links import parse_moses
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
-from regard.training.guided import guided_layer, guiding
+from regard.training.alignment_loss import guided_layer, record_alignment_loss
 from tests.conftest import TINY
 from tests.german import LINKS, write
 
@@ -26,7 +26,7 @@ def test_what_a_head_is_off_its_aims() -> None:
     batch = PairBatch(collate([[5, 6, 7], [8]]), collate([[5, 6], [7]]))
     aims = torch.rand(2, 3, 4) * batch.source_mask[:, None]
     model.train()
-    with guiding(model, aims) as astray, record(model.eval()) as records:
+    with record_alignment_loss(model, aims) as astray, record(model.eval()) as records:
         model(batch.source, batch.source_mask, batch.target_in)
     weights = records["decoder.layers.1.cross"].weights[:, 0]
     expected = -(aims * weights.clamp_min(1e-9).log()).sum()
@@ -35,7 +35,7 @@ def test_what_a_head_is_off_its_aims() -> None:
     astray[0].backward()
     gradient = model.get_parameter("decoder.layers.1.cross.query.weight").grad
     assert gradient is not None and gradient[:4].any() and not gradient[4:].any()  # of the first head alone
-    with guiding(model, None) as nothing:
+    with record_alignment_loss(model, None) as nothing:
         model(batch.source, batch.source_mask, batch.target_in)
     assert nothing == []
 

@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.data import PAD, PairBatch, collate
-from regard.training import World
+from regard.training import DistributedContext
 from tests.german import write
 
 FLAGS = {
@@ -112,10 +112,10 @@ def test_bad_input_is_told_by_the_processes_and_stops_them(tmp_path: Path) -> No
 
 def test_shares_of_a_batch_are_the_batch() -> None:
     batch = PairBatch(collate([[4], [5, 6], [7]]), collate([[8, 9], [9], [4, 4]]))
-    shares = [World(rank, 2).share(batch) for rank in range(2)]
+    shares = [DistributedContext(rank, 2).share(batch) for rank in range(2)]
     assert torch.equal(torch.cat([each.source for each in shares]), batch.source[[0, 2, 1]])
     assert sum(each.tokens for each in shares) == batch.tokens
-    few = [World(rank, 4).share(batch) for rank in range(4)]
+    few = [DistributedContext(rank, 4).share(batch) for rank in range(4)]
     assert sum(each.tokens for each in few) == batch.tokens
     assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # takes the step, and adds nothing
 

@@ -28,7 +28,7 @@ def guided_layer(model: Seq2Seq) -> str:
 
 
 @contextmanager
-def guiding(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
+def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
     """Yield a list to which a model, run once in the block, adds what its guided head is off its aims.
 
     `aims`: (B, Tt, Ts), None where no head is guided: then the list stays empty. Each sum is of target tokens, in

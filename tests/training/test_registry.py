@@ -10,7 +10,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.tasks import TASKS, find_task
-from regard.training import KINDS, find_kind, kinds_for, make_config
+from regard.training import MODELS, find_model, make_config, models_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OWN_SEQUENCES = """
@@ -47,9 +47,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_kinds_that_fit_it_and_no_others(task: str) -> None:
     found = find_task(task)
-    for name in KINDS:
-        kind = find_kind(name)
-        assert (name in kinds_for(found)) == kind.fits(found) and kind.name == name
+    for name in MODELS:
+        kind = find_model(name)
+        assert (name in models_for(found)) == kind.fits(found) and kind.name == name
         if kind.fits(found):
             assert make_config(task, {"model": name}).kind == name
         else:
@@ -120,7 +120,7 @@ def test_models_that_cannot_be_are_refused(own: Path, name: str, message: str) -
 
 
 def test_a_constructor_of_another_shape_is_refused(own: Path) -> None:
-    assert find_kind("echo:Short").name == "echo:Short"
+    assert find_model("echo:Short").name == "echo:Short"
     with pytest.raises(InputError, match="model 'echo:Short' cannot be built: .*unexpected keyword argument"):
         regard.train(make_config("copy", {"model": "echo:Short"}), progress=False)
     assert not (own / "models" / "copy").exists()

@@ -26,7 +26,7 @@ WIDTH = 8
 """Of the queries and keys that a score is tried with."""
 
 
-def owned(config: RunConfig) -> list[str]:
+def custom_parts(config: RunConfig) -> list[str]:
     """Return what of a run is a user's own code, as it is called."""
     model = config.model
     parts = {"score": model.score, "positions": model.positions, "layer": model.layer}
@@ -56,7 +56,7 @@ def try_score(name: str) -> None:
     _check_tensor(said, "scores", found, expected)
 
 
-def try_parts(model: ModelConfig) -> None:
+def check_custom_parts(model: ModelConfig) -> None:
     """Raise `OwnCodeError` unless the parts of one's own, each by itself, do what they should."""
     if ":" in model.score:
         try_score(model.score)
@@ -86,10 +86,10 @@ def _try_part(said: str, make: Callable[[], nn.Module], states: Tensor, **more: 
     _check_tensor(said, "states", found, tuple(states.shape))
 
 
-def try_out(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     """Raise `OwnCodeError` unless what is a user's own works together on a small batch; the model stays as it
     is."""
-    own = owned(config)
+    own = custom_parts(config)
     if not own:
         return
     said = " with ".join(own)

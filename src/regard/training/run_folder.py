@@ -49,9 +49,7 @@ from regard.io.reading import (
 from regard.plugins import OwnCodeError
 from regard.progress import tell
 from regard.training.config import RunConfig
-from regard.training.flags import stored_config
-from regard.training.metrics import read_metrics
-from regard.training.stored import (
+from regard.training.digests import (
     BEFORE,
     FORMAT,
     LARGEST_CONFIG,
@@ -63,8 +61,10 @@ from regard.training.stored import (
     unknown_format,
     without_digest,
 )
-from regard.training.tensors import Expected, pack, read_about, read_tensors
-from regard.training.trust import check_trusted
+from regard.training.flags import config_from_json
+from regard.training.metrics import read_metrics
+from regard.training.tensor_file import Expected, pack, read_about, read_tensors
+from regard.training.trust_code import check_trusted
 
 MEND = "restore a copy of it, or train it again"
 TRUST = "if you changed it yourself, add --trust-edited (in Python trust_edited=True)"
@@ -123,7 +123,7 @@ class RunFolder:
         stored = todays(stored)
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
-            return stored_config(stored)
+            return config_from_json(stored)
         except OwnCodeError as error:
             raise InputError(f"run {str(self.path)!r} cannot be loaded here: {error}") from error
         except InputError as error:

@@ -32,7 +32,7 @@ has failed, torchrun stops them."""
 
 
 @dataclass(frozen=True)
-class World:
+class DistributedContext:
     """This process among all."""
 
     rank: int = 0
@@ -94,16 +94,16 @@ class World:
         return watched(self.rank, self.size, self.meeting)
 
 
-ALONE = World()
+SINGLE_PROCESS = DistributedContext()
 
 
 @contextmanager
-def join_world(*, gpu: bool) -> Iterator[World]:
+def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     """Join the processes that `torchrun` has started; alone without it. `gpu`: on a GPU each, where there are
     any. Raises `MachineError` where one of the others ends before its work is done."""
     gpu = gpu and torch.cuda.is_available()
     if "WORLD_SIZE" not in os.environ:
-        yield World(device=torch.device("cuda" if gpu else "cpu"))
+        yield DistributedContext(device=torch.device("cuda" if gpu else "cpu"))
         return
     device = CPU
     if gpu:
@@ -116,7 +116,7 @@ def join_world(*, gpu: bool) -> Iterator[World]:
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     try:
-        yield World(rank, size, device, meeting, torchruns)
+        yield DistributedContext(rank, size, device, meeting, torchruns)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise MachineError(f"process {rank} of {size} has lost another one, which has ended") from error

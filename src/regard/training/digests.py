@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.io.reading import DamageError, canonical, is_sealed, parse_json
 from regard.training.config import PARTS
-from regard.training.tensors import TensorFile
+from regard.training.tensor_file import TensorFile
 
 FORMAT = "regard-run/7"
 BEFORE = ("regard-run/6", "regard-run/5")

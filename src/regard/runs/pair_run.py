@@ -12,7 +12,7 @@ from regard.data.links import KnownLinks
 from regard.errors import InputError, check_range
 from regard.result import Result
 from regard.runs.run import Figures
-from regard.runs.sequences import SequenceRun
+from regard.runs.sequence_run import SequenceRun
 from regard.streams import generator_of
 from regard.training import ModelPart, TaskPart, TrainingPart
 

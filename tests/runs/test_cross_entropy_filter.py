@@ -5,7 +5,7 @@ import math
 import pytest
 
 import regard
-from regard.runs.dual import dual_score, dual_scores
+from regard.runs.cross_entropy_filter import dual_score, dual_scores
 from tests.german import sentences
 
 

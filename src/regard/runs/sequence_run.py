@@ -14,10 +14,10 @@ from regard import convert, decoding, evaluation, interpret, viz
 from regard.data.silver import silver_links
 from regard.data.vocabulary import unblanked
 from regard.errors import InputError, begun, check_range
-from regard.runs.maps import map_of_links, map_of_pair, note_of, opened
+from regard.runs.attention_maps import map_of_links, map_of_pair, note_of, opened
 from regard.runs.playback import play_back
+from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
-from regard.runs.trials import trial_of_pair
 from regard.training import ModelPart, TaskPart, TrainingPart
 from regard.viz.intervened import named, with_original
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.data.links import KnownLinks, Link, Symmetrising
     from regard.data.places import Unit
     from regard.models import Seq2Seq
-    from regard.runs.aligning import Aligner, LinkedPair
+    from regard.runs.alignment import Aligner, LinkedPair
     from regard.tasks import SequenceTask
 
 SHOWN = 20
@@ -149,7 +149,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def _aligner(self) -> Aligner:
-        from regard.runs.aligning import Aligner
+        from regard.runs.alignment import Aligner
 
         return Aligner(self.model, self.task, self.files, self.step, self.guided)
 
