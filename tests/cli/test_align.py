@@ -12,7 +12,6 @@ import pytest
 
 import regard
 from regard.data.links import parse_moses
-from regard.training.kept import write_derived
 from tests.german import LINKS, sentences
 
 Command = Callable[..., tuple[int, str, str]]
@@ -229,7 +228,7 @@ def test_heads_of_a_model_that_went_on_are_forgotten(
         regard.InputError, match=r"alignment\.json: it has changed since it was written; delete it"
     ):
         run.kept_heads()
-    write_derived(run.files, "alignment.json", {**kept, "step": 1})
+    run.files.write_derived("alignment.json", {**kept, "step": 1})
     assert run.kept_heads() is None
     (own / "alignment.json").write_text("{")
     with pytest.raises(regard.InputError, match="is damaged.*delete it, and choose heads again"):

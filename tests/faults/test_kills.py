@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from regard.io import writing
-from regard.training import RunFolder, TrainingState, tensor_file
+from regard.training import Checkpoint, RunFolder, TrainingState, tensor_file
 from tests.faults import damage, files, kills, together
 from tests.faults.scenes import scenes
 
@@ -48,9 +48,9 @@ def test_a_checkpoint_in_the_wrong_order_is_found() -> None:
     """What training goes on from is there before the model that belongs to it."""
 
     def save(state: TrainingState, folder: RunFolder, *_: object, use: bool = True) -> None:
-        folder.write_trainer(state.step, state.trainer_tensors())
+        Checkpoint(step=state.step, training=state.tensors()).save(folder)
         if use:
-            folder.write_model(state.step, state.in_use())
+            Checkpoint(step=state.step, weights=state.weights()).save(folder)
 
     with scene_of("train counting"), mock.patch.object(TrainingState, "save", save):
         report = kills.main(None, seed=0)

@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.training import RunFolder, TrainingState
+from regard.training import Checkpoint, RunFolder, TrainingState
 
 TINY: dict[str, Any] = {"hidden": 4, "batchsize": 2, "progress": False}
 Command = Callable[..., tuple[int, str, str]]
@@ -20,7 +20,7 @@ Command = Callable[..., tuple[int, str, str]]
 def models(tmp_path: Path) -> Path:
     """A folder with a run that was stopped half-way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.training.loop.CHECKPOINT_EVERY", 2)
+        patch.setattr("regard.training.trainer.CHECKPOINT_EVERY", 2)
         real = TrainingState.save
 
         def stop(state: TrainingState, *values: Any, **others: Any) -> None:
@@ -125,22 +125,33 @@ def test_a_comparison_writes_through_no_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["moved", "removed", "replaced by a file"])
-@pytest.mark.parametrize("what", ["append_metrics", "write_model", "write_trainer", "write_snapshot"])
+@pytest.mark.parametrize(
+    "writer",
+    [
+        (RunFolder, "append_metrics"),
+        (Checkpoint, "save_weights"),
+        (Checkpoint, "save_training"),
+        (Checkpoint, "save_snapshot"),
+    ],
+    ids=lambda writer: writer[1],
+)
 def test_a_run_that_goes_away_is_the_machines_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, writer: tuple[type, str]
 ) -> None:
-    real = getattr(RunFolder, what)
+    owner, name = writer
+    real = getattr(owner, name)
 
-    def after_it_went(folder: RunFolder, *values: Any) -> None:
+    def after_it_went(*values: Any) -> None:
+        folder = next(value for value in values if isinstance(value, RunFolder))
         if folder.path == tmp_path / "counting" and folder.path.is_dir():
             folder.path.rename(tmp_path / "elsewhere")
             if how == "removed":
                 shutil.rmtree(tmp_path / "elsewhere")
             elif how == "replaced by a file":
                 folder.path.touch()
-        real(folder, *values)
+        real(*values)
 
-    monkeypatch.setattr(RunFolder, what, after_it_went)
+    monkeypatch.setattr(owner, name, after_it_went)
     with pytest.raises(
         MachineError, match="was moved or removed while it was written: put it back and go on with"
     ):

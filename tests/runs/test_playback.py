@@ -25,7 +25,7 @@ def test_the_schedule_is_logarithmic(steps: int, snapshots: int, expected: list[
 
 
 def test_one_snapshot_is_refused() -> None:
-    with pytest.raises(regard.InputError, match="snapshots 1 shows nothing form"):
+    with pytest.raises(regard.InputError, match="snapshots 1 cannot show a change"):
         SampledTraining(snapshots=1)
 
 

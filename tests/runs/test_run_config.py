@@ -15,7 +15,7 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.training import RunFolder, objective
+from regard.training import Checkpoint, objective
 from tests.earlier import to_format_6
 from tests.german import sentences, write
 
@@ -75,8 +75,8 @@ def test_the_schedule_is_its_own(german: regard.TranslationRun, other: Path, tmp
         (20, pytest.approx(begun.config.training.schedule_at(19))),
     ]
     assert begun.metrics[0]["lr"] > 10 * begun.metrics[1]["lr"]
-    moments, _ = RunFolder(begun.folder).read_trainer()
-    assert moments["adam/encoder.norm.weight:step"].item() == 20
+    moments = Checkpoint.load(begun.folder, training={}).training
+    assert moments is not None and moments["adam/encoder.norm.weight:step"].item() == 20
 
 
 def test_what_was_learned_there_helps_here(german: regard.TranslationRun, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_it_goes_on_to_the_last_bit_without_the_run_it_began_from(
         regard.train("translation", **asked, savepath=tmp_path / "parts")
     shutil.rmtree(start)
     with pytest.raises(
-        InputError, match="from '.*elsewhere' differs from the run's '.*start': a run goes on as it"
+        InputError, match="from '.*elsewhere' differs from the run's '.*start': a resumed run keeps its"
     ):
         regard.train(
             "translation", resume=True, start_from="elsewhere", progress=False, savepath=tmp_path / "parts"
@@ -142,10 +142,13 @@ def test_a_run_may_be_replaced_by_one_that_begins_from_it(
         ({"preset": "small"}, "preset 'small' is for a new model.*: leave it out"),
         ({"hiden": 3}, "flag 'hiden' is unknown"),
         ({"train": ()}, "translation needs text to train on"),
-        ({"freeze": "encodr"}, "freeze 'encodr' is no part of the model: choose embedding, encoder, encoder.0,"),
+        (
+            {"freeze": "encodr"},
+            "freeze 'encodr' is not a part of the model: choose embedding, encoder, encoder.0,",
+        ),
         ({"steps": 0}, "steps 0 is out of range"),
         ({"start_from": "nowhere"}, "no run 'nowhere' in"),
-        ({"start_from": 3}, "run 3 is no name"),
+        ({"start_from": 3}, "run 3 is not a name"),
     ],
     ids=str,
 )
@@ -201,8 +204,8 @@ def test_runs_of_other_tasks(
         ("dates", {"start_from": translator.folder, "locales": "en"}, "locales en differs from"),
         ("signal2", {"start_from": trained.folder, "vary_len": True}, "vary_len True differs from False of run"),
         ("signal2", {"start_from": trained.folder, "max_len": 11}, "max_len 11 differs from 10 of run"),
-        ("dates", {"start_from": german.folder}, "is of task translation: begin from a run of dates"),
-        ("translation", {"start_from": translator.folder}, "is of task dates: begin from a run of translation"),
+        ("dates", {"start_from": german.folder}, "is of task translation: start from a run of dates"),
+        ("translation", {"start_from": translator.folder}, "is of task dates: start from a run of translation"),
     ):
         asked: dict[str, Any] = {**flags, "savepath": tmp_path / "models"}
         with pytest.raises(InputError, match=message):

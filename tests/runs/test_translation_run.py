@@ -18,7 +18,7 @@ import regard
 from regard.errors import InputError
 from regard.evaluation import bleu
 from regard.models import Transformer
-from regard.training import RunFolder, objective
+from regard.training import Checkpoint, objective
 from tests.conftest import TINY
 from tests.german import LINKS, sentences, write
 
@@ -44,7 +44,8 @@ def test_the_best_validated_model_is_kept_and_it_is_the_average(german: regard.T
     assert german.step == best["step"]
     sources, references = zip(*sentences()[240:264], strict=True)
     assert bleu(german.translate(sources, beam=1), references) == pytest.approx(best["bleu"])
-    trainer, step = RunFolder(german.folder).read_trainer()
+    checkpoint = Checkpoint.load(german.folder, training={})
+    trainer, step = checkpoint.training or {}, checkpoint.step
     if step == german.step:
         for name, parameter in german.model.named_parameters():
             assert torch.equal(parameter.cpu(), trainer[f"average/{name}"])
@@ -103,7 +104,7 @@ def test_accumulated_batches_learn_as_one_larger_batch(tmp_path: Path) -> None:
     text = write(tmp_path)
     run = regard.train("translation", **text, **FEW, accumulate=2, savepath=tmp_path)
     assert len({line["step"] for line in run.metrics}) == len(run.metrics)
-    assert RunFolder(run.folder).read_trainer()[0]["progress/place"].tolist()[0] >= 1
+    assert (Checkpoint.load(run.folder, training={}).training or {})["progress/place"].tolist()[0] >= 1
 
 
 def test_training_stops_when_validations_no_longer_get_better(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_presets_and_their_exceptions() -> None:
     assert [tiny.flags()[name] for name in ("hidden", "inner", "heads", "lr")] == [128, 256, 8, 0.003]
     with pytest.raises(InputError, match="preset 'huge' does not fit"):
         make_config("translation", {"preset": "huge"})
-    with pytest.raises(InputError, match="compile is for the layers of a transformer"):
+    with pytest.raises(InputError, match="compile works on Transformer layers only"):
         make_config("translation", {"model": "recurrent", "compile": True})
     with pytest.raises(InputError, match="preset 'base' does not fit model recurrent"):
         make_config("translation", {"preset": "base", "model": "recurrent"})
@@ -155,7 +156,7 @@ def test_what_cannot_be_trained_on_is_said_before_anything_is_written(tmp_path: 
         ({"train": 3}, "train 3 is of type int: give one or several texts"),
         ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
         ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: choose from 0 to 1000"),
-        ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes that drop differently"),
+        ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes with different dropout"),
         ({**text, "tokens": 3}, "tokens 3 hold no sentence of .* tokens"),
         ({**text, "max_len": 2}, "no pair to learn from: 0 pairs; left out: 240 too long"),
         ({**text, "max_len": 2, "strict": True}, "tokens, at most 2 are taken"),
@@ -173,7 +174,7 @@ def test_another_tokenizer_is_refused(german: regard.TranslationRun, tmp_path: P
     stored["model"]["vocab"] = {name: index for index, name in enumerate(reversed(stored["model"]["vocab"]))}
     file.write_text(json.dumps(stored))
     with pytest.raises(
-        InputError, match="was edited or mixed with another run: tokenizer: its vocabularies are others"
+        InputError, match="was edited or mixed with another run: tokenizer: its vocabularies differ"
     ):
         regard.load(folder)
     file.unlink()

@@ -13,8 +13,8 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.io.reading import sealed
-from regard.training import RunFolder
-from regard.training.tensor_file import pack, read_tensors
+from regard.training import Checkpoint
+from regard.training.tensor_file import pack_tensors, read_tensors
 from tests.earlier import to_format_6
 
 FLAGS: dict[str, Any] = {"hidden": 8, "steps": 6, "batchsize": 4, "snapshots": 3, "progress": False}
@@ -210,11 +210,11 @@ def test_blanks_and_the_order_of_names_mean_nothing(run: Path) -> None:
 
 def test_a_run_of_format_6_is_read_and_goes_on(whole: Path, run: Path, tmp_path: Path) -> None:
     to_format_6(run)
-    model, step = RunFolder(run).read_model()
-    assert step == 6 and regard.load(run).playback().steps == [0, 1, 6]
+    checkpoint = Checkpoint.load(run)
+    assert checkpoint.weights and checkpoint.step == 6 and regard.load(run).playback().steps == [0, 1, 6]
     assert all(
-        torch.equal(model[name], value)
-        for name, value in RunFolder(whole / "one/signal2").read_model()[0].items()
+        torch.equal(checkpoint.weights[name], value)
+        for name, value in (Checkpoint.load(whole / "one/signal2").weights or {}).items()
     )
     assert regard.train("signal2", savepath=run.parent, resume=True, progress=False).step == 6
     config({"heads": 4}, "model")(run)  # which the state of the training tells by its checksum
@@ -224,8 +224,7 @@ def test_a_run_of_format_6_is_read_and_goes_on(whole: Path, run: Path, tmp_path:
 
 def test_what_a_run_of_format_6_writes_from_now_on_is_checked(run: Path) -> None:
     to_format_6(run)
-    model, step = RunFolder(run).read_model()
-    RunFolder(run).write_model(step, model)
+    Checkpoint.load(run).save(run)
     assert regard.load(run).step == 6
     config({"heads": 4}, "model")(run)
     with pytest.raises(InputError, match="heads is 4 in config.json, 2 in model.safetensors"):
@@ -235,9 +234,9 @@ def test_what_a_run_of_format_6_writes_from_now_on_is_checked(run: Path) -> None
 def test_a_file_cannot_be_replaced_by_one_with_a_digest_of_its_own(run: Path) -> None:
     """As of a model that was imported or trained elsewhere, whose file says nothing of a run."""
     found = read_tensors(run / MODEL)
-    (run / MODEL).write_bytes(pack(found.tensors, found.step, "{}"))
+    (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step, "{}"))
     with pytest.raises(InputError, match="model.safetensors: format is regard-run/7 in config.json, missing in"):
         regard.load(run)
-    (run / MODEL).write_bytes(pack(found.tensors, found.step))
+    (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step))
     with pytest.raises(InputError, match="model.safetensors: it names no config"):
         regard.load(run)

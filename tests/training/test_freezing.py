@@ -11,7 +11,7 @@ from regard.attention import short_name
 from regard.errors import InputError
 from regard.models import TaskModel
 from regard.tasks import find_task
-from regard.training import RunFolder, build_model, make_config, start, trained_parameters
+from regard.training import Checkpoint, build_model, make_config, start, trained_parameters
 from regard.training.freezing import freeze, parts_of
 from tests.german import write
 
@@ -69,7 +69,7 @@ def test_a_part_that_is_not_there_is_refused_and_those_that_are_told(part: str) 
     there = "embedding, encoder, encoder.0, encoder.1, decoder, decoder.0, or a part of one"
     with pytest.raises(InputError) as raised:
         freeze(small, [part])
-    assert str(raised.value) == f"freeze {part!r} is no part of the model: choose {there}"
+    assert str(raised.value) == f"freeze {part!r} is not a part of the model: choose {there}"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_frozen_parameters_stay_to_the_last_bit_and_all_others_move(
     flags: dict[str, Any] = {**few, **write(tmp_path), "model": kind, "average": average, "freeze": parts}
     run = regard.train("translation", **flags, savepath=tmp_path)
     before = dict(start(run.config, run.task).model.named_parameters())
-    after, moments = dict(run.model.named_parameters()), RunFolder(run.folder).read_trainer()[0]
+    after, moments = dict(run.model.named_parameters()), Checkpoint.load(run.folder, training={}).training or {}
     trained = set(trained_parameters(start(run.config, run.task).model))
     assert {short_name(name).startswith(left) for name in trained} == {True} and 0 < len(trained) < len(after)
     for name, parameter in after.items():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.training import RunFolder, loop, objective
+from regard.training import Checkpoint, RunFolder, objective, trainer
 
 FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "progress": False}
 
@@ -54,7 +54,7 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
     monkeypatch.setattr(objective, "exact", interrupting)
     with pytest.raises(KeyboardInterrupt):
         regard.train("signal2", **flags, savepath=tmp_path / "parts")
-    _, step = RunFolder(tmp_path / "parts" / "signal2").read_model()
+    step = Checkpoint.load(tmp_path / "parts" / "signal2").step
     assert step == stop_at
     parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
     assert files(parts) == files(whole)
@@ -65,7 +65,7 @@ def test_a_killed_process_goes_on_from_its_last_checkpoint(
 ) -> None:
     """A crash leaves metrics past the checkpoint, which the resumed run writes again."""
     whole = regard.train("signal2", **FLAGS, savepath=tmp_path / "whole")
-    monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 20)
+    monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 20)
     appended = RunFolder.append_metrics
 
     def dying(self: RunFolder, metrics: dict[str, float]) -> None:
@@ -78,7 +78,7 @@ def test_a_killed_process_goes_on_from_its_last_checkpoint(
         regard.train("signal2", **FLAGS, savepath=tmp_path / "parts")
     monkeypatch.undo()
     folder = RunFolder(tmp_path / "parts" / "signal2")
-    assert folder.read_model()[1] == 40 and folder.read_metrics()[-1]["step"] == 50
+    assert Checkpoint.load(folder).step == 40 and folder.read_metrics()[-1]["step"] == 50
     parts = regard.train("signal2", resume=True, progress=False, savepath=tmp_path / "parts")
     assert files(parts) == files(whole)
 

@@ -108,7 +108,7 @@ def test_a_model_of_ones_own_that_answers_with_text(own: Path) -> None:
     [
         ("nowhere:Bag", "model 'nowhere:Bag' is not found: there is no module 'nowhere' in .*PYTHONPATH"),
         ("bag:Sack", "model 'bag:Sack' cannot be imported: AttributeError"),
-        ("echo:Alone", "model 'echo:Alone' is no class derived from regard.models.AnswerModel or Seq2Seq"),
+        ("echo:Alone", "model 'echo:Alone' is not a class derived from regard.models.AnswerModel or Seq2Seq"),
         ("echo:Echo", "model 'echo:Echo' does not fit task counting"),
         ("qery", "model 'qery' is unknown: choose .* or module:Class; did you mean query?"),
     ],

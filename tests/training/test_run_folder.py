@@ -11,7 +11,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.io.reading import sealed
-from regard.training import RunFolder, create_run, make_config
+from regard.training import Checkpoint, RunFolder, create_run, make_config
 from tests.earlier import to_format_6
 
 
@@ -111,12 +111,11 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
             written(path, content)
 
         monkeypatch.setattr(inside, "write_file", write)
-        model, _ = run.read_model()
+        weights = Checkpoint.load(run).weights
         with pytest.raises(regard.MachineError):
-            run.write_model(13, model)
-            run.write_trainer(13, {"generator": torch.zeros(1)})
-        assert run.read_model()[1] == 12 + failing  # whole, of either step
-        assert run.read_trainer()[1] == 12
+            Checkpoint(step=13, weights=weights, training={"generator": torch.zeros(1)}).save(run)
+        assert Checkpoint.load(run).step == 12 + failing  # complete, of either step
+        assert Checkpoint.load(run, training={}).step == 12
 
 
 def test_a_training_killed_in_its_last_checkpoint_comes_to_the_same_end(
@@ -125,15 +124,15 @@ def test_a_training_killed_in_its_last_checkpoint_comes_to_the_same_end(
     flags: dict[str, Any] = {"steps": 20, "batchsize": 4, "hidden": 8, "progress": False}
     whole = regard.train("counting", savepath=tmp_path / "whole", **flags)
 
-    def killed(self: RunFolder, step: int, tensors: dict[str, torch.Tensor]) -> None:
-        if step == 20:
+    def killed(self: Checkpoint, folder: RunFolder) -> None:
+        if self.step == 20:
             raise KeyboardInterrupt
-        write(self, step, tensors)
+        write(self, folder)
 
-    for name in ("write_trainer", "write_model"):
-        write = getattr(RunFolder, name)
+    for name in ("save_training", "save_weights"):
+        write = getattr(Checkpoint, name)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(RunFolder, name, killed)
+            patch.setattr(Checkpoint, name, killed)
             regard.train("counting", savepath=tmp_path / name, **flags)
         found = regard.train("counting", savepath=tmp_path / name, resume=True, progress=False)
         for file in ("model.safetensors", "metrics.jsonl", "trainer/step-20.safetensors"):

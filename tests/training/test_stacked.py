@@ -8,7 +8,7 @@ import torch
 
 import regard
 from regard.runs.train import train_seeds
-from regard.training import Interrupted, RunFolder, loop, stacked
+from regard.training import Checkpoint, Interrupted, stacked, trainer
 
 FLAGS: dict[str, dict[str, Any]] = {
     "counting": {"hidden": 8},
@@ -40,7 +40,7 @@ def test_each_seed_is_as_if_alone(task: str, tmp_path: Path) -> None:
 def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {**FLAGS["counting"], "steps": 20, "batchsize": 10}
     whole = train_seeds("counting", [tmp_path / "a", tmp_path / "b"], seeds=[0, 1], **flags)
-    monkeypatch.setattr(loop, "CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 10)
     folders = [tmp_path / "c", tmp_path / "d"]
     steps = 0
 
@@ -56,7 +56,7 @@ def test_what_is_saved_goes_on_alone_or_together(tmp_path: Path, monkeypatch: py
     with pytest.raises(Interrupted):
         train_seeds("counting", folders, seeds=[0, 1], **flags)
     monkeypatch.undo()
-    assert RunFolder(folders[0] / "counting").read_trainer()[1] == 10
+    assert Checkpoint.load(folders[0] / "counting", training={}).step == 10
     alone = regard.train("counting", savepath=folders[0], resume=True, progress=False)
     assert [each["step"] for each in alone.metrics] == [10, 20]
     assert alone.metrics[-1]["loss"] == pytest.approx(whole[0].metrics[-1]["loss"], rel=1e-3)

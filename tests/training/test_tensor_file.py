@@ -10,11 +10,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.training.tensor_file import LARGEST, TYPES, DamageError, kept, pack, read_about, read_tensors
+from regard.training.tensor_file import (
+    LARGEST,
+    TYPES,
+    DamageError,
+    pack_tensors,
+    read_metadata,
+    read_tensors,
+    tensor_specs,
+)
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([1, 2]), "c": torch.zeros(0, 5).half()}
 CONFIG = '{"seed":0}'
-CONTENT = pack(TENSORS, 12, CONFIG)
+CONTENT = pack_tensors(TENSORS, 12, CONFIG)
 
 
 def same(found: dict[str, torch.Tensor]) -> bool:
@@ -23,9 +31,12 @@ def same(found: dict[str, torch.Tensor]) -> bool:
 
 def test_what_is_packed_is_read_by_us_and_by_the_library(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(CONTENT)
-    found = read_tensors(tmp_path / "x", kept(TENSORS))
+    found = read_tensors(tmp_path / "x", tensor_specs(TENSORS))
     assert same(found.tensors) and (found.step, found.config, found.intact) == (12, CONFIG, True)
-    assert pack(found.tensors, 12, CONFIG) == CONTENT and read_about(tmp_path / "x") == (CONFIG, found.digest)
+    assert pack_tensors(found.tensors, 12, CONFIG) == CONTENT and read_metadata(tmp_path / "x") == (
+        CONFIG,
+        found.digest,
+    )
     assert same(safetensors.torch.load(CONTENT))
 
 
@@ -34,8 +45,8 @@ def test_every_type_is_read_as_it_was(tmp_path: Path, dtype: torch.dtype) -> Non
     sizes = [(3, 2), (), (0, LARGEST)]
     values = {f"{size}": torch.randint(0, 2, size, dtype=torch.uint8).to(dtype) for size in sizes}
     file = tmp_path / "no text \udcff"  # a name that this system takes, and is no UTF-8
-    file.write_bytes(pack(values, 1))
-    found = read_tensors(file, kept(values)).tensors
+    file.write_bytes(pack_tensors(values, 1))
+    found = read_tensors(file, tensor_specs(values)).tensors
     assert all(torch.equal(found[name], value) and found[name].dtype == dtype for name, value in values.items())
 
 
@@ -57,7 +68,7 @@ def test_whatever_bit_flips_or_byte_is_cut_is_found(tmp_path_factory: pytest.Tem
             content[place] ^= 1 << bit
         file.write_bytes(content)
         try:
-            found = read_tensors(file, kept(TENSORS))
+            found = read_tensors(file, tensor_specs(TENSORS))
         except DamageError as error:
             assert "\n" not in str(error)
         else:
@@ -91,7 +102,7 @@ def test_a_header_that_does_not_fit(tmp_path: Path, name: str, change: dict[str,
     text = json.dumps(header).encode()
     (tmp_path / "x").write_bytes(len(text).to_bytes(8, "little") + text + CONTENT[begin:])
     with pytest.raises(DamageError, match=message):
-        read_tensors(tmp_path / "x", kept(TENSORS))
+        read_tensors(tmp_path / "x", tensor_specs(TENSORS))
 
 
 def test_a_header_larger_than_all_is_not_read(tmp_path: Path) -> None:
@@ -103,6 +114,6 @@ def test_a_header_larger_than_all_is_not_read(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(pack({"a": TENSORS["a"]}, 1))
+    (tmp_path / "x").write_bytes(pack_tensors({"a": TENSORS["a"]}, 1))
     with pytest.raises(DamageError, match="tensor 'b' is missing"):
-        read_tensors(tmp_path / "x", kept(TENSORS))
+        read_tensors(tmp_path / "x", tensor_specs(TENSORS))

@@ -8,14 +8,14 @@ from typing import Any, Literal
 from regard.cli.examine import EXPLORER
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.terminal import print_table
-from regard.cli.train import chosen_model, parse_config
+from regard.cli.train import model_choice, parse_config
 from regard.cli.words import say
 from regard.errors import InputError, unknown
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
 from regard.sweep import COMPARISONS, Here, Machines, Ray, Slurm, compare
 from regard.tasks import TASKS
-from regard.training import changed, make_config
+from regard.training import changed_flags, make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
@@ -108,7 +108,7 @@ def run(argv: list[str]) -> None:
     # Each value is read beside the first value of every other flag: a combination that will be trained, so that
     # what is refused here could not have been.
     first = {name: f"--{name}={texts[0]}" for name, texts in vary.items()}
-    base = make_config(task, chosen_model([*argv, *first.values()]))
+    base = make_config(task, model_choice([*argv, *first.values()]))
     for name, texts in vary.items():
         if name not in base.flags():
             make_config(task, {"model": base.kind, name: texts[0]})  # says what there is
@@ -190,14 +190,14 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:
     """Return what `argv` changes of a task's flags, and the model."""
-    base = make_config(task, chosen_model(argv))
+    base = make_config(task, model_choice(argv))
     config, _ = parse_config(base, argv, task=task)
-    return {"model": base.kind, **changed(config, base)}
+    return {"model": base.kind, **changed_flags(config, base)}
 
 
 def _value(task: str, argv: list[str], name: str, text: str) -> Any:
     """Read one value of a flag that varies, as `regard train` would."""
     if name == "model":
         return text
-    config, _ = parse_config(make_config(task, chosen_model(argv)), [*argv, f"--{name}={text}"], task=task)
+    config, _ = parse_config(make_config(task, model_choice(argv)), [*argv, f"--{name}={text}"], task=task)
     return config.flags()[name]

@@ -17,7 +17,7 @@ from regard.io.reading import is_folder, read_text
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
-from regard.training.run_paths import is_run_folder
+from regard.training.run_folder import is_run_folder
 from regard.viz import AttentionMap, check_ending
 from regard.viz.alike import check_beside
 from regard.viz.endings import PAGE

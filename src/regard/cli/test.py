@@ -20,14 +20,14 @@ from regard.cli.parsing import (
 )
 from regard.cli.screen import open_on_screen
 from regard.cli.terminal import print_table
-from regard.cli.train import chosen_model, parse_config
+from regard.cli.train import model_choice, parse_config
 from regard.cli.words import say
 from regard.errors import InputError
 from regard.io import check_writable, write_file, write_json
 from regard.memory import keep_memory
 from regard.result import Result
 from regard.runs import SAVEPATH, load
-from regard.training import changed
+from regard.training import changed_flags
 from regard.viz import check_ending
 from regard.viz.endings import PAGE
 
@@ -133,7 +133,7 @@ def _without_its_own(run: AnyRun, argv: list[str], flags: type) -> list[str]:
         if error is not None:
             raise error from None
         raise
-    for flag, value in {**changed(chosen, run.config), **chosen_model(said)}.items():
+    for flag, value in {**changed_flags(chosen, run.config), **model_choice(said)}.items():
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(
                 f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "

@@ -17,8 +17,16 @@ from regard.io import check_name, holding, write_json
 from regard.models import Seq2Seq, Transformer
 from regard.plugins import told
 from regard.tasks import Translation
-from regard.training import RunConfig, RunFolder, create_run, digest, digest_tensors, make_config
-from regard.training.run_paths import is_run_folder
+from regard.training import (
+    Checkpoint,
+    RunConfig,
+    RunFolder,
+    create_run,
+    digest_tensors,
+    make_config,
+    vocabulary_digest,
+)
+from regard.training.run_folder import is_run_folder
 
 ORIGINS: dict[str, Callable[[Path], Arrived]] = {
     "huggingface": read_huggingface,
@@ -64,7 +72,7 @@ def import_model(
     source, target = arrived.vocabularies
     made: Any = Translation(config.task, source, target)  # type: ignore[arg-type]
     task: Translation = made
-    config = dataclasses.replace(config, tokenizer=digest(task.files))
+    config = dataclasses.replace(config, tokenizer=vocabulary_digest(task.files))
     model = Transformer(config.model, **task.sizes).eval()  # type: ignore[arg-type]
     try:
         model.load_state_dict(dict(arrived.parameters))
@@ -75,7 +83,7 @@ def import_model(
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
     with holding(place), create_run(place, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
-        building.write_model(0, model.state_dict())
+        Checkpoint(step=0, weights=model.state_dict()).save(building)
         run = _Taken(building.path, config, 0, task, model)
         given = [source for source, _ in run.unseen(SENTENCES, 0)] if texts is None else texts
         sentences = short_enough(run, given, progress=progress)

@@ -21,8 +21,8 @@ from regard.external.whole import Classifier, States
 from regard.external.wrappers import base_of, check_weights, unwrapped
 from regard.io.reading import is_file, is_folder
 from regard.libraries import calling, check_hub_name, import_library, offline
-from regard.training.run_paths import is_run_folder
-from regard.training.tensor_file import warn_unfinite
+from regard.training.run_folder import is_run_folder
+from regard.training.tensor_file import warn_not_finite
 
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "pytorch_model.pt")
 CONFIG = "config.json"
@@ -77,7 +77,7 @@ def look(
     model = unwrapped(model)
     check_weights(model)
     model.eval()
-    warn_unfinite(model.state_dict(), where)
+    warn_not_finite(model.state_dict(), where)
     return ForeignModel(
         model=model,
         family=_family(model, tokenizer, loss, names, folder),

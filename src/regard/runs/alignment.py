@@ -30,7 +30,6 @@ from regard.interpret import (
 from regard.io.reading import DamageError, damaged, shaped
 from regard.result import Result, plain
 from regard.training.alignment_loss import HEAD, guided_layer
-from regard.training.kept import read_derived, write_derived
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +122,7 @@ class Aligner:
         return KeptHeads(best="head", ways={"head": head}, writing=head)
 
     def _chosen(self) -> KeptHeads | None:
-        content = read_derived(self.files, FILE, MEND)
+        content = self.files.read_derived(FILE, MEND)
         if content is None:
             return None
         try:
@@ -175,7 +174,7 @@ class Aligner:
             "writing": plain(choice.writing),
             "report": report,
         }
-        write_derived(self.files, FILE, kept)
+        self.files.write_derived(FILE, kept)
 
     def choose(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import nn
 
 from regard.errors import InputError
-from regard.training import kept
+from regard.training import Checkpoint, tensor_specs
 from regard.viz import Playback
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ def play_back(run: RunFolder, model: Model, attend: Callable[[Model], AttentionM
     if not run.snapshots:
         raise InputError(f"run {str(run.path)!r} has no snapshots: train it with --snapshots 50")
     model = copy.deepcopy(model)
-    expected = kept(model.state_dict(), half=True)
+    expected = tensor_specs(model.state_dict(), half=True)
     steps, frames = [], []
     for path in run.snapshots:
-        parameters, step = run.read_snapshot(path, expected)
-        model.load_state_dict(parameters)
-        steps.append(step)
+        snapshot = Checkpoint.load_snapshot(run, path, expected)
+        model.load_state_dict(snapshot.weights or {})
+        steps.append(snapshot.step)
         frames.append(attend(model))
     lines = run.read_metrics()
     every = -(-len(lines) // SHOWN_LOSSES) or 1

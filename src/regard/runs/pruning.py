@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.interpret import Pruned, take_out
 from regard.io import holding
-from regard.runs.loading import load, of_one_run, read_run
-from regard.training import RunFolder, create_run, digest
+from regard.runs.loading import load, read_consistently, read_run
+from regard.training import Checkpoint, RunFolder, create_run, vocabulary_digest
 
 if TYPE_CHECKING:
     from regard.runs.run import Run
@@ -54,19 +54,19 @@ def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]
 
 def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
     # Apart from the run that was given, which stays as it is.
-    pruned, vocabularies, metrics = of_one_run(run.files, lambda: _read(run.files))
+    pruned, vocabularies, metrics = read_consistently(run.files, lambda: _read(run.files))
     taken = take_out(pruned, heads, seed=seed)
     # Heads are called by their number in the whole model, of which this run may be a part already.
     kept_before, counted = pruned.config.kept_heads, taken.before.added
     whole = {layer: kept_before.get(layer, range(len(counted[layer]))) for layer in taken.left}
     kept = {layer: [whole[layer][head] for head in left] for layer, left in taken.left.items()}
-    tokenizer = digest(vocabularies) if vocabularies else None
+    tokenizer = vocabulary_digest(vocabularies) if vocabularies else None
     config = dataclasses.replace(pruned.config, kept_heads=kept, tokenizer=tokenizer)
     with create_run(target, config, overwrite=overwrite) as folder:
         folder.write_vocabularies(vocabularies)
         for line in metrics:
             folder.append_metrics(line)
-        folder.write_model(pruned.step, pruned.model.state_dict())
+        Checkpoint(step=pruned.step, weights=pruned.model.state_dict()).save(folder)
     left_run = load(target)
     return PruneReport(
         run=left_run,

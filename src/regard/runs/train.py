@@ -1,184 +1,81 @@
-"""From a task's name and flags to a trained run."""
+"""Train a model on a task: `regard.train`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from regard import training
+from regard import evaluation, training
+from regard.data.unknown import write_unknown
 from regard.errors import InputError
 from regard.io import holding
 from regard.memory import keep_memory
-from regard.runs.loading import SAVEPATH, load, read_run
-from regard.runs.run_config import asked, check_text, name_of
-from regard.runs.starting import (
-    add_digests,
-    beginning_of,
-    config_of,
-    open_run,
-    report_metrics,
-    task_of,
-    tell_frozen,
-    text_of,
-    validation_of,
-)
+from regard.progress import progress_bar, tell
+from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, read_run, read_task
+from regard.runs.run_config import check_text, derived_config, new_config, resumed_config, task_name
+from regard.tasks import Beginning
 from regard.training import (
     SINGLE_PROCESS,
+    DistributedContext,
+    RunConfig,
     RunFolder,
     SingleLearner,
     check_run_path,
+    create_run,
+    digest_tensors,
+    find_run,
     fitting_threads,
     join_processes,
     start,
     train_steps,
+    trained_parameters,
+    vocabulary_digest,
 )
+from regard.training import trainer as training_loop
+from regard.training.checkpoint import remove_older_states
+from regard.training.metrics import missing_steps
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+    from regard.evaluation.validation import Validation
     from regard.runs.answer_run import AnswerRun
-    from regard.runs.flags import (
-        AnyFlags,
-        AnyTrainFlags,
-        CountPoolingFlags,
-        CountQueryFlags,
-        DatesRecurrentFlags,
-        DatesTransformerFlags,
-        PhrasesRecurrentFlags,
-        PhrasesTransformerFlags,
-        RecallPoolingFlags,
-        RecallQueryFlags,
-        ReorderRecurrentFlags,
-        ReorderTransformerFlags,
-        TranslationFlags,
-        TranslationRecurrentFlags,
-        WhereFlags,
-    )
-    from regard.runs.loading import Counts, Reorders
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
+    from regard.runs.task_configs import FlatConfig
     from regard.runs.translation_run import TranslationRun
-    from regard.tasks import (
-        DatesConfig,
-        PhrasesConfig,
-        RecallConfig,
-        SequenceConfig,
-        TaskConfig,
-        TranslationConfig,
-    )
-    from regard.training import (
-        PoolingTraining,
-        QueryTraining,
-        RecurrentTraining,
-        RunConfig,
-        TransformerTraining,
-        TranslationTraining,
-    )
+    from regard.tasks import AnyTask
+    from regard.training import TrainingState
 
 PREPARED = "prepared"
-"""Folder, beside the runs, of corpora and vocabularies."""
+"""Folder of corpora and vocabularies, next to the runs."""
 Folder = str | Path
+RunType = TypeVar("RunType")
 
 
 @overload
 def train(
-    task: Counts,
+    task: FlatConfig[RunType],
     *,
-    model: Literal["query"] = ...,
-    **flags: Unpack[CountQueryFlags],
-) -> AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]: ...
+    savepath: Folder = ...,
+    start_from: Folder | None = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    progress: bool = ...,
+    trust_code: bool = ...,
+    trust_edited: bool = ...,
+) -> RunType: ...
 @overload
-def train(
-    task: Counts,
-    *,
-    model: Literal["pooling"],
-    **flags: Unpack[CountPoolingFlags],
-) -> AnswerRun[TaskConfig, PoolingConfig, PoolingTraining]: ...
+def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any, Any]: ...
 @overload
-def train(
-    task: Literal["recall"],
-    *,
-    model: Literal["pooling"] = ...,
-    **flags: Unpack[RecallPoolingFlags],
-) -> AnswerRun[RecallConfig, PoolingConfig, PoolingTraining]: ...
+def train(task: PairTask, **flags: Any) -> PairRun[Any, Any, Any]: ...
 @overload
-def train(
-    task: Literal["recall"],
-    *,
-    model: Literal["query"],
-    **flags: Unpack[RecallQueryFlags],
-) -> AnswerRun[RecallConfig, QueryModelConfig, QueryTraining]: ...
+def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any, Any]: ...
 @overload
+def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
 def train(
-    task: Reorders,
-    *,
-    model: Literal["recurrent"] = ...,
-    **flags: Unpack[ReorderRecurrentFlags],
-) -> PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]: ...
-@overload
-def train(
-    task: Reorders,
-    *,
-    model: Literal["transformer"],
-    **flags: Unpack[ReorderTransformerFlags],
-) -> PairRun[SequenceConfig, TransformerConfig, TransformerTraining]: ...
-@overload
-def train(
-    task: Literal["dates"],
-    *,
-    model: Literal["recurrent"] = ...,
-    **flags: Unpack[DatesRecurrentFlags],
-) -> PairRun[DatesConfig, RecurrentConfig, RecurrentTraining]: ...
-@overload
-def train(
-    task: Literal["dates"],
-    *,
-    model: Literal["transformer"],
-    **flags: Unpack[DatesTransformerFlags],
-) -> PairRun[DatesConfig, TransformerConfig, TransformerTraining]: ...
-@overload
-def train(
-    task: Literal["phrases"],
-    *,
-    model: Literal["transformer"] = ...,
-    **flags: Unpack[PhrasesTransformerFlags],
-) -> PairRun[PhrasesConfig, TransformerConfig, TransformerTraining]: ...
-@overload
-def train(
-    task: Literal["phrases"],
-    *,
-    model: Literal["recurrent"],
-    **flags: Unpack[PhrasesRecurrentFlags],
-) -> PairRun[PhrasesConfig, RecurrentConfig, RecurrentTraining]: ...
-@overload
-def train(
-    task: Literal["translation"],
-    *,
-    model: Literal["transformer"] = ...,
-    **flags: Unpack[TranslationFlags],
-) -> TranslationRun[TranslationConfig, TransformerConfig, TranslationTraining]: ...
-@overload
-def train(
-    task: Literal["translation"],
-    *,
-    model: Literal["recurrent"],
-    **flags: Unpack[TranslationRecurrentFlags],
-) -> TranslationRun[TranslationConfig, RecurrentConfig, TranslationTraining]: ...
-@overload
-def train(
-    task: RunConfig,
-    **where: Unpack[WhereFlags],
-) -> AnyRun: ...
-@overload
-def train(
-    task: str,
-    **flags: Unpack[AnyTrainFlags],
-) -> AnyRun: ...
-def train(
-    task: str | RunConfig,
+    task: str | RunConfig | FlatConfig[Any],
     *,
     savepath: Folder = SAVEPATH,
     start_from: Folder | None = None,
@@ -188,91 +85,214 @@ def train(
     trust_code: bool = False,
     trust_edited: bool = False,
     **flags: Any,
-) -> AnyRun:
-    """Train a model on a task and return the run, saved in a folder named for the task under `savepath`.
+) -> Any:
+    """Train a model on a task, and return the run, saved in `savepath/TASK`.
 
-    `task`: a name (see `regard tasks`), "translation", the path of a Python file with a task of your own, or a
-    whole config as `regard.make_config` returns it. `trust_code`, `trust_edited`: as in `load`, for a run that is
-    resumed or begun from.
-    `flags`: those of `regard train TASK --help`, with the task's defaults; `model` names the model, where the
-    task leaves a choice, and `preset` the size of a Transformer for translation. `start_from`: a run of the task,
-    by its folder or its name under `savepath`; the new one begins with its parameters, has its model and its
-    vocabularies, and whatever `flags` do not say as it is there, but for text and what was frozen. `resume`
-    continues the run that is there, exactly as if it had not stopped, with the text that it began with, which may
-    be at other places by now; `overwrite` replaces it. Under `torchrun`,
-    all its processes train together. Raises `InputError` for what cannot be asked, `MachineError` where the disk
-    refuses.
+    `task`: a name (see `regard tasks`), the path of a Python file with a custom task, or a config such as
+    `regard.CountingConfig(steps=500)` or the result of `regard.make_config`. `flags`: the flags of
+    `regard train TASK --help`; `model` names the model, and `preset` the size of a Transformer for translation.
+    `start_from`: folder or name of a run of the same task. The new run starts with its parameters, and has its
+    model, its vocabularies and its other options, except for text and `freeze`. `resume`: continue the run in the
+    folder exactly, with the same text, whose files may have moved. `overwrite`: replace it. `trust_code`,
+    `trust_edited`: as in `load`. Under `torchrun`, all processes train together.
+
+    Raises `InputError` for options that do not fit, and `MachineError` if the disk refuses.
+
+        run = regard.train("counting", steps=500)
+        run.test()
     """
     if resume and overwrite:
-        raise InputError("resume goes on with the run that is there, overwrite replaces it: choose one")
-    folder = RunFolder(Path(savepath) / name_of(task), trust_edited)
-    prepared = Path(savepath) / PREPARED
-    config, before = config_of(folder, task, flags, start_from, resume=resume, trust_code=trust_code)
-    # The synthetic tasks' models are so small that a GPU would only slow them.
-    with join_processes(gpu=not config.task_class.draws) as context, context.alone_in(folder.path):
-        if not resume and context.agree(not context.torchruns.isdisjoint(folder.torchruns)):
+        raise InputError("resume continues the run in the folder, overwrite replaces it: choose one")
+    if not isinstance(task, str | RunConfig):
+        task = task.run_config()
+    folder = RunFolder(Path(savepath) / task_name(task), trust_edited)
+    config, before = _config_and_origin(folder, task, flags, start_from, resume=resume, trust_code=trust_code)
+    # The models of the synthetic tasks are so small that a GPU would slow them down.
+    with join_processes(gpu=not config.task_class.draws) as context, context.lock(folder.path):
+        if not resume and context.restarted and context.agree(_is_same_run(folder, config)):
             resume, config, before = True, folder.read_config(), None
         if not resume:
             check_run_path(folder.path, overwrite=overwrite)  # before minutes of preparation
         show = progress and context.first
-        text = text_of(config, resume=resume, show=show)
-        if resume:
-            check_text(config, text)
-        with context.one_by_one():
-            built = task_of(config, folder if resume else None, before, prepared, show=show)
+        prepared = Path(savepath) / PREPARED
+        text = _text_digests(config, resume=resume, show=show)
+        with context.first_before_others():
+            built = _build_task(config, folder if resume else None, before, prepared, show=show)
         keep_memory()
-        validate = validation_of(config, built, resume=resume, show=show)
-        config = add_digests(config, built, validate, None if resume else text)
+        validate = _validation(config, built, resume=resume, show=show)
+        config = _add_digests(config, built, validate, None if resume else text)
         state = start(config, built, context, None if before is None else before.model.state_dict())
-        before = None  # its parameters take no room any longer
-        tell_frozen(state, show=show)
+        before = None  # frees its parameters
+        _report_frozen(state, show=show)
         if resume:
-            folder.read_model()  # which is replaced at the next checkpoint, so an edited one is refused now
             state.restore(folder)
-        with context.one_by_one():
-            batches = built.batches(config.training, beginning_of(state, prepared, context, show=show))
-        with context.one_by_one():
+        with context.first_before_others():
+            batches = built.batches(config.training, _beginning(state, prepared, context, show=show))
+        with context.first_before_others():
             if context.first:
-                open_run(
-                    folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=context.torchruns
-                )
+                _open_run(folder, config, built, state, resume=resume, overwrite=overwrite)
         learner = SingleLearner(
             state, config.training, batches, folder, context=context, drops=config.model.dropout > 0
         )
         threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
-        with (
-            threads,
-            context.watched(),
-            report_metrics(config, folder, state.step, context, show=show) as tell_metrics,
-        ):
-            train_steps(learner, config.training, tell_metrics, validate=validate)
+        with threads, _metrics_display(config, folder, state.step, context, show=show) as on_metrics:
+            train_steps(learner, config.training, on_metrics, validate=validate)
         context.wait()
     return read_run(folder)
 
 
-def train_seeds(
-    task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Unpack[AnyFlags]
-) -> list[AnyRun]:
-    """Train query models from several seeds at once, each into a folder of its own, and return the runs.
+def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Any) -> list[AnyRun]:
+    """Train query models of several seeds at once, each into a separate folder, and return the runs.
 
-    `flags`: those that all share, as in `train`. What is there already, all of it or none, goes on at its last
-    checkpoint. Raises `InputError` as `train` does, and where the runs that are there stand at different steps.
+    `flags`: options that the seeds share, as in `train`. Runs that exist already are resumed. Raises `InputError` as
+    `train` does, and if the existing runs are at different steps.
     """
-    configs = [asked(task, {**flags, "seed": seed}) for seed in seeds]
+    configs = [new_config(task, {**flags, "seed": seed}) for seed in seeds]
     folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
-    built = [config.task_class.restore(config.task, {}) for config in configs]
-    states = [start(config, each) for config, each in zip(configs, built, strict=True)]
-    with ExitStack() as held:
-        for folder, config, each, state in zip(folders, configs, built, states, strict=True):
-            held.enter_context(holding(folder.path))
+    tasks = [config.task_class.restore(config.task, {}) for config in configs]
+    states = [start(config, built) for config, built in zip(configs, tasks, strict=True)]
+    with ExitStack() as locks:
+        for folder, config, built, state in zip(folders, configs, tasks, states, strict=True):
+            locks.enter_context(holding(folder.path))
             if folder.exists():
                 state.restore(folder)
-            open_run(folder, config, each, state, resume=folder.exists(), overwrite=False)
+            _open_run(folder, config, built, state, resume=folder.exists(), overwrite=False)
         if len({state.step for state in states}) > 1:
-            raise InputError("the runs stand at different steps: train each one alone")
+            raise InputError("the runs are at different steps: train each one alone")
         batches = [
-            each.batches(config.training, beginning_of(state, Path(PREPARED), SINGLE_PROCESS, show=False))
-            for each, config, state in zip(built, configs, states, strict=True)
+            built.batches(config.training, _beginning(state, Path(PREPARED), SINGLE_PROCESS, show=False))
+            for built, config, state in zip(tasks, configs, states, strict=True)
         ]
-        train_steps(training.StackedLearner(states, configs[0].training, batches, folders), configs[0].training)
+        settings = configs[0].training
+        train_steps(training.StackedLearner(states, settings, batches, folders), settings)
     return [load(folder.path) for folder in folders]
+
+
+def _config_and_origin(
+    folder: RunFolder,
+    task: str | RunConfig,
+    flags: dict[str, Any],
+    start_from: Folder | None,
+    *,
+    resume: bool,
+    trust_code: bool,
+) -> tuple[RunConfig, AnyRun | None]:
+    """Return the config of a training, and the run that it starts from, if any."""
+    if resume:
+        return resumed_config(folder, task, flags, start_from, trust_code=trust_code), None
+    if start_from is None:
+        return new_config(task, flags), None
+    origin = find_run(start_from, folder.path.parent, trust_edited=folder.trust_edited)
+    before = read_run(origin, trust_code=trust_code)
+    return derived_config(before, task, flags), before
+
+
+def _is_same_run(folder: RunFolder, config: RunConfig) -> bool:
+    """Return whether a folder holds a run of the same flags, which torchrun's restarted processes continue."""
+    return folder.exists() and folder.read_config().flags() == config.flags()
+
+
+def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> Any:
+    """Return the digests of a training's text; raises `InputError` for unreadable or changed text."""
+    try:
+        text = config.task_class.digests(config.task, progress=show)
+    except InputError as error:
+        if not resume:
+            raise
+        raise InputError(f"{error}; if the text was moved, give its new place: --resume --train ...") from error
+    if resume:
+        check_text(config, text)
+    return text
+
+
+def _build_task(
+    config: RunConfig, stored: RunFolder | None, before: AnyRun | None, prepared: Path, *, show: bool
+) -> AnyTask:
+    """Return the task of a stored run, or of a new one: with the vocabularies of `before`, or learned from text."""
+    if stored is not None:
+        return read_task(config, stored)
+    if before is not None:
+        return config.task_class.restore(config.task, before.task.files)
+    return config.task_class.prepare(config.task, prepared, progress=show)
+
+
+def _validation(config: RunConfig, task: AnyTask, *, resume: bool, show: bool) -> Validation | None:
+    """Return the validation of a training; a resumed run keeps its BLEU tokenizer."""
+    if task.draws:
+        return None
+    stored = config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
+    return evaluation.validation(task, tokenize=stored if resume else None, show=show)
+
+
+def _add_digests(config: RunConfig, task: AnyTask, validate: Validation | None, text: Any) -> RunConfig:
+    """Return a config with the digests of vocabularies and text; `text` None keeps the digests of the config."""
+    return dataclasses.replace(
+        config,
+        tokenizer=vocabulary_digest(task.files) if task.files else None,
+        bleu_tokenizer=None if validate is None else validate.tokenizer,
+        text=config.text if text is None else text,
+    )
+
+
+def _report_frozen(state: TrainingState, *, show: bool) -> None:
+    """Report the number of trained parameters, if some are frozen."""
+    parts = (state.model.parameters(), trained_parameters(state.model).values())
+    total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
+    tell(f"Training {trained:,} of {total:,} parameters", show=show and trained < total)
+
+
+def _beginning(state: TrainingState, prepared: Path, context: DistributedContext, *, show: bool) -> Beginning:
+    """Return the position in the data at which a training begins."""
+    return Beginning(
+        generator=state.generator,
+        place=state.progress.place,
+        folder=prepared,
+        sharing=(context.rank, context.size),
+        progress=show,
+    )
+
+
+def _open_run(
+    folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, resume: bool, overwrite: bool
+) -> None:
+    """Create a run's folder with its first checkpoint, or prepare an existing one for more steps."""
+    if not resume:
+        config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
+        with create_run(folder.path, config, overwrite=overwrite) as building:
+            building.write_vocabularies(task.files)
+            write_unknown(building.path, getattr(task, "unknown", ()))
+            state.save_first(building)
+        return
+    folder.cut_metrics(state.step)
+    steps = config.training.steps
+    lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
+    if lost:
+        tell(
+            f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
+            f"{lost[-1]}: the training continues without this part of its history",
+            show=True,
+        )
+    remove_older_states(folder)
+
+
+@contextmanager
+def _metrics_display(
+    config: RunConfig, folder: RunFolder, step: int, context: DistributedContext, *, show: bool
+) -> Iterator[Callable[[dict[str, float]], None]]:
+    """Yield a function that shows metrics in a progress bar, and in TensorBoard if the config asks for it."""
+    with progress_bar(config.name, step, config.training.steps, show=show) as show_progress:
+        if not (context.first and config.training.tensorboard):
+            yield show_progress
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        # `purge_step` removes events after the step from which the run is resumed: they are written again.
+        with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
+
+            def write(metrics: dict[str, float]) -> None:
+                show_progress(metrics)
+                for name, value in metrics.items():
+                    if name != "step":
+                        writer.add_scalar(name, value, int(metrics["step"]))
+
+            yield write

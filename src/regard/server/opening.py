@@ -17,7 +17,7 @@ from regard import server
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
 from regard.server.tokens import make_token
-from regard.training.stopping import exit_by_signal, stopping
+from regard.training.signals import delay_signals, exit_by_signal
 from regard.viz import Subject
 from regard.viz.alike import check_beside
 
@@ -82,7 +82,7 @@ def _listen(make: Callable[..., Any], what: str, host: str, port: int | None, *,
     from regard.server.server import Server
 
     token = None if is_this_machine(host) else make_token()
-    with stopping() as stopped, _listening(host, port) as listening:
+    with delay_signals() as stopped, _listening(host, port) as listening:
         names = (*LOCAL, _in_address(host).lower()) if token is None else None
         app = make(hosts=names, token=token)
         shown = "127.0.0.1" if host in (*EVERYWHERE, "localhost") else _in_address(host)

@@ -17,6 +17,7 @@ from regard.runs.train import PREPARED
 from regard.sweep.job import MEASURED, Job, Measured, measure
 from regard.tasks import use_copy
 from regard.training import RunFolder, trust
+from regard.training.checkpoint import remove_older_states
 
 Files = dict[str, bytes]
 Stamps = dict[str, tuple[int, int, int]]
@@ -54,7 +55,7 @@ def unpack(files: Files, job: Job) -> None:
     inside = {name: content for name, content in files.items() if name != MEASURED}
     if inside and run.exists():
         _write(inside, job.folder)
-        run.forget_older()
+        remove_older_states(run)
     elif inside:
         with new_folder(run.path) as building:
             _write({str(Path(*Path(name).parts[1:])): content for name, content in inside.items()}, building)

@@ -1,14 +1,13 @@
-"""Cross-entropy over a large vocabulary, without ever holding its logits.
+"""Cross-entropy over a large vocabulary, computed in chunks without storing all logits.
 
-Logits of all target steps over 12,000 subwords are by far the largest tensor of a translation step: 190 MB for
-4,000 steps, read and written again for the softmax, its gradient, and each of the two products behind it. Here a
-chunk of steps goes all the way, from states to gradients, while most of it is in the processor's cache, always
-in the same memory; what is kept are the gradients of states and weight.
+The logits of all target steps over 12,000 subwords are the largest tensor of a translation step: 190 MB for 4,000
+steps, read and written again for the softmax, its gradient, and the two products of the backward pass. Here each
+chunk of steps is processed from states to gradients while it is in the processor's cache, in reused memory. Only the
+gradients of states and weight are kept.
 
-Passes over a chunk are what costs beside its products, so there are as few as can be: the softmax stays without
-its divisor, by which the small gradients are divided instead; the part of the gradient that smoothing spreads
-evenly over the vocabulary is a sum of states and one of the weight; and powers are those of 2, which PyTorch
-takes three times as fast as those of e.
+Besides the products, passes over a chunk cost most. Three decisions reduce them. The softmax is not divided by its
+sum; the much smaller gradients are. The even part of label smoothing is computed from a sum of states and a sum of
+the weight. Powers have base 2, which PyTorch computes three times as fast as base e.
 
 Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 """
@@ -23,11 +22,11 @@ import torch
 from torch import Tensor
 
 CHUNK = 1 << 24
-"""Bytes of the logits that are worked on at once."""
+"""Bytes of the logits of a chunk."""
 BITS = 1 / math.log(2)
-"""A nat."""
+"""Bits in a nat."""
 FAR = 60.0
-"""Up to which powers of 2, and sums of them, are far from overflowing in float32 and bfloat16."""
+"""Largest logit in bits for which powers of 2 and their sums cannot overflow in float32 and bfloat16."""
 
 
 def cross_entropy(
@@ -37,14 +36,17 @@ def cross_entropy(
     smoothing: float = 0.0,
     agreement: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum over all steps of the cross-entropy in nats, and which steps are right: (N,) bool.
+    """Return the cross-entropy in nats, summed over all steps, and which steps are right: (N,) bool.
 
-    states (P, N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. Of several passes, the loss
-    is the sum, and right is what the first one has right. `smoothing`: share of the target distribution that is
-    spread evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: what it costs that two passes
-    believe in different tokens: for each step, this times the mean of both Kullback-Leibler divergences between
-    them (alpha of R-Drop, Liang et al. 2021, section 2). Products are in the dtype of autocast where that is on,
-    and sums and logarithms in float32 (float64 for float64 states).
+    states (P, N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. The loss is the sum over the
+    passes; the right steps are those of the first pass. `smoothing`: share of the target distribution that is spread
+    evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the mean of the two
+    Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al. 2021, section 2).
+    Products have the type of autocast if it is on; sums and logarithms are float32 (float64 for float64 states).
+
+    >>> loss, correct = cross_entropy(torch.eye(2)[None], (torch.eye(2), None), torch.tensor([0, 0]))
+    >>> round(loss.item(), 3), correct.tolist()
+    (1.627, [True, False])
     """
     apply: Any = _CrossEntropy.apply
     loss, right = apply(states, *layer, target, smoothing, agreement)
@@ -52,7 +54,7 @@ def cross_entropy(
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Works out its gradients on the way forward, for a loss whose own gradient is a number."""
+    """Computes its gradients in the forward pass; the gradient of the loss is a scalar factor."""
 
     @staticmethod
     def forward(
@@ -70,7 +72,7 @@ class _CrossEntropy(torch.autograd.Function):
         right = torch.empty_like(target, dtype=torch.bool)
         grads: list[Tensor | None] = [None, None, None]
         if any(ctx.needs_input_grad):
-            grads = [None if each is None else torch.zeros_like(each) for each in (states, weight, bias)]
+            grads = [None if value is None else torch.zeros_like(value) for value in (states, weight, bias)]
         widest = loss.dtype if agreement else dtype
         rows = max(1, CHUNK // (len(weight) * passes * widest.itemsize))
         with torch.autocast(device, enabled=False):
@@ -99,17 +101,17 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         factor = grads[0]
-        scaled = (None if each is None else each * factor.to(each.dtype) for each in ctx.saved_tensors)
+        scaled = (None if grad is None else grad * factor.to(grad.dtype) for grad in ctx.saved_tensors)
         return (*scaled, None, None, None)
 
 
 def _smooth(
     smoothing: float, loss: Tensor, inputs: tuple[Tensor, Tensor, Tensor | None], grads: list[Tensor | None]
 ) -> None:
-    """Take from loss and gradients what smoothing spreads evenly: a share of the mean of all logits."""
+    """Subtract the even part of label smoothing from loss and gradients: a share of the mean of all logits."""
     states, weight, bias = inputs
     even, steps = smoothing / len(weight), states.shape[:2].numel()
-    seen = states.sum((0, 1), dtype=loss.dtype)  # states may be narrow already
+    seen = states.sum((0, 1), dtype=loss.dtype)  # states may be bfloat16
     mean = weight.sum(0, dtype=loss.dtype) * even
     loss -= seen @ mean
     if bias is not None:
@@ -120,47 +122,46 @@ def _smooth(
             grad -= amount
 
 
-class _Room(threading.local):
-    """Memory that one chunk takes after the other, of each thread its own."""
+class _Buffers(threading.local):
+    """Memory that all chunks of a thread share."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Tensor] = {}
+        self.buffers: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Return a tensor that holds anything, until the next one of that name is taken."""
-        size, found = math.prod(shape), self.kept.get(name)
-        if found is None or found.numel() < size or (found.dtype, found.device) != (dtype, device):
+        """Return an uninitialised tensor, valid until the next one of that name is taken."""
+        size, buffer = math.prod(shape), self.buffers.get(name)
+        if buffer is None or buffer.numel() < size or (buffer.dtype, buffer.device) != (dtype, device):
             with torch.inference_mode(False):
-                found = self.kept[name] = torch.empty(size, dtype=dtype, device=device)
-        return found[:size].view(*shape)
+                buffer = self.buffers[name] = torch.empty(size, dtype=dtype, device=device)
+        return buffer[:size].view(*shape)
 
 
-ROOM = _Room()
+BUFFERS = _Buffers()
 
 
-def _multiply(name: str, one: Tensor, two: Tensor, offset: Tensor | None = None) -> Tensor:
-    """Return the product of two matrices, plus an offset of each column, in the room of that name."""
-    into = ROOM.take(name, (len(one), two.shape[1]), one.dtype, one.device)
-    return torch.mm(one, two, out=into) if offset is None else torch.addmm(offset, one, two, out=into)
+def _multiply(name: str, left: Tensor, right: Tensor, offset: Tensor | None = None) -> Tensor:
+    """Return the product of two matrices plus an offset of each column, in the buffer `name`."""
+    out = BUFFERS.take(name, (len(left), right.shape[1]), left.dtype, left.device)
+    return torch.mm(left, right, out=out) if offset is None else torch.addmm(offset, left, right, out=out)
 
 
 def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what steps cost, but for what smoothing spreads evenly; which are right, (N, 1); and by what each
-    row of `logits` is to be multiplied to be the gradient of that, (N, 1): in place they become all but that.
+    """Return the loss without the even part of smoothing, the right steps (N, 1), and a factor per row (N, 1).
 
-    logits (N, V), in bits; goal (N,).
+    logits (N, V) in bits, goal (N,). `logits` is overwritten: times the factor, it is the gradient of the loss.
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     largest, aim = _largest(logits), logits.gather(1, goal.unsqueeze(1))
     hits, raised = aim == largest, torch.zeros((), dtype=wide, device=logits.device)
-    if logits.device.type != "cpu" or bool((largest.abs() > FAR).any()):  # a GPU would have to be waited for
+    if logits.device.type != "cpu" or bool((largest.abs() > FAR).any()):  # on a GPU, the check would wait for it
         logits -= largest
         aim, raised = aim - largest, largest.to(wide)
     aim = aim.to(wide)
-    # PyTorch adds up bfloat16 in float32, but takes five times as long where it is to return that.
+    # PyTorch sums bfloat16 in float32, but takes five times as long if it must return float32.
     total = logits.exp2_().sum(1, keepdim=True).to(wide)
     cost = (total.log2() + smoothing * raised - (1 - smoothing) * aim).sum() / BITS
-    # Of bfloat16, `scatter_` would go through all numbers.
+    # On bfloat16, `scatter_` would visit every value.
     rows = torch.arange(len(goal), device=goal.device)
     logits[rows, goal] = (aim.exp2() - (1 - smoothing) * total).to(logits.dtype).squeeze(1)
     return cost, hits, 1 / total
@@ -169,32 +170,32 @@ def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor
 def _largest(logits: Tensor) -> Tensor:
     """Return the largest logit of each row, (N, 1)."""
     if logits.dtype == torch.bfloat16 and logits.device.type == "cpu":
-        # The bits of bfloat16 are ordered as integers, where not all are below zero: ten times as fast.
-        found = logits.view(torch.int16).amax(1, keepdim=True)
-        if bool((found >= 0).all()):
-            return found.view(torch.bfloat16)
+        # Unless all are negative, bfloat16 values have the order of their bits as integers: ten times as fast.
+        largest = logits.view(torch.int16).amax(1, keepdim=True)
+        if bool((largest >= 0).all()):
+            return largest.view(torch.bfloat16)
     return logits.amax(1, keepdim=True)
 
 
 def _agree(logits: Tensor, goal: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same as `_aim`, with what it costs that two passes disagree.
+    """Return the same as `_aim`, with the loss of the disagreement between two passes.
 
-    logits (2N, V), in nats, those of the second pass below the first's. The cost of a step is `agreement` times
+    logits (2N, V) in nats, those of the second pass after those of the first. The loss of a step is `agreement` times
     (KL(p, q) + KL(q, p)) / 2; with a = log p - log q its gradient by the logits of p is `agreement` times
     (p (1 + a - KL(p, q)) - q) / 2, and alike for q.
     """
     half, dtype, device = agreement / 2, torch.promote_types(logits.dtype, torch.float32), logits.device
     wide, goal = logits, goal.unsqueeze(1)
     if logits.dtype != dtype:
-        wide = ROOM.take("wide", logits.shape, dtype, device).copy_(logits)
+        wide = BUFFERS.take("wide", logits.shape, dtype, device).copy_(logits)
     largest, aim = wide.amax(1, keepdim=True), wide.gather(1, goal)
-    belief = torch.softmax(wide, 1, out=ROOM.take("belief", wide.shape, dtype, device))
-    # The largest probability is at least 1 / V, so its logarithm is always a number.
+    belief = torch.softmax(wide, 1, out=BUFFERS.take("belief", wide.shape, dtype, device))
+    # The largest probability is at least 1 / V, so its logarithm is finite.
     total = largest - belief.amax(1, keepdim=True).log()
     (one, two), (first, second) = belief.chunk(2), wide.chunk(2)
-    apart = torch.sub(first, second, out=ROOM.take("apart", one.shape, dtype, device))
+    apart = torch.sub(first, second, out=BUFFERS.take("apart", one.shape, dtype, device))
     apart.sub_(torch.sub(*total.chunk(2))).mul_(half)
-    there, back = (torch.linalg.vecdot(each, apart).unsqueeze(1) for each in (one, two))
+    there, back = (torch.linalg.vecdot(probabilities, apart).unsqueeze(1) for probabilities in (one, two))
     torch.add(apart, 1 + half - there, out=first).mul_(one).sub_(two, alpha=half)
     torch.sub(1 + half + back, apart, out=second).mul_(two).sub_(one, alpha=half)
     wide.scatter_add_(1, goal, torch.full_like(aim, smoothing - 1))

@@ -1,7 +1,7 @@
-"""A first try of what is a user's own: a score, a model or a task that does not do what it should is refused, in
-one line, before anything is trained or written.
+"""Checks of custom code: a score, layer, model or task that does not work is refused before training.
 
-What is tried is a batch of two, forward and backward, at the cost of a training step; no random state is touched.
+Each check runs a batch of two samples forward and backward. It costs about a training step, and leaves the random
+state untouched. An error is one line, and nothing has been written by then.
 """
 
 import copy
@@ -20,14 +20,14 @@ from regard.plugins import OwnCodeError, told
 from regard.tasks import TASKS, AnyTask, Batch, Beginning
 from regard.training.config import RunConfig
 
-TRIED = 2
-"""Samples in the batch."""
+SAMPLES = 2
+"""Samples in the test batch."""
 WIDTH = 8
-"""Of the queries and keys that a score is tried with."""
+"""Width of the queries, keys and states that a part is tested with."""
 
 
 def custom_parts(config: RunConfig) -> list[str]:
-    """Return what of a run is a user's own code, as it is called."""
+    """Return a description of each part of a run that is custom code."""
     model = config.model
     parts = {"score": model.score, "positions": model.positions, "layer": model.layer}
     return [
@@ -37,126 +37,126 @@ def custom_parts(config: RunConfig) -> list[str]:
     ]
 
 
-def try_score(name: str) -> None:
-    """Raise `OwnCodeError` unless a score of one's own scores each query against each key."""
+def check_custom_parts(model: ModelConfig) -> None:
+    """Raise `OwnCodeError` unless each custom part of a model works on its own."""
+    if ":" in model.score:
+        check_score(model.score)
+    if ":" in model.positions:
+        states = torch.zeros(2, 5, WIDTH)
+        part = f"positions {model.positions!r}"
+        _check_part(part, lambda: make_positions(model.positions, WIDTH, 7), states, offset=2)
+    if ":" in model.layer:
+        states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
+        part = f"layer {model.layer!r}"
+        _check_part(part, lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask=mask)
+
+
+def check_score(name: str) -> None:
+    """Raise `OwnCodeError` unless a custom score returns a number for each query and key."""
     query, keys = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH)
-    expected = (2, 3, 5, 7)
-    said = f"score {name!r}"
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             score = make_score(name, WIDTH, WIDTH)
-            found = score(query, score.prepare(keys))
+            scores = score(query, score.prepare(keys))
     except InputError:
         raise
-    except Exception as error:  # a user's class can fail in any way
+    except Exception as error:  # custom code can raise anything
         raise OwnCodeError(
-            f"{said} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: {told(error)}; its "
+            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: {told(error)}; its "
             f"forward takes queries and what its prepare returned"
         ) from error
-    _check_tensor(said, "scores", found, expected)
-
-
-def check_custom_parts(model: ModelConfig) -> None:
-    """Raise `OwnCodeError` unless the parts of one's own, each by itself, do what they should."""
-    if ":" in model.score:
-        try_score(model.score)
-    states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
-    if ":" in model.positions:
-        said = f"positions {model.positions!r}"
-        _try_part(said, lambda: make_positions(model.positions, WIDTH, 7), states, offset=2)
-    if ":" in model.layer:
-        _try_part(
-            f"layer {model.layer!r}", lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask=mask
-        )
-
-
-def _try_part(said: str, make: Callable[[], nn.Module], states: Tensor, **more: Any) -> None:
-    """Raise `OwnCodeError` unless a part, called with states and `more`, gives states of their shape."""
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            found = make()(states, *more.values())
-    except InputError:
-        raise
-    except Exception as error:  # a user's class can fail in any way
-        given = {"states": states, **more}
-        shown = [f"{name} {tuple(a.shape) if isinstance(a, Tensor) else a}" for name, a in given.items()]
-        raise OwnCodeError(
-            f"{said} fails when it is called with {' and '.join(shown)}: {told(error)}; mend it"
-        ) from error
-    _check_tensor(said, "states", found, tuple(states.shape))
+    _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
 
 
 def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
-    """Raise `OwnCodeError` unless what is a user's own works together on a small batch; the model stays as it
-    is."""
-    own = custom_parts(config)
-    if not own:
+    """Raise `OwnCodeError` unless custom code works on a small batch; the model is not changed."""
+    parts = custom_parts(config)
+    if not parts:
         return
-    said = " with ".join(own)
+    code = " with ".join(parts)
     try:
         with torch.random.fork_rng(devices=[]):
-            _try_batch(said, config, task, copy.deepcopy(model))
+            _check_batch(code, config, task, copy.deepcopy(model))
     except InputError:
         raise
-    except Exception as error:  # a user's class can fail in any way
-        raise OwnCodeError(f"{said} fails on a batch of {TRIED}: {told(error)}; mend it") from error
+    except Exception as error:  # custom code can raise anything
+        raise OwnCodeError(f"{code} fails on a batch of {SAMPLES}: {told(error)}; mend it") from error
 
 
-def _try_batch(said: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
-    device = next((each.device for each in model.parameters()), None)
+def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
+    """Raise `OwnCodeError` unless a part returns states of the shape that it got."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            result = make()(states, *others.values())
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        arguments = {"states": states, **others}
+        shown = [
+            f"{name} {tuple(value.shape) if isinstance(value, Tensor) else value}"
+            for name, value in arguments.items()
+        ]
+        raise OwnCodeError(
+            f"{part} fails when it is called with {' and '.join(shown)}: {told(error)}; mend it"
+        ) from error
+    _check_tensor(part, "states", result, tuple(states.shape))
+
+
+def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+    device = next((parameter.device for parameter in model.parameters()), None)
     if device is None:
-        raise OwnCodeError(f"{said} has no parameters: there is nothing to train; make them nn.Parameter")
-    batch = _batch(said, config, task).to(device)
+        raise OwnCodeError(f"{code} has no parameters: there is nothing to train; make them nn.Parameter")
+    batch = _draw_batch(code, config, task).to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)
         logits = model(batch.inputs, batch.mask)
-        _check_tensor(said, "logits", logits, (TRIED, task.sizes["outputs"], task.sizes["classes"]))
+        _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
     else:
         assert isinstance(model, Seq2Seq)
-        logits = _try_steps(said, model, task, batch)
+        logits = _check_steps(code, model, task, batch)
     if not logits.requires_grad:
-        raise OwnCodeError(f"{said} gives logits that depend on no parameter: there is nothing to train")
+        raise OwnCodeError(f"{code} gives logits that depend on no parameter: there is nothing to train")
     logits.float().logsumexp(-1).mean().backward()
 
 
-def _try_steps(said: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> Tensor:
-    """Feed a target all at once, and its first token as one step; returns the logits of the former."""
+def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> Tensor:
+    """Decode a whole target, then its first token as a single step; return the logits of the whole target."""
     memory, symbols = model.encode(batch.source, batch.source_mask), task.sizes["target_symbols"]
     logits = model.decode(batch.target_in, memory)
-    _check_tensor(said, "logits", logits, (*batch.target_in.shape, symbols))
+    _check_tensor(code, "logits", logits, (*batch.target_in.shape, symbols))
     states, _ = model.step(batch.target_in[:, :1], model.start(memory))
-    _check_tensor(said, "logits of one step", model.logits(states), (TRIED, 1, symbols))
+    _check_tensor(code, "logits of one step", model.logits(states), (SAMPLES, 1, symbols))
     return logits
 
 
-def _batch(said: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
-    """Draw a small batch of a task, and check it where the task is one's own; of text, make one up."""
+def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch:
+    """Draw a small batch, and check it if the task is custom code; of text, return an invented one."""
     if not task.draws:
-        text = collate([[index] for index in range(TRIED)])
+        text = collate([[index] for index in range(SAMPLES)])
         return PairBatch(text, text)
     settings: Any = config.training
-    settings = dataclasses.replace(settings, batchsize=TRIED)
-    drawn = task.batches(settings, Beginning(generator=torch.Generator().manual_seed(0))).draw(0)
-    if isinstance(drawn, Batch) and config.on not in TASKS:
-        _check_answers(said, task, drawn)
-    return drawn
+    settings = dataclasses.replace(settings, batchsize=SAMPLES)
+    batch = task.batches(settings, Beginning(generator=torch.Generator().manual_seed(0))).draw(0)
+    if isinstance(batch, Batch) and config.on not in TASKS:
+        _check_answers(code, task, batch)
+    return batch
 
 
-def _check_answers(said: str, task: Any, drawn: Batch) -> None:
-    """Raise `OwnCodeError` unless a task's answers and their relevance are what its `sizes` say."""
+def _check_answers(code: str, task: Any, batch: Batch) -> None:
+    """Raise `OwnCodeError` unless the answers and the relevance of a task match its `sizes`."""
     outputs, classes = task.sizes["outputs"], task.sizes["classes"]
-    _check_tensor(said, "answers", drawn.targets, (TRIED, outputs))
-    if drawn.targets.dtype != torch.int64 or not ((drawn.targets >= 0) & (drawn.targets < classes)).all():
+    _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
+    if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
         raise OwnCodeError(
-            f"{said} gives answers that are no classes: expected int64 from 0 to {classes - 1}, as its property "
+            f"{code} gives answers that are no classes: expected int64 from 0 to {classes - 1}, as its property "
             f"classes says"
         )
-    _check_tensor(said, "relevance", task.relevance(drawn.inputs), (TRIED, outputs, drawn.inputs.shape[1]))
-    task.render(drawn.inputs[0])
+    _check_tensor(code, "relevance", task.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
+    task.render(batch.inputs[0])
 
 
-def _check_tensor(said: str, what: str, found: object, expected: tuple[int, ...]) -> None:
-    if not isinstance(found, Tensor):
-        raise OwnCodeError(f"{said} gives {what} of type {type(found).__name__}: expected a tensor {expected}")
-    if tuple(found.shape) != expected:
-        raise OwnCodeError(f"{said} gives {what} of shape {tuple(found.shape)}: expected {expected}")
+def _check_tensor(code: str, name: str, value: object, expected: tuple[int, ...]) -> None:
+    if not isinstance(value, Tensor):
+        raise OwnCodeError(f"{code} gives {name} of type {type(value).__name__}: expected a tensor {expected}")
+    if tuple(value.shape) != expected:
+        raise OwnCodeError(f"{code} gives {name} of shape {tuple(value.shape)}: expected {expected}")

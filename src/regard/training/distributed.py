@@ -1,7 +1,7 @@
-"""The processes of one training: one alone, or as many as `torchrun` has started.
+"""Processes of one training: a single one, or those that `torchrun` started.
 
-Each batch is split between them, row by row; their losses and gradients are summed. So a training is the same,
-but for the order of additions and for what dropout drops, on any number of processes.
+Each batch is split between the processes by rows, and their losses and gradients are summed. A training is therefore
+the same on any number of processes, except for the order of additions and for the dropout masks.
 """
 
 import os
@@ -15,39 +15,36 @@ from typing import TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore
-from torch.distributed.rendezvous import rendezvous
 
 from regard.data import PairBatch
 from regard.errors import MachineError
 from regard.io import holding
 from regard.tasks import Batch
-from regard.training.meeting import meet
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)
 CPU = torch.device("cpu")
-PATIENCE = timedelta(days=1)
-"""For which processes wait for each other: one prepares the corpus for all, which may take hours. Where another
-has failed, torchrun stops them."""
+TIMEOUT = timedelta(days=1)
+"""Longest wait of a process for the others. One process prepares the corpus for all, which can take hours. If a
+process fails, torchrun stops the others at once."""
 
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """This process among all."""
+    """Rank of this process, number of processes, and device."""
 
     rank: int = 0
     size: int = 1
     device: torch.device = CPU
-    meeting: str = ""
-    """What names this start of all processes."""
-    torchruns: frozenset[str] = frozenset()
-    """Those that have started the processes, and start them again where one fails, or machines come or go; empty
-    for one process alone."""
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that writes and tells."""
+        """Whether this process writes files and messages."""
         return self.rank == 0
+
+    @property
+    def restarted(self) -> bool:
+        """Whether torchrun started the processes again after a failure (`--max-restarts`)."""
+        return self.size > 1 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
     def share(self, batch: AnyBatch) -> AnyBatch:
         """Return this process's rows of a batch, on its device."""
@@ -60,7 +57,7 @@ class DistributedContext:
         return value
 
     def agree(self, number: float) -> float:
-        """Return the first process's number."""
+        """Return the number of the first process, in every process."""
         if self.size == 1:
             return number
         shared = torch.tensor([number], dtype=torch.float64, device=self.device)
@@ -68,8 +65,8 @@ class DistributedContext:
         return shared.item()
 
     @contextmanager
-    def one_by_one(self) -> Iterator[None]:
-        """Let the first process go through first, so that the others find what it has made."""
+    def first_before_others(self) -> Iterator[None]:
+        """Run a block in the first process, then in the others, which reuse the files that it made."""
         if not self.first:
             self.wait()
         yield
@@ -81,17 +78,9 @@ class DistributedContext:
         if self.size > 1:
             dist.barrier()
 
-    def alone_in(self, folder: Path) -> AbstractContextManager[None]:
-        """Keep all processes of others from changing a folder; raises `InputError` where one is changing it."""
+    def lock(self, folder: Path) -> AbstractContextManager[None]:
+        """Lock a folder against processes of other trainings; raises `InputError` if another one has locked it."""
         return holding(folder) if self.first else nullcontext()
-
-    def watched(self) -> AbstractContextManager[None]:
-        """End the process where another one hangs; see `heartbeat`."""
-        if self.size == 1:
-            return nullcontext()
-        from regard.training.heartbeat import watched  # needs the parts of torch.distributed
-
-        return watched(self.rank, self.size, self.meeting)
 
 
 SINGLE_PROCESS = DistributedContext()
@@ -99,8 +88,10 @@ SINGLE_PROCESS = DistributedContext()
 
 @contextmanager
 def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
-    """Join the processes that `torchrun` has started; alone without it. `gpu`: on a GPU each, where there are
-    any. Raises `MachineError` where one of the others ends before its work is done."""
+    """Join the processes that `torchrun` started; without torchrun, yield a single process.
+
+    `gpu`: use one GPU per process, if there are any. Raises `MachineError` if another process ends early.
+    """
     gpu = gpu and torch.cuda.is_available()
     if "WORLD_SIZE" not in os.environ:
         yield DistributedContext(device=torch.device("cuda" if gpu else "cpu"))
@@ -109,17 +100,15 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     if gpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
-    meeting, torchruns = meet(store, rank, PATIENCE)
-    # Processes that are started again may get the store of those before them, and must not find their addresses.
-    store = PrefixStore(f"regard/{meeting}", store)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
+    rank, size = dist.get_rank(), dist.get_world_size()
     try:
-        yield DistributedContext(rank, size, device, meeting, torchruns)
+        yield DistributedContext(rank, size, device)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
-            raise MachineError(f"process {rank} of {size} has lost another one, which has ended") from error
+            raise MachineError(
+                f"process {rank} of {size} lost the connection to another one, which ended"
+            ) from error
         raise
     finally:
         dist.destroy_process_group()

@@ -1,21 +1,15 @@
-"""Sizes of a Transformer for translation, by name. What a size does not say is the task's own default."""
+"""Sizes of a Transformer for translation (`--preset`). A size changes some defaults of the task."""
 
 from regard.errors import InputError
 from regard.tasks import AnyTask
 from regard.tasks.defaults import Defaults
 
-USUAL = "tiny"
+DEFAULT = "tiny"
 TINY: Defaults = {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4}
-SOON: Defaults = {"positions": "rotary", "dropout": 0.2}
 PRESETS: dict[str, Defaults] = {
-    "tiny": {**TINY, **SOON, "steps": 4000},
-    "tiny-r-drop": {**TINY, **SOON, "r_drop": 3.0, "steps": 7000},
-    "marian": {
-        **TINY,
-        "lr": 0.001,
-        "positions": "sinusoidal",
-        "pre_norm": False,
-    },
+    "tiny": {**TINY, "positions": "rotary", "dropout": 0.2, "steps": 4000},
+    "tiny-r-drop": {**TINY, "positions": "rotary", "dropout": 0.2, "r_drop": 3.0, "steps": 7000},
+    "marian": {**TINY, "lr": 0.001, "positions": "sinusoidal", "pre_norm": False},
     "small": {"hidden": 256, "heads": 4, "inner": 1024, "enc_layers": 4, "dec_layers": 4, "lr": 0.002},
     "base": {
         "hidden": 512,
@@ -36,26 +30,26 @@ PRESETS: dict[str, Defaults] = {
         "dropout": 0.3,
     },
 }
-"""tiny is the best that 20 minutes of a core were found to make of 29,000 pairs, tiny-r-drop that of two hours
-(docs/results.md); base and big are the paper's (Vaswani et al. 2017, table 3); marian is as wide and deep as
-tiny, as `regard export --to huggingface` takes it."""
+"""Flags by size. tiny is the best model found for 29,000 pairs within 20 minutes of one core, tiny-r-drop within two
+hours (docs/results.md). base and big are those of Vaswani et al. 2017, table 3. marian has the size of tiny and the
+layer form that `regard export --to huggingface` needs."""
 
 
-def sized(task: type[AnyTask], kind: str) -> bool:
-    """Whether there are sizes for this model on this task."""
-    return kind == "transformer" and not task.draws
+def has_sizes(task: type[AnyTask], model: str) -> bool:
+    """Return whether `preset` applies to a model on a task."""
+    return model == "transformer" and not task.draws
 
 
-def preset_of(task: type[AnyTask], kind: str, name: object = None) -> dict[str, object]:
-    """Return the flags of the size called `name`, None for the usual one.
+def size_flags(task: type[AnyTask], model: str, preset: object = None) -> dict[str, object]:
+    """Return the flags of a size; None selects the default size, which is empty for other models and tasks.
 
-    Raises `InputError` where there is none of that name for this model and task.
+    Raises `InputError` for an unknown size, and for a model or task without sizes.
     """
-    if name is None:
-        return {**PRESETS[USUAL]} if sized(task, kind) else {}
-    if not isinstance(name, str) or name not in PRESETS or not sized(task, kind):
+    if preset is None:
+        return {**PRESETS[DEFAULT]} if has_sizes(task, model) else {}
+    if not isinstance(preset, str) or preset not in PRESETS or not has_sizes(task, model):
         raise InputError(
-            f"preset {name!r} does not fit model {kind} on task {task.name}: choose {', '.join(PRESETS)} for a "
+            f"preset {preset!r} does not fit model {model} on task {task.name}: choose {', '.join(PRESETS)} for a "
             f"transformer on translation"
         )
-    return {**PRESETS[name]}
+    return {**PRESETS[preset]}

@@ -1,7 +1,7 @@
-"""Recipes: how the optimizer moves the parameters.
+"""Recipes: learning rate, schedule and Adam settings of each kind of training.
 
-Of the query model's two, `regard` makes the primer's tasks reliable within the primer's steps; `seed` is the
-primer's own recipe. docs/results.md has both over 10 seeds, and says what each part of `regard` is for.
+The query model has two. `regard` learns the primer's tasks reliably within the primer's number of steps. `seed` is
+the primer's own. docs/results.md compares both over 10 seeds, and measures each part of `regard`.
 """
 
 import math
@@ -19,7 +19,12 @@ Decay = Literal["one_cycle", "inverse_sqrt"]
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One way to train a model."""
+    """Settings of the optimizer and of the learning rate schedule.
+
+    >>> recipe = Recipe(lr=1.0, encoder_lr=1.0, output_lr=1.0, betas=(0.9, 0.98), warmup=0.5, clip=None)
+    >>> [round(recipe.schedule(step, 4), 2) for step in range(4)]
+    [0.5, 1.0, 0.75, 0.25]
+    """
 
     lr: float
     """Peak learning rate without encoder layers."""
@@ -30,19 +35,19 @@ class Recipe:
     betas: tuple[float, float]
     """Adam's decay rates of the gradient's mean and of its square."""
     warmup: float | None
-    """Share of the steps over which the rate rises, before it falls; None: a constant rate."""
+    """Share of the steps in which the rate rises; None for a constant rate."""
     clip: float | None
-    """Largest norm of the gradient over all parameters; None: as it comes."""
+    """Largest norm of the gradient over all parameters; None for no limit."""
     decay: Decay = "one_cycle"
-    """How the rate falls: as a cosine to zero at the last step (one_cycle), or as the inverse square root of the
-    step (Vaswani et al. 2017, section 5.3)."""
+    """Decay after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse square root of the step
+    (Vaswani et al. 2017, section 5.3)."""
 
     def default_lr(self, model: ModelConfig) -> float:
-        """Return the peak learning rate for a model of this shape."""
+        """Return the peak learning rate of a model."""
         return self.encoder_lr if model.enc_layers else self.lr
 
     def schedule(self, step: int, steps: int) -> float:
-        """Return the factor on the peak rate at `step`, from 0, of `steps`."""
+        """Return the factor on the peak rate at `step` (from 0) of `steps`."""
         if self.warmup is None:
             return 1.0
         rise = self.warmup * steps
@@ -53,7 +58,7 @@ class Recipe:
         return (1 + math.cos(math.pi * (step + 1 - rise) / (steps + 1 - rise))) / 2
 
     def optimizer(self, model: nn.Module) -> Adam:
-        """Return Adam over what of `model` is trained."""
+        """Return Adam over the trainable parameters of a model."""
         parameters = trained_parameters(model)
         factors = {name: self.output_lr if name.startswith("output.") else 1.0 for name in parameters}
         return Adam(parameters, betas=self.betas, lr_factors=factors)
@@ -77,10 +82,8 @@ RECIPES = {
         clip=None,
     ),
 }
-"""The query model's."""
+"""Recipes of the query model."""
 RECURRENT = Recipe(lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
-"""Recurrent models'."""
+"""Recipe of recurrent models."""
 TRANSFORMER = Recipe(lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
-"""Transformers'."""
-OWN = Recipe(lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
-"""Those of models of one's own."""
+"""Recipe of Transformers and of custom models."""

@@ -1,17 +1,17 @@
-"""The kinds of model, in one table: what each is called, configured, trained and made by.
+"""Registry of models: the class, options and training options of each model name.
 
-    kind = find_kind("transformer")         or "module:Class", a model of one's own
-    model = kind.model(config, **task.sizes)
+    spec = find_model("transformer")         # or "module:Class", a custom model
+    model = spec.model(config, **task.sizes)
 
-Adding a model to the package is its file in `regard.models`, its settings in `settings` where it needs some of
-its own, and a line here. A model of one's own derives from `AnswerModel` or `Seq2Seq`; it is trained as the
-settings of its contract say.
+To add a model to the package, add its file in `regard.models`, its training options in `settings` if it needs its
+own, and an entry in `MODELS`. A custom model derives from `AnswerModel` or `Seq2Seq`, and is trained with the
+options of its base class.
 """
 
 from dataclasses import dataclass
 
 from regard import models
-from regard.errors import unknown
+from regard.errors import InputError, unknown
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import OwnCodeError, import_own
 from regard.tasks import AnyTask
@@ -29,22 +29,22 @@ from regard.training.settings import (
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """One kind of model."""
+    """Classes that belong to a model name."""
 
     name: str
     model: type[TaskModel]
-    """Its class, which derives from the contract that it satisfies: `AnswerModel` or `Seq2Seq`."""
+    """Class of the model, a subclass of `AnswerModel` or `Seq2Seq`."""
     config: type[ModelConfig]
-    """The dataclass of its parts."""
+    """Dataclass of its options."""
     settings: type[TrainingConfig]
-    """How it is trained on a task that draws its samples, with the recipe in it."""
+    """Dataclass of its training options on a synthetic task."""
 
     def fits(self, task: type[AnyTask]) -> bool:
-        """Whether it answers as the task asks: with numbers, or with text."""
+        """Return whether the model answers in the form that the task needs: numbers or text."""
         return self.model.answers == task.answers
 
     def settings_for(self, task: type[AnyTask]) -> type[TrainingConfig]:
-        """Return the dataclass of its training on a task."""
+        """Return the dataclass of the training options on a task."""
         return self.settings if task.draws else TranslationTraining
 
 
@@ -54,19 +54,24 @@ MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
     "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
     "transformer": ("text", "Transformer", "TransformerConfig", TransformerTraining),
 }
-"""Of each kind by name: what it answers with, its class and that of its parts, both in `regard.models` and loaded
-when they are asked for, and its training. A task's own is the first that fits, unless the task says otherwise."""
+"""By name: form of the answers, names of the model class and of its config in `regard.models`, training options.
+
+Classes are named, not imported: importing every model would slow each command. The first model that fits a task is
+its default, unless the task names another."""
 OWN_TRAINING: dict[type[TaskModel], type[TrainingConfig]] = {
     AnswerModel: OwnAnswerTraining,
     Seq2Seq: OwnSequenceTraining,
 }
-"""How models of one's own are trained, by the contract that they keep."""
+"""Training options of custom models by base class."""
 
 
 def find_model(name: str) -> ModelSpec:
-    """Return the kind called `name`, or that of the class that `module:Class` names.
+    """Return the classes of a model name, or of the custom model `module:Class`.
 
-    Raises `InputError` for a name that is unknown, or a class that cannot be imported or keeps no contract.
+    Raises `InputError` for an unknown name, and for a class that cannot be imported or has the wrong base class.
+
+    >>> find_model("query").model.__name__
+    'QueryModel'
     """
     if name in MODELS:
         _, model, config, settings = MODELS[name]
@@ -75,24 +80,40 @@ def find_model(name: str) -> ModelSpec:
         )
     if ":" not in name:
         raise unknown("model", name, MODELS, other="module:Class")
-    return _own(name, import_own("model", name))
+    return _custom_model(name, import_own("model", name))
 
 
-def _own(name: str, found: object) -> ModelSpec:
-    if isinstance(found, type) and issubclass(found, TaskModel) and _is_config(found.config_class):
-        for contract, settings in OWN_TRAINING.items():
-            if issubclass(found, contract):
-                return ModelSpec(name=name, model=found, config=found.config_class, settings=settings)
+def model_for(task: type[AnyTask], name: object = None) -> ModelSpec:
+    """Return the classes of a model for a task; None selects the first model that fits.
+
+    Raises `InputError` for a model that does not fit the task.
+    """
+    names = models_for(task)
+    if name is None:
+        return find_model(names[0])
+    if not isinstance(name, str):
+        raise InputError(f"model {name!r} is not a name: choose {' or '.join(names)}, or module:Class")
+    spec = find_model(name)
+    if not spec.fits(task):
+        raise InputError(f"model {name!r} does not fit task {task.name}: choose {' or '.join(names)}")
+    return spec
+
+
+def models_for(task: type[AnyTask]) -> list[str]:
+    """Return the names of the built-in models that fit a task."""
+    return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]
+
+
+def _custom_model(name: str, model: object) -> ModelSpec:
+    if isinstance(model, type) and issubclass(model, TaskModel) and _is_config(model.config_class):
+        for base, settings in OWN_TRAINING.items():
+            if issubclass(model, base):
+                return ModelSpec(name=name, model=model, config=model.config_class, settings=settings)
     raise OwnCodeError(
-        f"model {name!r} is no class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
+        f"model {name!r} is not a class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
         f"derived from regard.models.ModelConfig"
     )
 
 
-def _is_config(found: object) -> bool:
-    return isinstance(found, type) and issubclass(found, ModelConfig)
-
-
-def models_for(task: type[AnyTask]) -> list[str]:
-    """Return the names of the package's models that can be trained on a task."""
-    return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]
+def _is_config(config_class: object) -> bool:
+    return isinstance(config_class, type) and issubclass(config_class, ModelConfig)

@@ -1,83 +1,70 @@
-"""A run: the folder that holds everything needed to use, resume and reproduce one training.
+"""Folder of a run: the files of one training.
 
-    config.json                   what was asked for
-    model.safetensors             the parameters to use, and the step they belong to
-    trainer/step-N.safetensors    what training goes on from: parameters, optimizer, random state, place in data
-    trainer/torchruns             who has started the processes that train it, where they are several
-    metrics.jsonl                 one JSON object a line: step, loss, exact match, learning rate
-    snapshots/step-N.safetensors  the parameters as they were, in half precision, where snapshots are kept
-    tokenizer/                    vocabularies learned from text, where there are any
+    config.json                   the config
+    model.safetensors             weights to use, and their step
+    trainer/step-N.safetensors    training state: parameters, optimizer, generator, position in the data
+    metrics.jsonl                 one JSON object per line: step, loss, exact match, learning rate
+    snapshots/step-N.safetensors  weights in half precision, if snapshots are kept
+    tokenizer/                    vocabularies learned from text, if any
 
-A checkpoint first replaces the model, then writes its trainer file, with which it is done, then removes older
-ones; each file is replaced whole, so at any moment there is a model to use and a state to go on from. A training
-that is interrupted in between does the steps since its last trainer file again, and comes to the same model.
-Nothing is unpickled on loading.
-
-config.json and each file of tensors carry a SHA-256 of what they hold; each file of tensors holds the config too,
-and the config the digest of the vocabularies. So every file can be checked by itself and against the config,
-whichever file was written last; one that was edited, or is another run's, is refused (see `trust_edited`).
+config.json and each tensor file carry a SHA-256 of their content. Each tensor file contains the config, and the
+config contains the digest of the vocabularies. Every file can therefore be checked alone and against config.json. A
+file that was edited, or that belongs to another run, is refused unless `trust_edited` is set.
 """
 
+import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from regard.errors import EditedError, InputError
-from regard.io import (
-    append_inside,
-    refuse_links,
-    remove_quietly,
-    still_there,
-    write_file,
-    write_inside,
-)
+from regard.io import append_inside, new_folder, refuse_links, tidy, write_file, write_inside, write_json
 from regard.io.reading import (
     DamageError,
     canonical,
+    damaged,
     digest_of,
     is_file,
-    is_folder,
+    is_sealed,
     numbered,
     parse_json,
     read_bytes,
     read_text,
+    sealed,
 )
 from regard.plugins import OwnCodeError
 from regard.progress import tell
-from regard.training.config import RunConfig
+from regard.training.config import RunConfig, config_from_json
 from regard.training.digests import (
-    BEFORE,
+    EARLIER_FORMATS,
     FORMAT,
     LARGEST_CONFIG,
+    bare_config,
     differences,
-    digest,
     is_intact,
-    mixed,
-    todays,
     unknown_format,
+    vocabulary_digest,
     without_digest,
 )
-from regard.training.flags import config_from_json
 from regard.training.metrics import read_metrics
-from regard.training.tensor_file import Expected, pack, read_about, read_tensors
+from regard.training.tensor_file import read_metadata
 from regard.training.trust_code import check_trusted
 
 MEND = "restore a copy of it, or train it again"
 TRUST = "if you changed it yourself, add --trust-edited (in Python trust_edited=True)"
-_told: set[tuple[Path, str]] = set()
-"""Differences that were shown since a run was last loaded."""
+_reported: set[tuple[Path, str]] = set()
+"""Accepted edits that were reported since the run was last loaded."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of one run.
+    """Files of one run.
 
-    Each reader raises `InputError` for a file that was edited or is another run's. With `trust_edited` it says on
-    standard error what differs, and goes on.
+    Every reader raises `InputError` for a file that was edited or belongs to another run. With `trust_edited` it
+    reports the difference on standard error instead, and uses the file.
     """
 
     path: Path
@@ -85,173 +72,131 @@ class RunFolder:
 
     @property
     def config_file(self) -> Path:
-        """What was asked for; a folder with this file is a run."""
+        """File of the config. A folder with this file is a run."""
         return self.path / "config.json"
 
     @property
     def model_file(self) -> Path:
-        """The parameters."""
+        """File of the weights."""
         return self.path / "model.safetensors"
 
     @property
     def metrics_file(self) -> Path:
-        """Loss and exact match, step by step."""
+        """File of loss and exact match by step."""
         return self.path / "metrics.jsonl"
 
-    def trainer_file(self, step: int) -> Path:
-        """Return the file of optimizer, random state and position in the data at `step`."""
-        return self.path / "trainer" / f"step-{step}.safetensors"
+    @property
+    def snapshots(self) -> list[Path]:
+        """Files of the snapshots, oldest first."""
+        return numbered(self.path / "snapshots")
 
     @property
     def identity(self) -> tuple[int, int] | None:
-        """What tells this folder from another one that takes its name; None where there is none."""
+        """Device and inode of the folder, which change if another run replaces it; None without a folder."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def exists(self) -> bool:
-        """Whether there is a run here."""
+        """Return whether the folder holds a run."""
         return is_file(self.config_file)
 
+    def stored(self) -> dict[str, Any]:
+        """Return the content of config.json as plain data, after a check of its format only."""
+        if not self.exists():
+            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder")
+        try:
+            # `clip` is infinite for a gradient without limit, and JSON has no infinity.
+            stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
+        except DamageError as error:
+            raise self.damaged("config.json", error) from error
+        names = {"format", "model_type", "architectures"} & set(stored if isinstance(stored, dict) else ())
+        if names and "format" not in names:
+            raise InputError(
+                f"{str(self.path)!r} is a Hugging Face model, not a run: inspect it with"
+                f" `regard look {self.path}`, or convert a translation model with `regard import {self.path}`"
+            )
+        if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, *EARLIER_FORMATS):
+            raise InputError(f"run {str(self.path)!r} cannot be read: {unknown_format(stored)}")
+        return stored
+
     def read_config(self, *, trust_code: bool = False) -> RunConfig:
-        """Read the config; raises `InputError` where it is missing, damaged, foreign, or its code not trusted."""
+        """Return the config. Raises `InputError` if it is missing, damaged, edited, or names untrusted code."""
         stored = self.stored()
         if not is_intact(stored):
-            self.refuse_edited("config.json", self._edits(stored))
-        stored = todays(stored)
+            self.refuse_edited("config.json", self._describe_edit(stored))
+        stored = bare_config(stored)
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
             return config_from_json(stored)
         except OwnCodeError as error:
             raise InputError(f"run {str(self.path)!r} cannot be loaded here: {error}") from error
         except InputError as error:
-            raise self._damaged("config.json", error) from error
+            raise self.damaged("config.json", error) from error
 
-    def stored(self) -> dict[str, Any]:
-        """Return what config.json holds, unchecked."""
-        if not self.exists():
-            raise InputError(f"no run at {str(self.path)!r}: train one first, or name its folder")
+    @property
+    def config_text(self) -> str:
+        """The config as JSON, as every tensor file contains it."""
+        return canonical(without_digest(self.stored()))
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether every file must have a digest; the files of earlier formats have none."""
+        return bool(self.stored()["format"] == FORMAT)
+
+    @property
+    def model_identity(self) -> dict[str, str | None]:
+        """Digests of the config and of model.safetensors; the latter is None in earlier formats."""
         try:
-            # A gradient that is not clipped has no largest norm, and infinity is no JSON.
-            stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
+            _, model = read_metadata(self.model_file)
         except DamageError as error:
-            raise self._damaged("config.json", error) from error
-        kinds = {"format", "model_type", "architectures"} & set(stored if isinstance(stored, dict) else ())
-        if kinds and "format" not in kinds:
-            raise InputError(
-                f"{str(self.path)!r} is a model of Hugging Face's, no run: look inside it with"
-                f" `regard look {self.path}`, or make a run of a translator with `regard import {self.path}`"
-            )
-        if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, *BEFORE):
-            raise InputError(f"run {str(self.path)!r} cannot be read: {unknown_format(stored)}")
-        return stored
+            raise self.damaged(self.model_file.name, error) from error
+        return {"config": digest_of(without_digest(self.stored())), "model": model}
 
-    def _edits(self, stored: dict[str, Any]) -> str:
-        """Say what of an edited config was changed, as far as the model's file tells."""
+    def _describe_edit(self, stored: dict[str, Any]) -> str:
+        """Describe how an edited config.json differs from the config in model.safetensors."""
         if "digest" not in stored:
             return "its digest is missing"
         try:
-            config, _ = read_about(self.model_file)
+            config, _ = read_metadata(self.model_file)
         except (DamageError, InputError):
             config = ""
         return differences(stored, config, self.model_file.name) or "it has changed since it was written"
 
-    def refuse_edited(self, name: str, what: str, mend: str = MEND) -> None:
-        """Raise `InputError` for a file that is not as this run wrote it, or, where that is trusted, say so."""
-        said = f"run {str(self.path)!r} was edited or mixed with another run: {name}: {what}"
+    def damaged(self, name: str, problem: object) -> InputError:
+        """Return an error for a damaged file."""
+        return InputError(f"run {str(self.path)!r} is damaged: {name}: {problem}; {MEND}")
+
+    def refuse_edited(self, name: str, problem: str, mend: str = MEND) -> None:
+        """Raise `InputError` for an edited file; with `trust_edited`, report the problem instead."""
+        message = f"run {str(self.path)!r} was edited or mixed with another run: {name}: {problem}"
         if not self.trust_edited:
-            raise EditedError(said, f"{mend}; {TRUST}")
-        key = self.path.resolve(), said
-        if key not in _told:
-            _told.add(key)
-            tell(f"regard: {said}; it is used as it is (--trust-edited)", show=True)
+            raise EditedError(message, f"{mend}; {TRUST}")
+        key = self.path.resolve(), message
+        if key not in _reported:
+            _reported.add(key)
+            tell(f"regard: {message}; it is used as it is (--trust-edited)", show=True)
 
-    def tell_again(self) -> None:
-        """Show differences that were shown before, for a run that is loaded again."""
-        _told.difference_update({key for key in _told if key[0] == self.path.resolve()})
-
-    def read_model(self, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
-        """Read the parameters and the step they belong to; raises `InputError` where that cannot be, or they
-        are others than `expected`."""
-        return self._read_tensors(self.model_file, expected)
-
-    def read_trainer(self, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
-        """Read the state of the training and its step; raises `InputError` where that cannot be, where it is
-        another than `expected`, or where it was made by another config."""
-        files = self._trainer_files()
-        if not files:
-            raise InputError(
-                f"run {str(self.path)!r} is incomplete: the state of its training is missing; train it again"
-            )
-        return self._read_tensors(files[-1], expected)
-
-    @property
-    def config_text(self) -> str:
-        """The config as JSON, as each file of tensors has it."""
-        return canonical(without_digest(self.stored()))
-
-    def _damaged(self, name: str, what: object) -> InputError:
-        return InputError(f"run {str(self.path)!r} is damaged: {name}: {what}; {MEND}")
-
-    def write_model(self, step: int, parameters: dict[str, Tensor]) -> None:
-        """Replace the parameters to use; raises `MachineError`, leaving the last ones intact."""
-        write_inside(self.path, self.model_file, self.pack(parameters, step))
-
-    def pack(self, tensors: dict[str, Tensor], step: int) -> bytes:
-        """Return the content of a file of tensors of this run; raises `MachineError` where the run has gone."""
-        with still_there(self.path):
-            return pack(tensors, step, self.config_text)
-
-    def write_trainer(self, step: int, tensors: dict[str, Tensor]) -> None:
-        """Save the state of the training as of `step`; raises `MachineError`, leaving the last one intact."""
-        write_inside(self.path, self.trainer_file(step), self.pack(tensors, step))
-        self.forget_older()
-
-    def forget_older(self) -> None:
-        """Remove all states of the training but the last; a process that was killed may have left some."""
-        refuse_links(self.path / "trainer")
-        for older in self._trainer_files()[:-1]:
-            remove_quietly(older)
-
-    def write_snapshot(self, step: int, parameters: dict[str, Tensor]) -> None:
-        """Keep the parameters as of `step`, in half precision; raises `MachineError` where the disk refuses."""
-        path = self.path / "snapshots" / f"step-{step}.safetensors"
-        small = {name: value.half() if value.is_floating_point() else value for name, value in parameters.items()}
-        write_inside(self.path, path, self.pack(small, step))
-
-    @property
-    def snapshots(self) -> list[Path]:
-        """The snapshots, oldest first."""
-        return numbered(self.path / "snapshots")
-
-    def read_snapshot(self, path: Path, expected: Expected | None = None) -> tuple[dict[str, Tensor], int]:
-        """Read the parameters of a snapshot and its step; raises `InputError` where it is damaged, or does not
-        hold what is `expected`."""
-        tensors, step = self._read_tensors(path, expected)
-        return {
-            name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()
-        }, step
-
-    def _trainer_files(self) -> list[Path]:
-        """Return the states of the training, oldest first."""
-        return numbered(self.path / "trainer")
+    def report_again(self) -> None:
+        """Report accepted edits again, because the run is loaded again."""
+        _reported.difference_update({key for key in _reported if key[0] == self.path.resolve()})
 
     def write_vocabularies(self, files: dict[str, str]) -> None:
-        """Keep vocabularies learned from text, by name; raises `MachineError` where the disk refuses."""
+        """Write vocabularies (JSON by name); raises `MachineError` if the disk refuses."""
         for name, content in files.items():
             write_inside(self.path, self.path / "tokenizer" / f"{name}.json", content.encode())
 
     def read_vocabularies(self, expected: str | None) -> dict[str, str]:
-        """Return the vocabularies by name, whose `digest` is to be `expected`; none where that is None.
+        """Return the vocabularies by name; none if their `expected` digest is None.
 
-        Raises `InputError` where they are missing or others than those that the run was trained with.
+        Raises `InputError` if they are missing, or differ from those of the training.
         """
         if expected is None:
             return {}
         try:
-            found = {
+            vocabularies = {
                 name: read_text(self.path / "tokenizer" / f"{name}.json", "restore a copy of it")
                 for name in ("source", "target")
             }
@@ -259,85 +204,117 @@ class RunFolder:
             raise InputError(
                 f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}"
             ) from error
-        if digest(found) != expected:
-            self.refuse_edited("tokenizer", "its vocabularies are others than those of the training")
-        return found
-
-    @property
-    def has_digests(self) -> bool:
-        """Whether each file of the run is to have a digest; those of earlier formats need none."""
-        return bool(self.stored()["format"] == FORMAT)
-
-    @property
-    def identity_of_model(self) -> dict[str, str | None]:
-        """Digests of the config and of the model's file; the latter is None in a file of an earlier format."""
-        try:
-            _, model = read_about(self.model_file)
-        except DamageError as error:
-            raise self._damaged(self.model_file.name, error) from error
-        return {"config": digest_of(without_digest(self.stored())), "model": model}
-
-    def write_torchruns(self, torchruns: frozenset[str]) -> None:
-        """Keep who has started the processes that train the run; nothing where it is one alone."""
-        if torchruns:
-            content = "\n".join(sorted(torchruns)).encode()
-            write_inside(self.path, self.path / "trainer" / "torchruns", content)
-
-    @property
-    def torchruns(self) -> frozenset[str]:
-        """Who has started the processes that train the run; none where it is one alone, or there is no run."""
-        try:
-            return frozenset((self.path / "trainer" / "torchruns").read_text(encoding="utf-8").splitlines())
-        except (OSError, ValueError):
-            return frozenset()
+        if vocabulary_digest(vocabularies) != expected:
+            self.refuse_edited("tokenizer", "its vocabularies differ from those of the training")
+        return vocabularies
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
-        """Add one line to the metrics; raises `MachineError` where it cannot be written."""
+        """Append a line of metrics; raises `MachineError` if the disk refuses."""
         append_inside(self.path, self.metrics_file, json.dumps(metrics).encode() + b"\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Read the metrics; a last line that a crash cut short is left out."""
+        """Return the metrics, without a last line that a crash truncated."""
         return read_metrics(self.metrics_file)
 
     def known_metrics(self) -> list[dict[str, Any]]:
-        """Read the metrics of a finished training; raises `InputError` where there are none."""
-        found = self.read_metrics()
-        if not found:
+        """Return the metrics of a finished training; raises `InputError` if there are none."""
+        metrics = self.read_metrics()
+        if not metrics:
             raise InputError(
                 f"run {str(self.path)!r} has lost its metrics.jsonl: restore a copy of it, or delete the folder "
                 f"to train it again"
             )
-        return found
+        return metrics
 
     def cut_metrics(self, step: int) -> None:
-        """Forget metrics past `step`, which a resumed training will write again.
+        """Remove metrics after `step`, which a resumed training writes again.
 
-        Raises `InputError` where the run, or a folder in it, is a link.
+        Raises `InputError` if the run or one of its folders is a link.
         """
         for name in ("trainer", "snapshots", "tokenizer", "tensorboard"):
             refuse_links(self.path / name, below=self.path.parent)
-        kept = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
-        write_file(self.metrics_file, "".join(kept).encode())
+        lines = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
+        write_file(self.metrics_file, "".join(lines).encode())
 
-    def _read_tensors(self, path: Path, expected: Expected | None) -> tuple[dict[str, Tensor], int]:
-        """Return the tensors of a file of this run and their step."""
-        if not is_file(path) and not is_folder(path):
-            raise InputError(f"run {str(self.path)!r} is incomplete: {path.name} is missing; train it again")
+    def write_derived(self, name: str, content: dict[str, Any]) -> None:
+        """Write results computed from the model, such as `alignment.json`, with the model's digests.
+
+        Raises `MachineError` if the disk refuses.
+        """
+        content = sealed({**content, "of": self.model_identity})
+        write_json(self.path / name, content, indent=1, allow_nan=False)
+
+    def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
+        """Return what `write_derived` wrote; None without a file, or if the model has been trained further.
+
+        Raises `InputError` for a file that is damaged, edited or of another run; `mend` tells the way out.
+        """
+        path = self.path / name
+        if not is_file(path):
+            return None
         try:
-            found = read_tensors(path, expected)
+            content = parse_json(read_bytes(path))
+            if not isinstance(content, dict):
+                raise DamageError("it is not an object")
         except DamageError as error:
-            raise self._damaged(path.name, error) from error
-        stored = self.stored()
-        if not found.intact:
-            self.refuse_edited(
-                path.name, "it has changed since it was written (its names, shapes, step or values)"
-            )
-        elif found.digest is None and self.has_digests:
-            self.refuse_edited(path.name, "its digest is missing")
-        elif self.trust_edited and not is_intact(stored):
-            pass  # of the config, that was said when it was read
-        elif (what := mixed(found, stored, path.name)) is not None:
-            self.refuse_edited(path.name, what)
-        if path != self.model_file and path.stem != f"step-{found.step}":
-            raise self._damaged(path.name, f"it is of step {found.step}")
-        return found.tensors, found.step
+            raise damaged(path, error, mend) from error
+        if "digest" not in content and not self.has_digests:
+            return content
+        model = content.get("of")
+        if not is_sealed(content):
+            self.refuse_edited(name, "it has changed since it was written", mend)
+        elif not isinstance(model, dict) or model.get("config") != self.model_identity["config"]:
+            self.refuse_edited(name, "it is of another run", mend)
+        elif model != self.model_identity:
+            return None
+        return {key: value for key, value in content.items() if key not in ("of", "digest")}
+
+
+@contextmanager
+def create_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
+    """Create a run at `path`: yield a temporary folder for its first files, then move it into place.
+
+    With `overwrite`, a run at `path` is replaced once the new one is complete on disk. Raises `InputError` if
+    something else is at `path`, and `MachineError` if the disk refuses.
+    """
+    check_run_path(path, overwrite=overwrite)
+    with new_folder(path) as building:
+        folder = RunFolder(building)
+        write_json(folder.config_file, sealed({"format": FORMAT, **dataclasses.asdict(config)}))
+        yield folder
+
+
+def check_run_path(path: Path, *, overwrite: bool) -> None:
+    """Raise `InputError` if a new run cannot be created at `path`."""
+    if RunFolder(path).exists() and not overwrite:
+        raise InputError(
+            f"{str(path)!r} already holds a run: continue it with --resume, replace it with --overwrite, "
+            f"or choose another --savepath"
+        )
+    if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Return whether a folder holds a run of any format."""
+    try:
+        stored = parse_json(read_bytes(folder / "config.json", most=LARGEST_CONFIG), finite=False)
+    except (DamageError, InputError, OSError):
+        return False
+    return isinstance(stored, dict) and str(stored.get("format", "")).startswith("regard-run/")
+
+
+def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> RunFolder:
+    """Find a run by the path of its folder, or by its task's name under `savepath`.
+
+    `trust_edited`: also use files that were edited. Raises `InputError` if there is no such run.
+    """
+    if not isinstance(run, str | Path):
+        raise InputError(f"run {run!r} is not a name: give a task's name, or the path of a run's folder")
+    for path in (Path(run), savepath / run):
+        tidy(path.parent)
+        if RunFolder(path).exists():
+            return RunFolder(path, trust_edited)
+    raise InputError(
+        f"no run {str(run)!r} in {str(savepath)!r}: train it with `regard train`, or give its --savepath"
+    )

@@ -1,8 +1,8 @@
-"""Files of named tensors (safetensors): what a run's parameters and its training's state are kept in.
+"""Tensor files (safetensors) of a run: model weights, training state, snapshots.
 
-The header is read first and held against what is expected, so that nothing is made room for that does not belong
-there. The metadata hold the config of the run that the file belongs to, and a SHA-256 of the header (names,
-types, shapes, step and config) and all values. Nothing is unpickled.
+The header is read first and compared with the expected tensors, so that no memory is allocated for unexpected
+content. The metadata contain the config of the run, and a SHA-256 of the header (names, types, shapes, step, config)
+and all values. Nothing is unpickled.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ from torch import Tensor
 
 from regard.io.reading import DIGITS, DamageError, canonical, check_file, parse_json, shaped
 
-HEADER = 1 << 24
-"""Bytes of a header, at most."""
+LARGEST_HEADER = 1 << 24
+"""Largest size of a header in bytes."""
 LARGEST = 1 << 52
-"""Values of a tensor, at most, and of one that an axis of no steps leaves empty."""
+"""Largest number of values of a tensor; an axis of length 0 counts as 1."""
 TYPES = {
     "BF16": torch.bfloat16,
     "BOOL": torch.bool,
@@ -43,8 +43,8 @@ TYPES = {
 }
 
 
-class Kept(NamedTuple):
-    """What is known of a tensor before it is read."""
+class TensorSpec(NamedTuple):
+    """Shape and type of a tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -53,19 +53,23 @@ class Kept(NamedTuple):
         return f"{str(self.dtype).removeprefix('torch.')} {self.shape}"
 
 
-Expected = Mapping[str, Kept]
+Expected = Mapping[str, TensorSpec]
 
 
-def kept(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[str, Kept]:
-    """Return what a file of these tensors holds; `half`: numbers with a point in half precision."""
+def tensor_specs(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[str, TensorSpec]:
+    """Return shape and type of each tensor; `half`: floating point tensors are stored in half precision.
+
+    >>> print(tensor_specs({"bias": torch.zeros(3)})["bias"])
+    float32 (3,)
+    """
     return {
-        name: Kept(tuple(each.shape), torch.half if half and each.is_floating_point() else each.dtype)
-        for name, each in tensors.items()
+        name: TensorSpec(tuple(tensor.shape), torch.half if half and tensor.is_floating_point() else tensor.dtype)
+        for name, tensor in tensors.items()
     }
 
 
-class _About(msgspec.Struct, forbid_unknown_fields=True):
-    """What a header says of the whole file. Older files have a CRC-32 of the values instead, or nothing."""
+class _Metadata(msgspec.Struct, forbid_unknown_fields=True):
+    """Metadata of a file. Older files have a CRC-32 of the values instead of a SHA-256, or neither."""
 
     step: str
     config: str = ""
@@ -74,7 +78,7 @@ class _About(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """What a header says of a tensor."""
+    """Header entry of a tensor."""
 
     dtype: str
     shape: list[int]
@@ -83,51 +87,51 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class _Header:
-    about: _About
+    metadata: _Metadata
     entries: dict[str, _Entry]
     begin: int
-    """Where the values begin."""
+    """Offset of the first value."""
 
 
 class TensorFile(NamedTuple):
-    """What a file of tensors holds."""
+    """Content of a tensor file."""
 
     tensors: dict[str, Tensor]
     step: int
-    """Training steps behind them."""
+    """Training steps of the tensors."""
     config: str
-    """The config of their run, as JSON; in older files a checksum of it, or nothing."""
+    """Config of the run as JSON; in older files its checksum, or an empty string."""
     digest: str | None
-    """SHA-256 of header and values, as the file has it; None in older files."""
+    """SHA-256 of header and values that the file names; None in older files."""
     intact: bool
-    """Whether header and values have that digest, or the checksum of an older file; True where there is none."""
+    """Whether the content matches its SHA-256 or CRC-32; True for files with neither."""
 
 
-def pack(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
-    """Return the content of a file of tensors as of `step`; `config`: JSON of the config they belong to."""
+def pack_tensors(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
+    """Return the bytes of a tensor file; `config`: the run's config as JSON."""
     plain = safetensors.torch.save(dict(tensors))
     begin = 8 + int.from_bytes(plain[:8], "little")
     values = memoryview(plain)[begin:]
     entries = json.loads(plain[8:begin])
-    about = {"step": str(step), "config": config}
-    digest = _header_digest(about, entries)
+    metadata = {"step": str(step), "config": config}
+    digest = _header_digest(metadata, entries)
     digest.update(values)
-    about["sha256"] = digest.hexdigest()
-    header = json.dumps({"__metadata__": about, **entries}, separators=(",", ":")).encode()
+    metadata["sha256"] = digest.hexdigest()
+    header = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     return b"".join([len(header).to_bytes(8, "little"), header, values])
 
 
-def warn_unfinite(tensors: Mapping[str, Tensor], where: str) -> None:
-    """Warn of the first of some parameters that holds NaN or infinite numbers; `where`: the model."""
+def warn_not_finite(tensors: Mapping[str, Tensor], model: str) -> None:
+    """Warn about the first parameter with NaN or infinite values; `model` names the model in the warning."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.is_meta and not bool(tensor.isfinite().all()):
-            warnings.warn(f"{name} of {where!r} is not finite, the first such parameter", stacklevel=3)
+            warnings.warn(f"{name} of {model!r} is not finite, the first such parameter", stacklevel=3)
             return
 
 
 def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of named tensors: names, types, shapes and values, in any order."""
+    """Return the SHA-256 of named tensors (names, types, shapes, values), independent of their order."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         digest.update(canonical([name, str(tensor.dtype), list(tensor.shape)]).encode())
@@ -136,32 +140,33 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
-    """Return what a file of tensors holds, and whether it is as it was when it was written.
+    """Read a tensor file and check its digest.
 
-    `expected`: which tensors there are to be; None for any. Raises `DamageError` where there are others, or the
-    file is no whole file of tensors, and `InputError` where it cannot be read at all.
+    `expected`: the tensors that the file must contain; None for any. Raises `DamageError` for other tensors and for a
+    file that is incomplete, and `InputError` for a file that cannot be read.
     """
     with _opened(path) as (file, size):
         header = _read_header(file, size)
         if expected is not None:
             _check_expected(header.entries, expected)
         tensors, intact = _read_values(file, header)
-        return TensorFile(tensors, int(header.about.step), header.about.config, header.about.sha256, intact)
+        metadata = header.metadata
+        return TensorFile(tensors, int(metadata.step), metadata.config, metadata.sha256, intact)
 
 
-def read_about(path: Path) -> tuple[str, str | None]:
-    """Return the config and the digest that stand in a file of tensors, of which nothing else is read or checked.
+def read_metadata(path: Path) -> tuple[str, str | None]:
+    """Return the config and the digest that a tensor file names, without reading or checking its values.
 
     Raises `DamageError` and `InputError` as `read_tensors` does.
     """
     with _opened(path) as (file, size):
-        about = _read_header(file, size).about
-        return about.config, about.sha256
+        metadata = _read_header(file, size).metadata
+        return metadata.config, metadata.sha256
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file of tensors; yields it and its size."""
+    """Open a tensor file; yields the file and its size."""
     check_file(path)
     try:
         with path.open("rb") as file:
@@ -177,27 +182,27 @@ def _read_header(file: BinaryIO, size: int) -> _Header:
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
         raise DamageError("it is cut short, or no file of tensors")
-    if length > HEADER:
-        raise DamageError(f"its header has {length:,} bytes, at most {HEADER:,} are read")
-    found = parse_json(file.read(length))
-    if not isinstance(found, dict):
+    if length > LARGEST_HEADER:
+        raise DamageError(f"its header has {length:,} bytes, at most {LARGEST_HEADER:,} are read")
+    content = parse_json(file.read(length))
+    if not isinstance(content, dict):
         raise DamageError("its header is no object")
-    about = shaped(found.pop("__metadata__", {}), _About)
-    if not (about.step.isascii() and about.step.isdigit() and len(about.step) <= DIGITS):
-        raise DamageError(f"its step {about.step[:DIGITS]!r} is no number")
-    entries = shaped(found, dict[str, _Entry])
-    _check_places(entries, size - 8 - length)
-    return _Header(about, entries, 8 + length)
+    metadata = shaped(content.pop("__metadata__", {}), _Metadata)
+    if not (metadata.step.isascii() and metadata.step.isdigit() and len(metadata.step) <= DIGITS):
+        raise DamageError(f"its step {metadata.step[:DIGITS]!r} is no number")
+    entries = shaped(content, dict[str, _Entry])
+    _check_offsets(entries, size - 8 - length)
+    return _Header(metadata, entries, 8 + length)
 
 
-def _check_places(entries: dict[str, _Entry], size: int) -> None:
-    """Raise `DamageError` unless the tensors lie end to end, each as large as its shape, and fill the file."""
+def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
+    """Raise `DamageError` unless the tensors fill the file without gaps, each with the size of its shape."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         begin, next_end = entry.data_offsets
         if entry.dtype not in TYPES:
             raise DamageError(f"tensor {name!r} is of unknown type {entry.dtype[:DIGITS]!r}")
-        if min(entry.shape, default=0) < 0 or math.prod(max(each, 1) for each in entry.shape) > LARGEST:
+        if min(entry.shape, default=0) < 0 or math.prod(max(length, 1) for length in entry.shape) > LARGEST:
             raise DamageError(f"tensor {name!r} has the shape {entry.shape}")
         if begin != end or next_end - begin != math.prod(entry.shape) * TYPES[entry.dtype].itemsize:
             raise DamageError(f"tensor {name!r} does not lie where it should")
@@ -213,37 +218,37 @@ def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
     for name, entry in entries.items():
         if name not in expected:
             raise DamageError(f"tensor {name!r} does not belong there")
-        found = Kept(tuple(entry.shape), TYPES[entry.dtype])
-        if found != expected[name]:
-            raise DamageError(f"tensor {name!r} is {found}, not {expected[name]}")
+        spec = TensorSpec(tuple(entry.shape), TYPES[entry.dtype])
+        if spec != expected[name]:
+            raise DamageError(f"tensor {name!r} is {spec}, not {expected[name]}")
 
 
 def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bool]:
-    """Return the tensors of a file, and whether they and the header are as they were when it was written."""
-    about = header.about
+    """Return the tensors of a file, and whether header and values match the digest."""
+    metadata = header.metadata
     entries = {name: msgspec.to_builtins(entry) for name, entry in header.entries.items()}
-    digest = _header_digest({"step": about.step, "config": about.config}, entries)
-    total = zlib.crc32(f"{about.step} {about.config} ".encode())
+    digest = _header_digest({"step": metadata.step, "config": metadata.config}, entries)
+    total = zlib.crc32(f"{metadata.step} {metadata.config} ".encode())
     file.seek(header.begin)
     tensors: dict[str, Tensor] = {}
-    # The tensors lie end to end (`_check_places`), so one pass reads and digests them.
+    # The tensors follow each other without gaps (`_check_offsets`), so one pass reads and digests them.
     for name, entry in sorted(header.entries.items(), key=lambda item: item[1].data_offsets):
         tensor = torch.empty(entry.shape, dtype=TYPES[entry.dtype])
         values = tensor.reshape(-1).view(torch.uint8).numpy().data
         if file.readinto(values) != len(values):  # type: ignore[attr-defined]
             raise DamageError("it is cut short")
         tensors[name] = tensor
-        if about.sha256 is not None:
+        if metadata.sha256 is not None:
             digest.update(values)
-        elif about.crc32 is not None:
+        elif metadata.crc32 is not None:
             total = zlib.crc32(values, total)
-    if about.sha256 is not None:
-        intact = digest.hexdigest() == about.sha256
+    if metadata.sha256 is not None:
+        intact = digest.hexdigest() == metadata.sha256
     else:
-        intact = about.crc32 is None or about.crc32 == f"{total:08x}"
+        intact = metadata.crc32 is None or metadata.crc32 == f"{total:08x}"
     return {name: tensors[name] for name in header.entries}, intact
 
 
-def _header_digest(about: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
-    """Return a SHA-256 that has taken in a header, in whatever order its names stand."""
-    return hashlib.sha256(canonical({"__metadata__": about, **entries}).encode())
+def _header_digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
+    """Return a SHA-256 object fed with a header, independent of the order of its names."""
+    return hashlib.sha256(canonical({"__metadata__": metadata, **entries}).encode())

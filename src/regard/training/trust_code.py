@@ -1,10 +1,9 @@
-"""Whose code a run may run.
+"""Trust in the custom code that a run names.
 
-A run can name code: the Python file of its task, or `module:Class` as its model, its score or another part. Who
-loads somebody else's run must not run somebody else's code by that. So code runs only where its user has trained
-with it on this machine, which is noted when a training begins, or where he says so (`trust_code`). The note is of
-the file's path and content together: a file that has changed, or another one of that name, is code that nobody
-has trained with.
+A config can name code: the Python file of its task, or `module:Class` as model, score or another part. Loading a
+run from someone else must not execute that code. It runs only if the user has trained with it on this machine, which
+the start of a training records, or allows it with `trust_code`. The record holds digests of path and content
+together, so a changed file, or another file of the same name, is not trusted.
 """
 
 import hashlib
@@ -19,47 +18,47 @@ from regard.io import state_folder, write_file
 from regard.plugins import find_own, module_of
 
 _trusted_here: set[str] = set()
-"""What this process has been told to trust, or has trained with."""
+"""Digests of code that this process trusts."""
 
 
 def trust(stored: Mapping[str, Any]) -> None:
-    """Trust the code that a config, as plain data, names: from now on, and in this user's processes to come.
+    """Trust the code that a config (as plain data) names, in this process and in later ones of this user.
 
-    Where the note cannot be kept, as on a disk that only reads, the trust ends with this process.
+    If the record cannot be written, for example on a read-only disk, the trust ends with the process.
     """
-    new = {_digest(file) for _, file, _ in _code_of(stored)} - _noted()
+    new = {_digest(file) for _, file, _ in _named_code(stored)}
+    if not new or not (new := new - _recorded()):
+        return
     _trusted_here.update(new)
-    if new:
-        try:
-            note = _note()
-            note.parent.mkdir(parents=True, exist_ok=True)
-            write_file(note, "".join(f"{each}\n" for each in sorted(_noted() | new)).encode())
-        except (OSError, RegardError):
-            pass
+    try:
+        record = _record()
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_file(record, "".join(f"{digest}\n" for digest in sorted(_recorded() | new)).encode())
+    except (OSError, RegardError):
+        pass
 
 
 def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> None:
-    """Raise `InputError` where a run, whose config is `stored`, names code that is not trusted; with
-    `trust_code`, trust it in this process."""
+    """Raise `InputError` if the config of a run names untrusted code; with `trust_code`, trust it in this process."""
     unknown = [
-        (said, file)
-        for said, file, loaded in _code_of(stored)
-        if not loaded and _digest(file) not in _trusted_here | _noted()
+        (name, file)
+        for name, file, loaded in _named_code(stored)
+        if not loaded and _digest(file) not in _trusted_here | _recorded()
     ]
     if trust_code:
         _trusted_here.update(_digest(file) for _, file in unknown)
     elif unknown:
-        named = " and ".join(f"{said} ({str(file)!r})" for said, file in unknown)
+        named = " and ".join(f"{name} ({str(file)!r})" for name, file in unknown)
         raise InputError(
-            f"run {str(run)!r} would run code that nobody has trained with here, or that has changed since: "
-            f"{named}; read it, and if you trust it add --trust_code (in Python trust_code=True)"
+            f"run {str(run)!r} names code that was never used for training here, or has changed since: {named}; "
+            f"read it, and if you trust it add --trust_code (in Python trust_code=True)"
         )
 
 
-def _code_of(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
-    """Yield what a config names that would run code, with the file of each, and whether that is loaded already.
+def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
+    """Yield each piece of code that a config names: its description, its file, and whether it is already loaded.
 
-    Regard's own modules, and those that nobody finds, run nothing of anybody's.
+    Regard's own modules and modules that are not found are left out: they execute no foreign code.
     """
     on, model = stored.get("on"), stored.get("model")
     if isinstance(on, str) and on.endswith(".py") and Path(on).is_file():
@@ -74,9 +73,9 @@ def _code_of(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
 
 
 def _file_of(module: str) -> Path | None:
-    """Return the file of a module, found without running anything; None where there is none."""
+    """Return the file of a module without importing anything; None if it is not found."""
     first, *names = module.split(".")
-    spec = find_own(first)  # of a module inside another one, this would run the outer one
+    spec = find_own(first)  # `find_spec` of a submodule would import its package
     for depth in range(len(names)):
         if spec is None:
             return None
@@ -92,12 +91,12 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(f"{file}\0".encode(errors="surrogateescape") + content).hexdigest()
 
 
-def _note() -> Path:
+def _record() -> Path:
     return state_folder() / "trusted"
 
 
-def _noted() -> set[str]:
+def _recorded() -> set[str]:
     try:
-        return set(_note().read_text(encoding="utf-8").split())
+        return set(_record().read_text(encoding="utf-8").split())
     except (OSError, ValueError):
         return set()

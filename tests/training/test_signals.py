@@ -4,19 +4,19 @@ import signal
 
 import pytest
 
-from regard.training import stopping
+from regard.training import signals
 
 
 def test_one_is_noted_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(stopping.time, "monotonic", lambda: now)
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now)
     before = signal.getsignal(signal.SIGINT)
-    with stopping.stopping() as stopped:
+    with signals.delay_signals() as stopped:
         signal.raise_signal(signal.SIGTERM)
-        now += stopping.ECHO / 2
+        now += signals.DEBOUNCE / 2
         signal.raise_signal(signal.SIGINT)
         assert stopped == [signal.SIGTERM]
-        now += stopping.ECHO
+        now += signals.DEBOUNCE
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
@@ -24,7 +24,7 @@ def test_one_is_noted_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_one_that_comes_while_the_first_is_noted_is_its_echo(monkeypatch: pytest.MonkeyPatch) -> None:
     # Python runs a handler within another: here the second signal comes where the first asks for the time.
-    clock = stopping.time.monotonic
+    clock = signals.time.monotonic
     coming = [signal.SIGINT]
 
     def monotonic() -> float:
@@ -32,8 +32,8 @@ def test_one_that_comes_while_the_first_is_noted_is_its_echo(monkeypatch: pytest
             signal.raise_signal(coming.pop())
         return clock()
 
-    monkeypatch.setattr(stopping.time, "monotonic", monotonic)
-    with stopping.stopping() as stopped:
+    monkeypatch.setattr(signals.time, "monotonic", monotonic)
+    with signals.delay_signals() as stopped:
         signal.raise_signal(signal.SIGTERM)
         assert stopped == [signal.SIGTERM]
     assert not coming

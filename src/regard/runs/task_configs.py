@@ -1,0 +1,187 @@
+"""Config classes of the tasks, for completion in an editor: `regard.train(regard.CountingConfig(steps=500))`.
+
+Each class has all options of a task, of its default model and of its training, with the task's defaults. For another
+model, use `regard.make_config(task, {"model": ...})`.
+
+>>> CountingConfig(hidden=32).run_config().model.hidden
+32
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from regard import tasks
+from regard.models import PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+from regard.runs.answer_run import AnswerRun
+from regard.runs.pair_run import PairRun
+from regard.runs.translation_run import TranslationRun
+from regard.tasks import SequenceConfig, TaskConfig
+from regard.training import (
+    PoolingTraining,
+    QueryTraining,
+    RecurrentTraining,
+    RunConfig,
+    TransformerTraining,
+    TranslationTraining,
+    make_config,
+)
+
+RunType = TypeVar("RunType", covariant=True)
+Config = TypeVar("Config")
+
+
+class FlatConfig(Generic[RunType]):
+    """All options of a run in one flat class. `RunType` is the class of the run that `regard.train` returns."""
+
+    on: ClassVar[str]
+    """Name of the task."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` for a value of the wrong type or out of range."""
+        self.run_config()
+
+    def run_config(self) -> RunConfig:
+        """Return the config with its parts for task, model and training."""
+        return make_config(self.on, vars(self))
+
+
+def _defaults_of(task: str) -> Callable[[type[Config]], type[Config]]:
+    """Return a decorator that gives the fields of a class the defaults of a task."""
+
+    def decorate(config_class: type[Config]) -> type[Config]:
+        defaults = make_config(task).flags()
+        annotations = {"on": "ClassVar[str]"}
+        for base in config_class.__mro__[1:]:
+            if dataclasses.is_dataclass(base):
+                annotations |= {option.name: option.type for option in dataclasses.fields(base)}
+        for name in annotations:
+            setattr(config_class, name, defaults.get(name, task))
+        config_class.__annotations__ = annotations
+        return config_class
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("counting")
+class CountingConfig(
+    FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
+    TaskConfig,
+    QueryModelConfig,
+    QueryTraining,
+):
+    """Options of Counting, with the query model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("difference")
+class DifferenceConfig(
+    FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
+    TaskConfig,
+    QueryModelConfig,
+    QueryTraining,
+):
+    """Options of Difference, with the query model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("signal")
+class SignalConfig(
+    FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
+    TaskConfig,
+    QueryModelConfig,
+    QueryTraining,
+):
+    """Options of Signal, with the query model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("signal2")
+class Signal2Config(
+    FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
+    TaskConfig,
+    QueryModelConfig,
+    QueryTraining,
+):
+    """Options of Signal 2, with the query model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("recall")
+class RecallConfig(
+    FlatConfig[AnswerRun[tasks.RecallConfig, PoolingConfig, PoolingTraining]],
+    tasks.RecallConfig,
+    PoolingConfig,
+    PoolingTraining,
+):
+    """Options of Recall, with the pooling classifier."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("copy")
+class CopyConfig(
+    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
+    SequenceConfig,
+    RecurrentConfig,
+    RecurrentTraining,
+):
+    """Options of Copy, with the recurrent model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("reverse")
+class ReverseConfig(
+    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
+    SequenceConfig,
+    RecurrentConfig,
+    RecurrentTraining,
+):
+    """Options of Reverse, with the recurrent model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("sort")
+class SortConfig(
+    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
+    SequenceConfig,
+    RecurrentConfig,
+    RecurrentTraining,
+):
+    """Options of Sort, with the recurrent model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("dates")
+class DatesConfig(
+    FlatConfig[PairRun[tasks.DatesConfig, RecurrentConfig, RecurrentTraining]],
+    tasks.DatesConfig,
+    RecurrentConfig,
+    RecurrentTraining,
+):
+    """Options of Dates, with the recurrent model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("phrases")
+class PhrasesConfig(
+    FlatConfig[PairRun[tasks.PhrasesConfig, TransformerConfig, TransformerTraining]],
+    tasks.PhrasesConfig,
+    TransformerConfig,
+    TransformerTraining,
+):
+    """Options of Phrases, with the Transformer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("translation")
+class TranslationConfig(
+    FlatConfig[TranslationRun[tasks.TranslationConfig, TransformerConfig, TranslationTraining]],
+    tasks.TranslationConfig,
+    TransformerConfig,
+    TranslationTraining,
+):
+    """Options of Translation, with the Transformer."""
