@@ -226,7 +226,7 @@ def test_resuming_compares_with_the_run_not_with_the_tasks_defaults(command: Com
     assert command(*train, "--resume")[0] == 0
     assert command(*train, "--resume", "--hidden", "32")[0] == 0
     status, _, err = command(*train, "--resume", "--hidden", "64")
-    assert status == 2 and "hidden 64 differs from the run's 32: a run goes on as it began" in err
+    assert status == 2 and "hidden 64 differs from the run's 32: a resumed run keeps its flags" in err
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import io
 import math
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path

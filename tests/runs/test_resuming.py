@@ -150,7 +150,7 @@ def change(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a run goes on with the text"),
+        (append, r"train '.*train\.b' has changed: it has 61 lines, and had 60; a resumed run needs the text"),
         (change("train.a"), r"train '.*train\.a' has changed: it has 60 lines as before, but not the same ones"),
         (change("valid.b"), r"valid '.*valid\.b' has changed: it has 9 lines as before, but not the same ones"),
         (change("links"), r"guide '.*links' has changed: it has 60 lines as before, but not the same ones"),
@@ -169,13 +169,13 @@ def test_a_text_that_has_changed_is_refused(root: Path, edit: Callable[[Path], N
 def test_other_files_are_refused(root: Path) -> None:
     text = places(root / "text")
     one, other = text["train"]
-    with pytest.raises(InputError, match="the files of train stand in another order: '.*train.b', '.*train.a'"):
+    with pytest.raises(InputError, match="the files of train are in another order: '.*train.b', '.*train.a'"):
         resume(root, **{**text, "train": (other, one)})
     with pytest.raises(InputError, match="train has 1 files, and had 2"):
         resume(root, **{**text, "train": (one,)})
     with pytest.raises(InputError, match="valid has 0 files, and had 2"):
         resume(root, **{**text, "valid": ()})
-    with pytest.raises(InputError, match="hidden 16 differs from the run's 8: a run goes on as it began"):
+    with pytest.raises(InputError, match="hidden 16 differs from the run's 8: a resumed run keeps its flags"):
         resume(root, **text, hidden=16)
 
 
@@ -188,7 +188,7 @@ def test_where_a_text_is_missing_the_way_out_is_told(begun: Path, root: Path, co
     finally:
         (begun / "away").rename(begun / "text")
     assert (status, err.count("\n")) == (2, 1)
-    assert "train.a' does not exist" in err and "say where it is: --resume --train ..." in err
+    assert "train.a' does not exist" in err and "give its new place: --resume --train ..." in err
     train = [str(path) for path in places(root / "text")["train"]]
     valid = [str(path) for path in places(root / "text")["valid"]]
     argv = ("--train", *train, "--valid", *valid, "--guide", root / "text/links", "--savepath", root / "runs")
@@ -198,7 +198,9 @@ def test_where_a_text_is_missing_the_way_out_is_told(begun: Path, root: Path, co
 
 def test_a_run_of_an_earlier_format_goes_on_with_text_at_its_place_alone(begun: Path, root: Path) -> None:
     to_format_6(root / "runs/translation")
-    with pytest.raises(InputError, match="differs from the run's .*: a run goes on as it began; leave train out"):
+    with pytest.raises(
+        InputError, match="differs from the run's .*: a resumed run keeps its flags; leave train out"
+    ):
         resume(root, train=places(root / "text")["train"])
     run = resume(root)
     assert (run.folder / "trainer/step-6.safetensors").exists() and run.config.text == {}

@@ -186,7 +186,9 @@ def test_a_run_goes_on_without_its_prepared_corpus_and_not_with_other_flags(tmp_
     text = write(tmp_path)
     run = regard.train("translation", **text, **FEW, savepath=tmp_path)
     shutil.rmtree(tmp_path / "prepared")
-    with pytest.raises(InputError, match="vocab_size 50 differs from the run's 60: a run goes on as it began"):
+    with pytest.raises(
+        InputError, match="vocab_size 50 differs from the run's 60: a resumed run keeps its flags"
+    ):
         regard.train("translation", resume=True, vocab_size=50, progress=False, savepath=tmp_path)
     again = regard.train("translation", resume=True, **text, progress=False, savepath=tmp_path)
     assert files(again) == files(run)

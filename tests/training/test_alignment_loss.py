@@ -95,7 +95,7 @@ def test_a_recurrent_decoder_is_guided_step_by_step(tmp_path: Path) -> None:
     [
         ({"merge_dropout": 0.1}, "guide has links of tokens that merge_dropout cuts anew: leave out one of them"),
         ({"guide_weight": -1.0}, "guide_weight -1.0 is out of range: choose from 0 to 1000"),
-        ({"model": "recurrent", "score": "none"}, "guide is for attention to the source"),
+        ({"model": "recurrent", "score": "none"}, "guide needs attention to the source"),
     ],
 )
 def test_what_goes_not_with_a_guide(tmp_path: Path, others: dict[str, object], told: str) -> None:

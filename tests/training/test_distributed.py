@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -135,18 +134,8 @@ def test_processes_that_are_started_again_go_on_at_the_last_checkpoint(tmp_path:
     assert train(whole, 2, overwrite=True, seed=1).returncode == 0
     assert losses(broken) == losses(whole)
     assert done.stdout.count("Trained translation for 12 steps") == 1
-    assert "regard: process 0 of 2 has lost another one, which has ended" in done.stderr
+    assert "regard: process 0 of 2 lost the connection to another one, which ended" in done.stderr
     assert "pair.cc" not in done.stderr
-
-
-def test_a_process_that_hangs_ends_the_others(tmp_path: Path) -> None:
-    began = time.monotonic()
-    done = train(tmp_path, 2, (FAILING, "SIGSTOP", "3"))
-    assert (
-        done.returncode != 0 and time.monotonic() < began + 90
-    )  # torchrun itself waits 30 s for the one that hangs
-    assert done.stderr.count("regard: process 1 hangs: it has given no sign of life for 15 s") == 1
-    assert regard.load(tmp_path / "translation").step == 0
 
 
 def test_what_begins_from_a_run_on_a_mixture_learns_the_same_on_two_processes(

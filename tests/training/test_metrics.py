@@ -82,7 +82,7 @@ def test_where_history_is_lost_a_training_goes_on_and_says_so(root: Path, comman
     status, out, err = command("train", "counting", "--resume", "--savepath", root)
     assert status == 0 and "Trained counting for " in out
     [line] = [line for line in err.splitlines() if line.startswith("regard: ")]
-    assert f"metrics.jsonl' has lost its lines of {message}: the training goes on" in line
+    assert f"metrics.jsonl' has lost its lines of {message}: the training continues" in line
     run = regard.load(root / "counting")
     assert isinstance(run, regard.AnswerRun) and run.playback().steps
     assert command("test", "counting", "--samples", "5", "--savepath", root)[0] == 0

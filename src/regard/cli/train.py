@@ -43,8 +43,8 @@ class ModelChoice:
 
     model: str
     """query (learned queries) or pooling (recurrent classifier) for tasks whose answers are numbers; recurrent
-    (encoder and decoder) or transformer for tasks from sequence to sequence; or a custom class, as module:Class. Name
-    a model to see its flags."""
+    (encoder and decoder) or transformer for tasks from sequence to sequence; or a custom class, as module:Class.
+    Name a model to see its flags."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +62,16 @@ class RunChoice:
     savepath: Path = Path(SAVEPATH)
     """Folder of runs. The run is saved in a folder of it, named for the task."""
     start_from: Annotated[str | None, tyro.conf.arg(name="from", aliases=("--start_from",))] = None
-    """Start with the parameters and vocabularies of this run (its folder, or its name under savepath), on other text.
-    Model and vocabulary flags are fixed; other flags default to those of the earlier run, except for text and
-    freeze."""
+    """Start with the parameters and vocabularies of this run (its folder, or its name under savepath), on other
+    text. Model and vocabulary flags are fixed; other flags default to those of the earlier run, except for text
+    and freeze."""
     resume: bool = False
     """Continue the run in the folder, exactly as if it had not stopped. It keeps its flags."""
     overwrite: bool = False
     """Replace the run in the folder."""
     trust_code: bool = False
-    """With --resume or --from: run the custom code that the run names, although you have not trained with it here."""
+    """With --resume or --from: run the custom code that the run names, although you have not trained with it
+    here."""
     trust_edited: bool = False
     """Use a run whose files were edited or mixed with another run's, and report the differences."""
 
@@ -104,7 +105,8 @@ def run(argv: list[str]) -> None:
 
 
 def _summary(trained: AnyRun) -> str:
-    """Return the result of a training: on unseen samples of the lengths it trained on, or on its validation text."""
+    """Return the result of a training: on unseen samples of the lengths it trained on, or on its validation
+    text."""
     validations = [line for line in trained.metrics if "bleu" in line]
     if validations:
         best = max(validations, key=lambda line: (line["bleu"], line["step"]))  # the later of equals is kept

@@ -1,4 +1,4 @@
-"""A run on a task with a number for each output step: test it, and see what it attends to."""
+"""Runs of tasks whose answers are numbers: test them, and inspect their attention."""
 
 from __future__ import annotations
 
@@ -32,26 +32,28 @@ if TYPE_CHECKING:
     from regard.tasks import Batch, Task
     from regard.viz import AttentionMap, Playback
 
-IN_A_LINE = 5
-"""Heads that are told of in a line of 80 columns."""
+HEADS_PER_LINE = 5
+"""Heads in a line of 80 columns."""
+CHUNK = 1000
+"""Inputs per forward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TestReport(Result):
-    """What a test over fresh samples found."""
+    """Result of a test on fresh samples."""
 
-    __test__ = False  # pytest would take it for a test
+    __test__ = False  # not a test of pytest
 
     samples: int
     sample_len: int | None
-    """Letters in each sample; None: every length up to max_len, as in training with vary_len."""
+    """Letters in each sample; None for all lengths up to max_len, as in training with vary_len."""
     max_len: int
     exact_match: float
-    """Share of samples (0 to 1) of which all outputs are right."""
+    """Share of samples (0 to 1) whose outputs are all right."""
     relevance: RelevanceShare | None
     """None for a model without attention."""
     note: str = ""
-    """What is unusual about the samples: a length that training has not seen; empty where nothing is."""
+    """Warning about a length that was not in the training data; empty without one."""
 
     def __str__(self) -> str:
         lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
@@ -59,13 +61,14 @@ class TestReport(Result):
         matches += f"\nNote: {self.note}" if self.note else ""
         if self.relevance is None:
             return matches
-        told = [f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads)]
-        lines = ["   ".join(told[begin : begin + IN_A_LINE]) for begin in range(0, len(told), IN_A_LINE)]
+        shares = [f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads)]
+        begins = range(0, len(shares), HEADS_PER_LINE)
+        lines = ["   ".join(shares[begin : begin + HEADS_PER_LINE]) for begin in begins]
         title = f"Attention on relevant inputs (uniform attention: {self.relevance.uniform:.1%}):"
         return "\n  ".join([f"{matches}\n{title}", *lines])
 
     def table(self) -> Table:
-        """Return the figures as a table."""
+        """Return the result as a table."""
         from rich.table import Table
 
         table = Table("", "share", box=None, pad_edge=False)
@@ -79,7 +82,7 @@ class TestReport(Result):
 
 @dataclass(frozen=True, repr=False)
 class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
-    """A run on a task with a number for each output step."""
+    """A run of a task with a number for each output step."""
 
     task: Task
     model: AnswerModel
@@ -93,10 +96,10 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         signal: str | None = None,
         seed: int = 0,
     ) -> TestReport:
-        """Test on fresh samples: exact match, and the share of attention on relevant inputs.
+        """Test on fresh samples: exact match, and share of attention on relevant inputs.
 
-        `sample_len` letters each (default: as in training), signals fixed by `signal`; `seed` chooses the
-        samples, which are drawn apart from those of training. Raises `InputError` where a value does not fit.
+        `sample_len`: letters per sample, by default as in training; `signal`: letters of the signals. The samples
+        are drawn by `seed`, independently of the training data. Raises `InputError` for options that do not fit.
         """
         check_range("samples", samples, 1, 10**8)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -119,7 +122,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def unusual(self, letters: int) -> str:
-        """Say so where training has seen no input of so many letters; empty where it has."""
+        """Return a warning for a number of letters that was not in the training data; empty without one."""
         if self.config.training.vary_len or letters == self.max_len:
             return ""
         return (
@@ -128,7 +131,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def about(self) -> dict[str, Any]:
-        """Return what a page says of the run."""
+        """Return a description of the run for a page."""
         seen = "" if self.config.training.vary_len else f"; training has only seen {self.max_len} letters"
         return {**super().about(), "accepts": self.task.accepts + seen}
 
@@ -145,15 +148,15 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         signal: str | None = None,
         seed: int = 0,
     ) -> AttentionMap:
-        """Answer one input, such as `"BCCCBAABACCCA"`, and keep what each layer attended to.
+        """Answer an input such as `"BCCCBAABACCCA"`, and return the attention of each layer.
 
-        Without `input`, draw one with `sample_len` letters, signals fixed by `signal`, by `seed`. With an
-        intervention in force, the map names it and has what is answered without it, in `original`. Raises
-        `InputError` where the input does not fit the task.
+        `input` None: one drawn by `seed`, with `sample_len` letters and the signals `signal`. During an
+        intervention, the map names it, and `original` is the map without it. Raises `InputError` for an input
+        that does not fit.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
-        found = with_original(self.model, self.where, lambda: map_of_answer(self.model, self.task, inputs))
-        return dataclasses.replace(found, note=self.unusual(inputs.shape[1] - self.task.signals))
+        attention = with_original(self.model, self.where, lambda: map_of_answer(self.model, self.task, inputs))
+        return dataclasses.replace(attention, note=self.unusual(inputs.shape[1] - self.task.signals))
 
     def playback(
         self,
@@ -163,60 +166,62 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         signal: str | None = None,
         seed: int = 0,
     ) -> Playback:
-        """Return how attention on one input formed during training; the rest is as in `attend`.
+        """Return the attention on an input at each snapshot of the training; options as in `attend`.
 
-        Raises `InputError` where the run has kept no snapshots.
+        Raises `InputError` for a run without snapshots.
         """
         inputs = self._inputs(input, sample_len, signal, seed)
         return play_back(self.files, self.model, lambda model: map_of_answer(model, self.task, inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return some of the classes as text: they are numbers."""
-        return [str(each) for each in classes]
+        """Return some output classes as text; they are numbers."""
+        return [str(number) for number in classes]
 
     def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
-        """Return a drawn input; the rest is as in `attend`."""
+        """Return a drawn input; options as in `attend`."""
         return self.task.render(self._inputs(None, sample_len, signal, seed)[0])
 
     def check(self, input: str) -> None:
-        """Raise `InputError` where an input does not fit the task."""
+        """Raise `InputError` for an input that does not fit the task."""
         self.task.parse(input)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
-        """Return inputs (T,) of full length, drawn apart from those of training."""
+        """Return inputs (T,) of full length, drawn independently of the training data."""
         drawn = fresh_batches(self.task, samples, generator_of(seed, purpose))
         return [inputs for batch in drawn for inputs in batch.inputs]
 
     def look(self, input: Tensor) -> AttentionMap:
-        """Return what it attends to in an input (T,)."""
+        """Return the attention on an input (T,)."""
         return map_of_answer(self.model, self.task, input.unsqueeze(0))
 
     @torch.inference_mode()
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
-        """Return (N, 2), of each input: the cross-entropy of its output steps, in nats, and their number."""
+        """Return (N, 2): per input the cross-entropy of its output steps in nats, and their number."""
         self.model.eval()
-        found = []
+        chunks = []
         for begin in range(0, len(inputs), CHUNK):
-            some = torch.stack(list(inputs[begin : begin + CHUNK]))
-            logits = self.model(some)
-            losses = F.cross_entropy(logits.flatten(0, 1), self.task.answer(some).flatten(), reduction="none")
-            found.append(losses.view(len(some), -1).sum(1).double().cpu().numpy())
-        sums = np.concatenate(found)
+            batch = torch.stack(list(inputs[begin : begin + CHUNK]))
+            logits = self.model(batch)
+            losses = F.cross_entropy(logits.flatten(0, 1), self.task.answer(batch).flatten(), reduction="none")
+            chunks.append(losses.view(len(batch), -1).sum(1).double().cpu().numpy())
+        sums = np.concatenate(chunks)
         return np.stack([sums, np.full(len(sums), self.task.outputs)], 1)
 
     def trial(self, input: Tensor) -> Trial:
-        """Return an input (T,) ready to be probed."""
+        """Return an input (T,) prepared for explanation methods."""
         relevant = self.task.relevance(input.unsqueeze(0))[0].numpy()
 
         def run(count: int) -> Tensor:
-            found: Tensor = self.model(input.expand(count, -1))
-            return found
+            logits: Tensor = self.model(input.expand(count, -1))
+            return logits
 
         return Trial(run, self.model.input_embedding, self.model.cross_layers, relevant)
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Test on samples of full length, also where lengths varied in training: so that exact match by length
-        means what it says."""
+        """Return the measurements of a comparison, on samples of full length.
+
+        The length is fixed even after training with vary_len, so that exact match has one meaning.
+        """
         report = self.test(seed=seed, sample_len=self.max_len)
         if report.relevance is None:
             return Figures(exact_match=report.exact_match)
@@ -227,14 +232,10 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
-        """Return one input (1, T): the one that is given, or a drawn one."""
+        """Return `input` as a batch (1, T), or a drawn one if it is None."""
         if input is None:
             generator = generator_of(seed, "sample")
             return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
         if sample_len is not None or signal is not None:
             raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")
         return self.task.parse(input)
-
-
-CHUNK = 1000
-"""Inputs that run through the model at once."""

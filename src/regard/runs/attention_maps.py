@@ -1,4 +1,4 @@
-"""From a model's answer to an attention map."""
+"""Attention maps of answers: run a model on one input, and collect weights, labels and truth."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from regard.tasks import SequenceTask, Task
 
 REST = "rest"
-"""Label of the learned step that a model trained over all lengths rests on."""
+"""Label of the additional learned step of a model trained on all lengths."""
 NULL_LABEL = "␣"
-"""How the null character, and any other blank, is shown on an axis."""
+"""Label of the null character and of any other blank on an axis."""
 MOST_UNKNOWN = 20
-"""Unknown symbols that a note names, at most."""
+"""Most unknown symbols in a note."""
 Labels = dict[LayerKind, tuple[list[str], list[str]]]
 
 
 @torch.inference_mode()
 def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> AttentionMap:
-    """Run `model` on one input (1, T) and keep what it attended to."""
+    """Run a model on one input (1, T), and return its attention."""
     if model.training:
         model.eval()
     with record_own(model) as records:
@@ -43,11 +43,11 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
     outputs = task.output_labels(inputs[0])
     labels: Labels = {"encoder": (letters, letters), "decoder": (outputs, outputs)}
     layers = {}
-    for full, each in records.items():
-        name, weights = short_name(full), each.weights[0].float().numpy()
+    for full, record in records.items():
+        name, weights = short_name(full), record.weights[0].float().numpy()
         keys = letters + [REST] * (weights.shape[-1] - len(letters))
-        reads = full in model.cross_layers
-        relevant = pad_keys(task.relevance(inputs), len(keys))[0].numpy() if reads else None
+        reads_input = full in model.cross_layers
+        relevant = pad_keys(task.relevance(inputs), len(keys))[0].numpy() if reads_input else None
         layers[name] = layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
     positions = model.learned_positions
     return AttentionMap(
@@ -66,20 +66,20 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
 def map_of_pair(
     model: Seq2Seq, task: SequenceTask, source: str, tokens: list[int], *, forced: bool = False
 ) -> AttentionMap:
-    """Keep what a model attends to while it answers `source` with `tokens`, the end of sequence not among them.
+    """Return the attention of a model that answers `source` with `tokens` (without the end of sequence).
 
-    The tokens are fed back to the decoder all at once, which attends as it did when it wrote them one by one.
-    `forced`: the tokens are not the model's own; its prediction is what it would write at each step after them.
+    The decoder gets all tokens at once, and attends as in a stepwise search. `forced`: the tokens are not the
+    model's own answer, and the prediction is its next token at each step.
     """
     model.eval()
-    source = whole(source)  # as it is to be shown
+    source = whole(source)  # as it is shown
     batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
     batch = batch.to(next(model.parameters()).device)
     with record_own(model) as records:
         logits = model(batch.source, batch.source_mask, batch.target_in)
-    likely = logits[0].float().softmax(-1).cpu()
-    written = likely.argmax(-1) if forced else torch.tensor([*tokens, EOS])
-    # What the model does not know is shown as what it is.
+    probabilities = logits[0].float().softmax(-1).cpu()
+    written = probabilities.argmax(-1) if forced else torch.tensor([*tokens, EOS])
+    # Labels show the text itself, also where the model reads an unknown symbol.
     sources = [*task.source_vocabulary.pieces(source), *task.source_vocabulary.labels([EOS])]
     targets = task.target_vocabulary.labels([*tokens, EOS])
     known = task.known(source)
@@ -96,31 +96,31 @@ def map_of_pair(
         truth=known.target if known is not None else task.target_vocabulary.decode(tokens) if forced else None,
         layers={
             (name := short_name(full)): layer_map(
-                name, each.weights[0].float().cpu().numpy(), labels, relevant, written=True
+                name, record.weights[0].float().cpu().numpy(), labels, relevant, written=True
             )
-            for full, each in records.items()
+            for full, record in records.items()
         },
         outputs=outputs,
-        probabilities=likely[range(len(written)), written].tolist(),
+        probabilities=probabilities[range(len(written)), written].tolist(),
     )
 
 
-def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
-    """Return what the words of a target attend to, in one layer: the source's words, and its end."""
-    weights = np.concatenate([found.weights, found.nothing[:, None]], axis=1)
+def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
+    """Return a map with one layer: attention of the target's words to the source's words and its end."""
+    weights = np.concatenate([pair.weights, pair.nothing[:, None]], axis=1)
     linked = np.zeros(weights.shape, dtype=bool)
-    for source, target in found.links:
+    for source, target in pair.links:
         linked[target, source] = True
-    targets, sources = [_visible(word) for word in found.target], [_visible(word) for word in found.source]
+    targets, sources = [_visible(word) for word in pair.target], [_visible(word) for word in pair.source]
     labels: Labels = {CROSS: (targets, [*sources, "</s>"])}
     return AttentionMap(
         task=task,
-        input=" ".join(found.source),
-        prediction=" ".join(found.target),
+        input=" ".join(pair.source),
+        prediction=" ".join(pair.target),
         truth=None,
         layers={
             CROSS: dataclasses.replace(
-                layer_map(CROSS, weights[None], labels, linked, written=True), names=(found.heads,)
+                layer_map(CROSS, weights[None], labels, linked, written=True), names=(pair.heads,)
             )
         },
         outputs=targets,
@@ -129,17 +129,17 @@ def map_of_links(task: str, found: LinkedPair) -> AttentionMap:
 
 
 def note_of(length: str, unknown: list[str]) -> str:
-    """Say what is unusual about an input: its length, and symbols that the model does not know."""
+    """Return a warning about the length of an input and about unknown symbols; empty without either."""
     notes = [f"training {length}: errors are to be expected"] if length else []
     notes += [f"the model does not know {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
     return "; ".join(notes)
 
 
-def opened(kept: KeptHeads | None, attention: AttentionMap) -> AttentionMap:
-    """Return a map that is looked at from the best of the heads on that were chosen to align by."""
-    if kept is None or "head" not in kept.ways:
+def select_aligning_head(heads: KeptHeads | None, attention: AttentionMap) -> AttentionMap:
+    """Return a map whose view starts with the best alignment head, if heads were chosen."""
+    if heads is None or "head" not in heads.ways:
         return attention
-    [(layer, head)] = kept.ways["head"].heads
+    [(layer, head)] = heads.ways["head"].heads
     return dataclasses.replace(attention, aligning=(short_name(layer), head))
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import torch
+from torch import nn
 
 from regard import runs
 from regard.errors import InputError
 from regard.training import build_model, find_run, load_weights
+from regard.training.tensor_file import warn_not_finite
 
 if TYPE_CHECKING:
     from regard.runs.answer_run import AnswerRun
@@ -51,8 +53,8 @@ def load(
 
     `trust_code`: run custom code that the run names (a task file, a model, a score) although you have not trained
     with it here. `trust_edited`: use a run whose files do not match their digests, and report the differences on
-    standard error. Raises `InputError` for a run that is missing or damaged, or that needs one of the two. Nothing is
-    unpickled.
+    standard error. Raises `InputError` for a run that is missing or damaged, or that needs one of the two.
+    Nothing is unpickled.
 
         run = regard.load("signal2")
         run.attend("BCCCBAABACCCA")
@@ -91,6 +93,12 @@ def _read(folder: RunFolder, *, trust_code: bool) -> AnyRun:
     step = load_weights(model, folder)
     if not task.draws and torch.cuda.is_available():
         model.cuda()
+    return make_run(folder, config, step, task, model)
+
+
+def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, model: nn.Module) -> AnyRun:
+    """Return a run of the class that fits its task; warn if a parameter of its model is not finite."""
+    warn_not_finite(model.state_dict(), str(folder.path))
     run_class: type[AnyRun] = getattr(runs, RUN_CLASSES[task.answers, task.draws])
     return run_class(folder.path, config, step, cast(Any, task), cast(Any, model.eval()), folder.trust_edited)
 
@@ -103,7 +111,8 @@ def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
 def load_translator(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> SequenceRun:
-    """Load a run that answers with text, as `load` does; raises `InputError` for a run that answers with numbers."""
+    """Load a run that answers with text, as `load` does; raises `InputError` for a run that answers with
+    numbers."""
     loaded = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
     if loaded.task.answers == "numbers":
         raise InputError(f"run {str(run)!r} answers with numbers, not text: try `regard test {run} --input ...`")

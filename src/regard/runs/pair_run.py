@@ -1,4 +1,4 @@
-"""A run on a task that draws its pairs: test it, and see how its attention agrees with the known alignment."""
+"""Runs of synthetic sequence tasks: test them, and compare their attention with the known alignment."""
 
 from __future__ import annotations
 
@@ -25,52 +25,53 @@ if TYPE_CHECKING:
     from regard.viz import AttentionMap
 
 CHUNK = 500
-"""Samples that are tested at once."""
-DRAWN = 5000
-"""Pairs that are drawn for others to learn from, at most."""
+"""Samples per chunk of a test."""
+MOST_DRAWN = 5000
+"""Most pairs that `trained_on` draws."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PairReport(Result):
-    """What a test over fresh samples found."""
+    """Result of a test on unseen samples."""
 
     samples: int
     exact_match: float
-    """Share of samples (0 to 1) whose answer, by greedy search, is right to the last character."""
+    """Share of samples (0 to 1) whose answer by greedy search is entirely right."""
     alignments: dict[str, Alignment]
-    """For each layer in which the target attends to the source; empty for a model without attention."""
+    """By layer in which the target attends to the source; empty for a model without attention."""
 
     def __str__(self) -> str:
         lines = [f"Exact match: {self.exact_match:.2%} of {self.samples:,} unseen samples"]
-        for name, each in self.alignments.items():
-            on = f"{each.share:.1%} of the attention is on"
-            lines.append(f"{short_name(name)}: alignment error rate {each.error_rate:.1%}, {on}")
-            lines.append(f"  what each symbol was made from (uniform attention: {each.uniform:.1%})")
+        for name, alignment in self.alignments.items():
+            share = f"{alignment.share:.1%} of the attention is on"
+            lines.append(f"{short_name(name)}: alignment error rate {alignment.error_rate:.1%}, {share}")
+            lines.append(f"  the source of each symbol (uniform attention: {alignment.uniform:.1%})")
         return "\n".join(lines)
 
     def table(self) -> Table:
-        """Return the figures as a table."""
+        """Return the result as a table."""
         from rich.table import Table
 
         table = Table("", "exact match", "alignment error", "share", "uniform", box=None, pad_edge=False)
         table.add_row(f"{self.samples:,} unseen samples", f"{self.exact_match:.2%}")
-        for name, each in self.alignments.items():
-            table.add_row(name, "", f"{each.error_rate:.1%}", f"{each.share:.1%}", f"{each.uniform:.1%}")
+        for name, alignment in self.alignments.items():
+            shares = (alignment.error_rate, alignment.share, alignment.uniform)
+            table.add_row(name, "", *(f"{share:.1%}" for share in shares))
         return table
 
 
 @dataclass(frozen=True, repr=False)
 class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
-    """A run on a task that draws its pairs."""
+    """A run of a task that draws pairs of source and target."""
 
     task: PairTask
     drawn_by = ("sample_len",)
 
     def test(self, *, samples: int = 2000, sample_len: int | None = None, seed: int = 0) -> PairReport:
-        """Test on unseen samples: exact match, and how the attention agrees with the known alignment.
+        """Test on unseen samples: exact match, and agreement of the attention with the known alignment.
 
-        `sample_len` characters each, where the task leaves the choice (default: as in training); `seed` chooses
-        the samples. Raises `InputError` where a value does not fit.
+        `sample_len`: characters per sample, if the task allows a choice; by default as in training. The samples
+        are drawn by `seed`. Raises `InputError` for options that do not fit.
         """
         check_range("samples", samples, 1, 10**7)
         check_range("seed", seed, 0, 2**32 - 1)
@@ -95,10 +96,10 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         beam: int | None = None,
         length_penalty: float | None = None,
     ) -> AttentionMap:
-        """Answer one input, such as `"3. Mai 1979"`, and keep what each character of the answer attended to.
+        """Answer an input such as `"3. Mai 1979"`, and return the attention of each character of the answer.
 
-        Without `input`, draw an unseen one, with `sample_len` characters, by `seed`. `answer`: one that `search`
-        has found, instead of the best. The rest is as in `search`.
+        `input` None: an unseen one with `sample_len` characters, drawn by `seed`. `answer`: a result of `search`
+        to use instead of the best. Other options as in `search`.
         """
         if input is None:
             input = self.draw(sample_len=sample_len, seed=seed)
@@ -108,36 +109,39 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def longest_seen(self) -> int:
-        """The longest source of the task."""
+        """Length of the longest source in the training data."""
         return self.task.max_source
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
-        """Return a drawn input, unseen in training; the rest is as in `attend`."""
+        """Return a drawn input that is not in the training data; options as in `attend`."""
         return self.task.pairs(1, generator_of(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
-        """Return pairs that are drawn apart from those of training, the same for every purpose."""
+        """Return pairs that are not in the training data, the same for every purpose."""
         del purpose
         return self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
-        """Return drawn pairs that training has not seen, with their links: sure ones of what was made from one
-        symbol alone, and possible ones of what was made from several."""
+        """Return pairs that are not in the training data, with their links.
+
+        A symbol that comes from one source symbol has a sure link, one that comes from several has possible
+        links.
+        """
         pairs = self.unseen(samples, 0)
         return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
-        """Return pairs that are drawn like those of training."""
-        drawn = self.task.pairs(min(most, DRAWN), generator_of(0, "align"))
+        """Return pairs drawn as in training."""
+        drawn = self.task.pairs(min(most, MOST_DRAWN), generator_of(0, "align"))
         return [(pair.source, pair.target) for pair in drawn]
 
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
         """Return the alignment error rate of each layer."""
-        found = interpret.alignment(self.model, self.task, [list(inputs)])
-        return {short_name(name): each.error_rate for name, each in found.items()}
+        alignments = interpret.alignment(self.model, self.task, [list(inputs)])
+        return {short_name(name): alignment.error_rate for name, alignment in alignments.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Test on unseen samples; where several layers read the source, the last one is told of."""
+        """Return the measurements of a comparison; of several layers that read the source, those of the last."""
         report = self.test(seed=seed)
         if not report.alignments:
             return Figures(exact_match=report.exact_match)
@@ -151,5 +155,6 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
 
 def _links(pair: Pair) -> KnownLinks:
-    found = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
-    return KnownLinks.of([each[0] for each in found if len(each) == 1], [link for each in found for link in each])
+    links = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
+    sure = [symbol_links[0] for symbol_links in links if len(symbol_links) == 1]
+    return KnownLinks.of(sure, [link for symbol_links in links for link in symbol_links])

@@ -1,4 +1,4 @@
-"""A pair of source and target, ready to be probed."""
+"""Inputs for explanation methods: a pair of source and target that runs with changed embeddings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> Trial:
-    """Return a trial in which the decoder is fed the target."""
+    """Return a pair as the input of an explanation method; the decoder is fed the target."""
     tokens = collate([task.target_vocabulary.encode(target)])
     batch = PairBatch(collate([task.source_vocabulary.encode(source)]), tokens)
     known = task.known(source)
@@ -29,7 +29,7 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
 
 
 def _copies(model: Seq2Seq, batch: PairBatch, count: int) -> Tensor:
-    """Feed copies of one pair to a model: logits (count, Tt, V)."""
+    """Return the logits (count, Tt, V) of copies of one pair."""
     source, target_in = (part.expand(count, -1) for part in (batch.source, batch.target_in))
     logits: Tensor = model(source, batch.source_mask.expand(count, -1), target_in)
     return logits

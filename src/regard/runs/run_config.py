@@ -99,15 +99,16 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
 def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
     """Return the config of a run that starts from the run `before`, with its model and its vocabularies.
 
-    Options that `flags` do not name are taken from that run, except for text and `freeze`. Raises `InputError` for a
-    run of another task, and for a flag that asks for another model or vocabulary.
+    Options that `flags` do not name are taken from that run, except for text and `freeze`. Raises `InputError`
+    for a run of another task, and for a flag that asks for another model or vocabulary.
     """
     _check_no_flags(task, flags)
     base = before.config
     flags = dict(task.flags() if isinstance(task, RunConfig) else flags)
     if (preset := flags.pop("preset", None)) is not None:
         raise InputError(
-            f"preset {preset!r} is for a new model, and a run that starts from another has its sizes: leave it out"
+            f"preset {preset!r} is for a new model, and a run that starts from another has its sizes: "
+            f"leave it out"
         )
     on = task.on if isinstance(task, RunConfig) else make_config(task).on
     if base.on != on:
@@ -140,8 +141,8 @@ def _check_no_flags(task: str | RunConfig, flags: dict[str, Any]) -> None:
 
 def _fixed_flag(name: str, value: object, before: object, run: AnyRun) -> InputError:
     return InputError(
-        f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the vocabularies of "
-        f"the run it starts from; leave {name} out, or train without --from"
+        f"{name} {value} differs from {before} of run {run.where!r}: a run keeps the model and the vocabularies "
+        f"of the run it starts from; leave {name} out, or train without --from"
     )
 
 

@@ -1,4 +1,4 @@
-"""The kinds of run: what `regard.train` and `regard.load` return."""
+"""Types of runs that `regard.train` and `regard.load` return."""
 
 from regard.runs.answer_run import AnswerRun
 from regard.runs.pair_run import PairRun

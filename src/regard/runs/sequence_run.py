@@ -1,4 +1,4 @@
-"""A run from sequence to sequence: translate with it, and see what it attends to."""
+"""Runs from sequence to sequence: translate, score, align, and inspect attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard import convert, decoding, evaluation, interpret, viz
 from regard.data.silver import silver_links
 from regard.data.vocabulary import unblanked
 from regard.errors import InputError, begun, check_range
-from regard.runs.attention_maps import map_of_links, map_of_pair, note_of, opened
+from regard.runs.attention_maps import map_of_links, map_of_pair, note_of, select_aligning_head
 from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from regard.runs.alignment import Aligner, LinkedPair
     from regard.tasks import SequenceTask
 
-SHOWN = 20
-"""Characters of a text that an error shows, at most."""
-SILVER = 200_000
-"""Pairs of its training text from which eflomal learns besides, at most."""
+LONGEST_SHOWN = 20
+"""Characters of a text in an error message."""
+MOST_SILVER = 200_000
+"""Most pairs of the training text that eflomal also learns from."""
 
 
 @dataclass(frozen=True, repr=False)
 class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
-    """A run from sequence to sequence."""
+    """Base class of runs that answer with text."""
 
     task: SequenceTask
     model: Seq2Seq
     usual_beam: ClassVar[int] = 1
-    """Prefixes kept side by side where nothing else is asked for; 1 is greedy search."""
+    """Default beam size; 1 is greedy search."""
     usual_length_penalty: ClassVar[float] = 0.0
-    """Its exponent, where nothing else is asked for."""
+    """Default exponent of the length penalty."""
 
     @property
     def importance_samples(self) -> int:
-        """Unseen pairs that importance is asked over, where nothing else is said."""
+        """Default number of unseen pairs for head importance."""
         return 500
 
     def translate(
@@ -60,8 +60,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         engine: convert.EngineName = "regard",
         precision: convert.Precision = "float32",
     ) -> list[str]:
-        """Return the most likely answer to each text, in order; see `search`."""
-        found = self.search(
+        """Return the best answer to each text, in order; options as in `search`.
+
+        run = regard.load("dates")
+        run.translate(["3. Mai 1979"])  # ["1979-05-03"]
+        """
+        answers = self.search(
             texts,
             beam=beam,
             length_penalty=length_penalty,
@@ -70,7 +74,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             precision=precision,
             scored=False,
         )
-        return [best.text for best, *_ in found]
+        return [best.text for best, *_ in answers]
 
     def search(
         self,
@@ -86,13 +90,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         precision: convert.Precision = "float32",
         scored: bool = True,
     ) -> list[list[decoding.Candidate]]:
-        """Return the `n_best` answers to each text, best first, with their log-probabilities and scores.
+        """Return the `n_best` answers to each text, best first, with log-probabilities and scores.
 
-        `beam`: prefixes kept side by side, 1 for greedy search; `length_penalty`: exponent, 0 for none; of both,
-        None is what is usual for such a run. `temperature` above 0: tokens are drawn instead, by `seed`. What
-        training never saw is read as one unknown symbol; a blank text has one answer, the empty one. `engine`,
-        `precision`, `scored`: see `Engines.search`. Raises `InputError` where a text is too long, numbers do not
-        fit, or the engine cannot search so.
+        `beam`: beam size, 1 for greedy search; `length_penalty`: exponent, 0 for none; None for the default of
+        the run's class. `temperature` above 0: sample tokens by `seed` instead. Symbols that are not in the
+        vocabulary are read as one unknown symbol; a blank text has the empty answer. `engine`, `precision`,
+        `scored`: see `Engines.search`. Raises `InputError` for a text that is too long, options that do not fit,
+        and a search that the engine does not support.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
@@ -112,12 +116,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @cached_property
     def engines(self) -> convert.Engines:
-        """The programs that search its answers."""
+        """Search engines for the answers."""
         return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
-        """Return what the search tries while it answers an input, or one drawn by `seed`: every prefix that it
-        keeps, with what might have come next. `beam` None: what is usual for such a run."""
+        """Return the search tree of an input: every prefix in the beam, with its possible next tokens.
+
+        `input` None: one drawn by `seed`. `beam` None: the default of the run's class.
+        """
         text = self.draw(seed=seed) if input is None else input
         self._check([text])
         return decoding.search_tree(
@@ -131,14 +137,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def along(self, input: str, tokens: list[int]) -> viz.AttentionMap:
-        """Return what a model attends to while it answers `input` with tokens that a search has tried."""
-        found = map_of_pair(self.model, self.task, input, tokens)
-        return opened(self.kept_heads(), named(self.model, self.where, found))
+        """Return the attention of the model while it answers `input` with the given tokens."""
+        attention = map_of_pair(self.model, self.task, input, tokens)
+        return select_aligning_head(self.kept_heads(), named(self.model, self.where, attention))
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
 
-        Blank texts: see `score_pairs`. Raises `InputError` where a source is too long.
+        Blank texts: see `score_pairs`. Raises `InputError` for a source that is too long.
         """
         check_range("batchsize", batchsize, 1, 10**6)
         pairs = list(pairs)
@@ -155,11 +161,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def guided(self) -> bool:
-        """Whether a head was guided by links as it learned."""
+        """Whether a head was trained with an alignment loss."""
         return False
 
     def kept_heads(self) -> interpret.KeptHeads | None:
-        """Return the heads to align by: those chosen, or else the guided one; None where there is neither."""
+        """Return the heads for alignment: the chosen ones, or else the guided one; None without either."""
         return self._aligner.kept()
 
     def align(
@@ -173,20 +179,22 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     ) -> list[LinkedPair]:
         """Return which words of each target come from which words of its source.
 
-        The decoder is fed the target; each of its words is linked to the source word that the heads which were
-        chosen (`choose_alignment`) give most weight, or to none where that is the end of the source. `by`: a
-        single head, a set of them, or all; None: what was best, and all heads where nobody has chosen. `unit`:
-        words between blanks, these with punctuation apart (parts), or pieces of the vocabulary; None: words, or
-        characters of a task of characters. `reverse`: a run of the other direction, with whose links they are
-        made one as `symmetrise` says. Raises `InputError` where a text is too long, or there is no attention.
+        The decoder is fed the target. Each of its words is linked to the source word with the largest weight in
+        the heads from `choose_alignment`, or to none if the end of the source has it.
+
+        `by`: a single head, a set of heads, or all heads; None: the best choice, or all heads without one.
+        `unit`: words between blanks, words without punctuation (parts), or pieces of the vocabulary; None: words,
+        or characters for a task of characters. `reverse`: a run of the other direction, whose links are combined
+        with these by `symmetrise`. Raises `InputError` for a text that is too long, and for a model without
+        attention.
         """
         pairs = [(unblanked(source), unblanked(target)) for source, target in pairs]
         self._check_pairs(pairs)
-        found = self._aligner.align(pairs, by, unit)
+        forward = self._aligner.align(pairs, by, unit)
         if reverse is None:
-            return found
+            return forward
         backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
-        return self._aligner.both_ways(found, backward, symmetrise)
+        return self._aligner.combine_directions(forward, backward, symmetrise)
 
     def choose_alignment(
         self,
@@ -200,11 +208,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         keep: bool = True,
         seed: int = 0,
     ) -> interpret.AlignmentChoice:
-        """Choose the heads to align by, on half of the pairs, and return how well they do on the other half.
+        """Choose the heads for alignment on half of the pairs, and return their error rates on the other half.
 
-        With `keep` the choice is kept in the run's folder, and that of `reverse` in its own. `against`: what the
-        links are, for people; `others`: links of the same pairs that something else has found, to be reported
-        besides. Raises `InputError` where pairs are too few, links lead past words, or there is no attention.
+        `known`: reference links of each pair; `against`: their description for a report. `reverse`: a run of the
+        other direction, whose heads are chosen too. `others`: links of the same pairs from other methods, for the
+        report. `keep`: save the choice in the folder of each run. Raises `InputError` for too few pairs, links to
+        words that do not exist, and a model without attention.
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
@@ -221,23 +230,23 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
-        """Return at most so many unseen pairs, with the links that the task knows, or without any."""
-        pairs = [(each[0], each[1]) for each in self.unseen(samples, 0, purpose="align")]
+        """Return at most `samples` unseen pairs, and their links if the task knows them."""
+        pairs = [(pair[0], pair[1]) for pair in self.unseen(samples, 0, purpose="align")]
         return pairs, []
 
     def silver_links(self, pairs: Sequence[tuple[str, str]]) -> list[frozenset[Link]]:
-        """Return the links that eflomal finds in pairs, of their words between blanks.
+        """Return the links of eflomal between the words (between blanks) of pairs.
 
-        It learns from what this run was trained on as well. Raises `InputError` without the extra `align`.
+        eflomal also learns from the training text of this run. Raises `InputError` without the extra `align`.
         """
-        return silver_links(pairs, self.trained_on(SILVER))
+        return silver_links(pairs, self.trained_on(MOST_SILVER))
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
-        """Return pairs that it was trained on, or such ones as it was trained on, at most so many."""
+        """Return at most `most` pairs of the training data, or pairs drawn like them."""
         raise NotImplementedError
 
     def map_of_links(self, found: LinkedPair) -> viz.AttentionMap:
-        """Return what the heads that align attend to, as one layer of words, ready to be drawn."""
+        """Return the attention of the alignment heads between words, as a map with one layer."""
         return map_of_links(self.task.name, found)
 
     def attend(
@@ -249,42 +258,41 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         beam: int | None = None,
         length_penalty: float | None = None,
     ) -> viz.AttentionMap:
-        """Answer one input, and keep what each symbol of the answer attended to, in every layer.
+        """Answer an input, and return the attention of each symbol of the answer in every layer.
 
-        Without `input`, draw one by `seed`. `answer`: one that `search` has found, instead of the best. With an
-        intervention in force, and no `answer`, `original` is the map without it. The rest is as in `search`.
+        `input` None: one drawn by `seed`. `answer`: a result of `search` to use instead of the best. During an
+        intervention and without `answer`, `original` is the map without it. Other options as in `search`.
         """
         if input is None and answer is not None:
             raise InputError("an answer is given: give the input that it answers too")
         text = self.draw(seed=seed) if input is None else input
 
-        def answered() -> viz.AttentionMap:
-            found = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
-            return opened(self.kept_heads(), map_of_pair(self.model, self.task, text, found.tokens))
+        def make_map() -> viz.AttentionMap:
+            best = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
+            return select_aligning_head(self.kept_heads(), map_of_pair(self.model, self.task, text, best.tokens))
 
         model, where = self.model, self.where
-        found = with_original(model, where, answered) if answer is None else named(model, where, answered())
+        attention = with_original(model, where, make_map) if answer is None else named(model, where, make_map())
         unknown = self.task.source_vocabulary.unknown(text)
-        return dataclasses.replace(found, note=note_of(self.unseen_length(text), unknown))
+        return dataclasses.replace(attention, note=note_of(self.unseen_length(text), unknown))
 
     @property
     def longest_seen(self) -> int:
-        """The longest source that training has seen, in what its vocabulary counts."""
+        """Length of the longest source in the training data, in units of its vocabulary."""
         raise NotImplementedError
 
     def unseen_length(self, text: str) -> str:
-        """Say which lengths training has seen, where that of a text was not among them; empty where it was."""
+        """Return a sentence about the trained lengths if the text is longer; otherwise an empty string."""
         vocabulary, longest = self.task.source_vocabulary, self.longest_seen
         if len(text) < longest or (steps := len(vocabulary.pieces(text))) <= longest:
             return ""
         return f"has seen inputs of up to {longest} {vocabulary.unit}, not of {steps}"
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
-        """Return how attention on one input formed during training.
+        """Return the attention on an input at each snapshot of the training.
 
-        The models of all snapshots are given the answer of the last one, symbol by symbol, so that their weights
-        can be compared; their predictions are what they would write after each. Raises `InputError` where the
-        run has kept no snapshots.
+        Every snapshot gets the answer of the trained model, so that the weights can be compared; its predictions
+        are its own next symbols. Raises `InputError` for a run without snapshots.
         """
         text = self.draw(seed=seed) if input is None else input
         [[best, *_]] = self.search([text])
@@ -295,51 +303,54 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return the symbols of some indices of the target's vocabulary."""
-        return [label for each in classes for label in self.task.target_vocabulary.labels([each])]
+        """Return the symbols of some indices of the target vocabulary."""
+        return [label for index in classes for label in self.task.target_vocabulary.labels([index])]
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a drawn input; raises `InputError` where the task draws none."""
+        """Return a drawn input; raises `InputError` if the task draws none."""
         del seed
         raise InputError(f"input is missing: {self.name} draws none by itself")
 
     def look(self, input: Any) -> viz.AttentionMap:
-        """Return what it attends to in a pair of source and target; the decoder is fed the target."""
+        """Return the attention on a pair of source and target; the decoder is fed the target."""
         tokens = self.task.target_vocabulary.encode(input[1])
-        return opened(self.kept_heads(), map_of_pair(self.model, self.task, input[0], tokens, forced=True))
+        return select_aligning_head(
+            self.kept_heads(), map_of_pair(self.model, self.task, input[0], tokens, forced=True)
+        )
 
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Return (N, 2), of each pair of source and target: the cross-entropy of its tokens, in nats, and their
+        """Return (N, 2): per pair of source and target the cross-entropy of its tokens in nats, and their
         number."""
-        found = self.score([(pair[0], pair[1]) for pair in inputs])
-        return np.array([(-each.log_probability, each.tokens) for each in found], dtype=np.float64)
+        scores = self.score([(pair[0], pair[1]) for pair in inputs])
+        return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
 
     def trial(self, input: Any) -> viz.Trial:
-        """Return a pair of source and target, ready to be probed; the decoder is fed the target."""
+        """Return a pair of source and target prepared for explanation methods; the decoder is fed the target."""
         return trial_of_pair(self.model, self.task, input[0], input[1])
 
     def check(self, input: str) -> None:
-        """Raise `InputError` where a text is too long to be answered."""
+        """Raise `InputError` for a text that is too long."""
         if (reason := self.too_long(input)) is not None:
             raise InputError(f"input {reason}")
 
     def _check(self, texts: list[str]) -> None:
         for index, text in enumerate(texts):
             if (reason := self.too_long(text)) is not None:
-                raise InputError(f"text {index}, {begun(text, SHOWN)}, {reason}")
+                raise InputError(f"text {index}, {begun(text, LONGEST_SHOWN)}, {reason}")
 
     def _check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
         self._check([source for source, _ in pairs])
         for index, (_, text) in enumerate(pairs):
             if (reason := self.too_long(text, target=True)) is not None:
-                raise InputError(f"target {index}, {begun(text, SHOWN)}, {reason}")
+                raise InputError(f"target {index}, {begun(text, LONGEST_SHOWN)}, {reason}")
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
-        """Say in what way a source, or a target that is given, is too long; None for one that is not."""
+        """Return why a source, or with `target` a target, is too long; None if it is not."""
         vocabulary, most = self.task.source_vocabulary, self.task.longest_source
         if target:
             vocabulary, most = self.task.target_vocabulary, self.task.longest_target
-        # No vocabulary has more symbols than a text has characters, but for the blank before its first word.
+        # Most texts need no encoding: one has at most a token per character, plus the blank before its first
+        # word.
         if len(text) < most or (length := len(vocabulary.encode(text))) <= most:
             return None
         return f"has {length} {vocabulary.unit}, at most {most} are taken"

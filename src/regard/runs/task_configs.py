@@ -1,7 +1,7 @@
 """Config classes of the tasks, for completion in an editor: `regard.train(regard.CountingConfig(steps=500))`.
 
-Each class has all options of a task, of its default model and of its training, with the task's defaults. For another
-model, use `regard.make_config(task, {"model": ...})`.
+Each class has all options of a task, of its default model and of its training, with the task's defaults. For
+another model, use `regard.make_config(task, {"model": ...})`.
 
 >>> CountingConfig(hidden=32).run_config().model.hidden
 32

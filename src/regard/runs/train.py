@@ -14,7 +14,7 @@ from regard.errors import InputError
 from regard.io import holding
 from regard.memory import keep_memory
 from regard.progress import progress_bar, tell
-from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, read_run, read_task
+from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, make_run, read_run, read_task
 from regard.runs.run_config import check_text, derived_config, new_config, resumed_config, task_name
 from regard.tasks import Beginning
 from regard.training import (
@@ -123,29 +123,34 @@ def train(
         config = _add_digests(config, built, validate, None if resume else text)
         state = start(config, built, context, None if before is None else before.model.state_dict())
         before = None  # frees its parameters
-        _report_frozen(state, show=show)
+        if show and config.training.freeze:
+            _report_frozen(state)
         if resume:
             state.restore(folder)
         with context.first_before_others():
             batches = built.batches(config.training, _beginning(state, prepared, context, show=show))
         with context.first_before_others():
             if context.first:
-                _open_run(folder, config, built, state, resume=resume, overwrite=overwrite)
+                config = _open_run(folder, config, built, state, resume=resume, overwrite=overwrite)
         learner = SingleLearner(
             state, config.training, batches, folder, context=context, drops=config.model.dropout > 0
         )
         threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
-        with threads, _metrics_display(config, folder, state.step, context, show=show) as on_metrics:
+        first_step = state.step
+        with threads, _metrics_display(config, folder, first_step, context, show=show) as on_metrics:
             train_steps(learner, config.training, on_metrics, validate=validate)
         context.wait()
+    if built.draws and context.size == 1 and state.step > first_step:
+        # The last weights are those to use, so the model need not be read back from its file.
+        return make_run(folder, config, state.step, built, state.release_model())
     return read_run(folder)
 
 
 def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Any) -> list[AnyRun]:
     """Train query models of several seeds at once, each into a separate folder, and return the runs.
 
-    `flags`: options that the seeds share, as in `train`. Runs that exist already are resumed. Raises `InputError` as
-    `train` does, and if the existing runs are at different steps.
+    `flags`: options that the seeds share, as in `train`. Runs that exist already are resumed. Raises `InputError`
+    as `train` does, and if the existing runs are at different steps.
     """
     configs = [new_config(task, {**flags, "seed": seed}) for seed in seeds]
     folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
@@ -208,7 +213,8 @@ def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> Any:
 def _build_task(
     config: RunConfig, stored: RunFolder | None, before: AnyRun | None, prepared: Path, *, show: bool
 ) -> AnyTask:
-    """Return the task of a stored run, or of a new one: with the vocabularies of `before`, or learned from text."""
+    """Return the task of a stored run, or of a new one: with the vocabularies of `before`, or learned from
+    text."""
     if stored is not None:
         return read_task(config, stored)
     if before is not None:
@@ -234,11 +240,11 @@ def _add_digests(config: RunConfig, task: AnyTask, validate: Validation | None, 
     )
 
 
-def _report_frozen(state: TrainingState, *, show: bool) -> None:
-    """Report the number of trained parameters, if some are frozen."""
+def _report_frozen(state: TrainingState) -> None:
+    """Report how many parameters are trained, of a model with frozen parts."""
     parts = (state.model.parameters(), trained_parameters(state.model).values())
     total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
-    tell(f"Training {trained:,} of {total:,} parameters", show=show and trained < total)
+    tell(f"Training {trained:,} of {total:,} parameters", show=True)
 
 
 def _beginning(state: TrainingState, prepared: Path, context: DistributedContext, *, show: bool) -> Beginning:
@@ -254,15 +260,17 @@ def _beginning(state: TrainingState, prepared: Path, context: DistributedContext
 
 def _open_run(
     folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, resume: bool, overwrite: bool
-) -> None:
-    """Create a run's folder with its first checkpoint, or prepare an existing one for more steps."""
+) -> RunConfig:
+    """Create a run's folder with its first checkpoint, or prepare an existing one for more steps; return its
+    config."""
     if not resume:
         config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
         with create_run(folder.path, config, overwrite=overwrite) as building:
-            building.write_vocabularies(task.files)
-            write_unknown(building.path, getattr(task, "unknown", ()))
+            if task.files:
+                building.write_vocabularies(task.files)
+                write_unknown(building.path, getattr(task, "unknown", ()))
             state.save_first(building)
-        return
+        return config
     folder.cut_metrics(state.step)
     steps = config.training.steps
     lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
@@ -273,6 +281,7 @@ def _open_run(
             show=True,
         )
     remove_older_states(folder)
+    return config
 
 
 @contextmanager

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     )
     from regard.training.digests import upgrade_config, vocabulary_digest
     from regard.training.distributed import SINGLE_PROCESS, DistributedContext, join_processes
-    from regard.training.freezing import trained_parameters
     from regard.training.model_sizes import PRESETS, has_sizes
     from regard.training.objective import Objective, exact, make_objective
-    from regard.training.optimizers import RECIPES, Recipe
+    from regard.training.optimizers import RECIPES, Recipe, trained_parameters
     from regard.training.registry import MODELS, ModelSpec, find_model, models_for
     from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run
     from regard.training.settings import (

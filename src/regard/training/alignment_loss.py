@@ -32,7 +32,8 @@ def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[
     """Yield a list that receives the alignment loss while the model runs once in the block.
 
     `aims`: (B, Tt, Ts) target distribution of the guided head; None for no guided head, and the list stays empty.
-    Each entry is a sum over target tokens, in nats: over all of them, or over one step if the decoder runs stepwise.
+    Each entry is a sum over target tokens, in nats: over all of them, or over one step if the decoder runs
+    stepwise.
     """
     losses: list[Tensor] = []
     if aims is None:

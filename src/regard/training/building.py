@@ -15,18 +15,19 @@ from regard.training.checkpoint import Checkpoint
 from regard.training.config import RunConfig
 from regard.training.custom_code import check_custom_model, check_custom_parts, custom_parts
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
-from regard.training.freezing import freeze, trained_parameters
+from regard.training.freezing import freeze
 from regard.training.objective import make_objective
+from regard.training.optimizers import trained_parameters
 from regard.training.run_folder import RunFolder
 from regard.training.state import TrainingState
-from regard.training.tensor_file import tensor_specs, warn_not_finite
+from regard.training.tensor_file import tensor_specs
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
     """Return the model of a run, initialised by its seed and without its pruned heads.
 
-    The global random state is restored. Raises `InputError` for heads that the model does not have, and for a custom
-    model that cannot be built.
+    The global random state is restored. Raises `InputError` for heads that the model does not have, and for a
+    custom model that cannot be built.
     """
     sizes = dict(task.sizes)
     if task.answers == "numbers":
@@ -54,7 +55,6 @@ def load_weights(model: nn.Module, folder: RunFolder) -> int:
     checkpoint = Checkpoint.load(folder, tensor_specs(model.state_dict()))
     assert checkpoint.weights is not None
     model.load_state_dict(checkpoint.weights)
-    warn_not_finite(model.state_dict(), str(folder.path))
     return checkpoint.step
 
 
@@ -70,9 +70,12 @@ def start(
     """
     settings = config.training
     generator = generator_of(settings.seed, "train")
-    check_custom_parts(config.model)
+    custom = custom_parts(config)
+    if custom:
+        check_custom_parts(config.model)
     model = _initial_model(config, task, before)
-    check_custom_model(config, task, model)
+    if custom:
+        check_custom_model(config, task, model)
     objective = make_objective(model.to(context.device), settings, generator)
     if settings.sharded:
         from regard.training.sharding import ShardedState, shard  # imports most of torch.distributed
@@ -94,11 +97,12 @@ def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor
         for name, spec in tensor_specs(before).items():
             if specs.get(name) != spec:
                 raise InputError(
-                    f"parameter {name} is {spec} in the run to begin from, and {specs.get(name, 'missing')} here: "
-                    f"use the same sizes, also max_len if positions are learned"
+                    f"parameter {name} is {spec} in the run to begin from, and {specs.get(name, 'missing')} "
+                    f"here: use the same sizes, also max_len if positions are learned"
                 )
         model.load_state_dict(before)
-    freeze(model, config.training.freeze)
+    if config.training.freeze:
+        freeze(model, config.training.freeze)
     return model
 
 

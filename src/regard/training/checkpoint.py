@@ -3,9 +3,10 @@
     checkpoint = Checkpoint.load(folder)          # weights, checked against their digest and the config
     Checkpoint(step=500, weights=weights, training=training).save(folder)
 
-Saving replaces the weights first, then writes the training state, then removes older states. Each file is replaced
-atomically, so at any moment there is a model to use and a state to resume from. A training that is interrupted
-between the two repeats the steps since its last state, and arrives at the same model. Nothing is unpickled.
+Saving replaces the weights first, then writes the training state, then removes older states. Each file is
+replaced atomically, so at any moment there is a model to use and a state to resume from. A training that is
+interrupted between the two repeats the steps since its last state, and arrives at the same model. Nothing is
+unpickled.
 """
 
 from collections.abc import Mapping
@@ -32,8 +33,8 @@ class Checkpoint:
     weights: Mapping[str, Tensor] | None = None
     """Weights to use; None keeps the stored ones."""
     training: Mapping[str, Tensor] | None = None
-    """Parameters, optimizer moments, generator, position in the data, validation history; None for a run that cannot
-    be resumed."""
+    """Parameters, optimizer moments, generator, position in the data, validation history; None for a run that
+    cannot be resumed."""
 
     def save(self, folder: RunFolder | str | Path) -> None:
         """Write the checkpoint into a run's folder; raises `MachineError` and leaves the last one intact."""

@@ -4,8 +4,8 @@
 >>> config.model.heads, config.training.steps
 (8, 2000)
 
-A config is made from flags (`make_config`, `changed_config`) or from a stored run (`config_from_json`). Both check
-every value against the type of its field, and refuse names that no field has.
+A config is made from flags (`make_config`, `changed_config`) or from a stored run (`config_from_json`). Both
+check every value against the type of its field, and refuse names that no field has.
 """
 
 import dataclasses
@@ -131,8 +131,8 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     """
     task_class, values = find_task(task), dict(flags or {})
     spec = model_for(task_class, values.pop("model", task_class.defaults.get("model")))
+    classes = spec.part_classes(task_class)
     size = size_flags(task_class, spec.name, values.pop("preset", None))
-    classes = part_classes(task_class, spec)
     _check_names(values, classes, ["model"])
     defaults = {name: value for name, value in task_class.defaults.items() if name != "model"}
     values = defaults | size | values
@@ -147,7 +147,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
 
 def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
     """Return a config with some flags changed. Raises `InputError` as `make_config` does."""
-    classes = part_classes(config.task_class, config.model_spec)
+    classes = config.model_spec.part_classes(config.task_class)
     _check_names(flags, classes)
     parts: dict[str, Any] = {
         part: from_values(part_class, {**vars(config.parts()[part]), **_select(flags, _names(part_class))})
@@ -171,7 +171,7 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
         raise InputError(f"config needs exactly {', '.join(sorted(names))}")
     identity = {name: _convert(name, stored[name], str) for name in ("on", "kind")}
     parts: dict[str, Any] = {}
-    for part, part_class in part_classes(find_task(identity["on"]), find_model(identity["kind"])).items():
+    for part, part_class in find_model(identity["kind"]).part_classes(find_task(identity["on"])).items():
         options = set(_names(part_class))
         if (
             not isinstance(stored[part], dict)
@@ -182,11 +182,6 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
     hints = get_type_hints(RunConfig)
     rest = {name: _convert(name, stored[name], hints[name]) for name in set(stored) - set(PARTS) - set(identity)}
     return RunConfig(**identity, **parts, **rest)
-
-
-def part_classes(task: type[AnyTask], spec: ModelSpec) -> "dict[str, type[DataclassInstance]]":
-    """Return the dataclass of each part of a config."""
-    return {"task": task.config_class, "model": spec.config, "training": spec.settings_for(task)}
 
 
 def from_values(part_class: type[Part], values: Mapping[str, object]) -> Part:

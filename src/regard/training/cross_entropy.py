@@ -2,12 +2,12 @@
 
 The logits of all target steps over 12,000 subwords are the largest tensor of a translation step: 190 MB for 4,000
 steps, read and written again for the softmax, its gradient, and the two products of the backward pass. Here each
-chunk of steps is processed from states to gradients while it is in the processor's cache, in reused memory. Only the
-gradients of states and weight are kept.
+chunk of steps is processed from states to gradients while it is in the processor's cache, in reused memory. Only
+the gradients of states and weight are kept.
 
-Besides the products, passes over a chunk cost most. Three decisions reduce them. The softmax is not divided by its
-sum; the much smaller gradients are. The even part of label smoothing is computed from a sum of states and a sum of
-the weight. Powers have base 2, which PyTorch computes three times as fast as base e.
+Besides the products, passes over a chunk cost most. Three decisions reduce them. The softmax is not divided by
+its sum; the much smaller gradients are. The even part of label smoothing is computed from a sum of states and a
+sum of the weight. Powers have base 2, which PyTorch computes three times as fast as base e.
 
 Letters: P passes over the same steps, N target steps, D width, V vocabulary.
 """
@@ -39,8 +39,8 @@ def cross_entropy(
     """Return the cross-entropy in nats, summed over all steps, and which steps are right: (N,) bool.
 
     states (P, N, D), `layer` weight (V, D) and bias (V,) or None, target (N,) int64. The loss is the sum over the
-    passes; the right steps are those of the first pass. `smoothing`: share of the target distribution that is spread
-    evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the mean of the two
+    passes; the right steps are those of the first pass. `smoothing`: share of the target distribution that is
+    spread evenly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the mean of the two
     Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al. 2021, section 2).
     Products have the type of autocast if it is on; sums and logarithms are float32 (float64 for float64 states).
 
@@ -180,8 +180,8 @@ def _largest(logits: Tensor) -> Tensor:
 def _agree(logits: Tensor, goal: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same as `_aim`, with the loss of the disagreement between two passes.
 
-    logits (2N, V) in nats, those of the second pass after those of the first. The loss of a step is `agreement` times
-    (KL(p, q) + KL(q, p)) / 2; with a = log p - log q its gradient by the logits of p is `agreement` times
+    logits (2N, V) in nats, those of the second pass after those of the first. The loss of a step is `agreement`
+    times (KL(p, q) + KL(q, p)) / 2; with a = log p - log q its gradient by the logits of p is `agreement` times
     (p (1 + a - KL(p, q)) - q) / 2, and alike for q.
     """
     half, dtype, device = agreement / 2, torch.promote_types(logits.dtype, torch.float32), logits.device

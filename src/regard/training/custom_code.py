@@ -38,7 +38,7 @@ def custom_parts(config: RunConfig) -> list[str]:
 
 
 def check_custom_parts(model: ModelConfig) -> None:
-    """Raise `OwnCodeError` unless each custom part of a model works on its own."""
+    """Raise `OwnCodeError` unless each custom score, position or layer works on its own."""
     if ":" in model.score:
         check_score(model.score)
     if ":" in model.positions:
@@ -62,18 +62,15 @@ def check_score(name: str) -> None:
         raise
     except Exception as error:  # custom code can raise anything
         raise OwnCodeError(
-            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: {told(error)}; its "
-            f"forward takes queries and what its prepare returned"
+            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: {told(error)}; "
+            f"its forward takes queries and what its prepare returned"
         ) from error
     _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
 
 
 def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     """Raise `OwnCodeError` unless custom code works on a small batch; the model is not changed."""
-    parts = custom_parts(config)
-    if not parts:
-        return
-    code = " with ".join(parts)
+    code = " with ".join(custom_parts(config))
     try:
         with torch.random.fork_rng(devices=[]):
             _check_batch(code, config, task, copy.deepcopy(model))

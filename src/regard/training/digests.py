@@ -1,7 +1,7 @@
 """Formats and digests of stored configs, and the differences between two of them.
 
-config.json and every tensor file carry a SHA-256 of their content, and every tensor file also contains the config.
-Each file can therefore be checked alone and against config.json.
+config.json and every tensor file carry a SHA-256 of their content, and every tensor file also contains the
+config. Each file can therefore be checked alone and against config.json.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Processes of one training: a single one, or those that `torchrun` started.
 
-Each batch is split between the processes by rows, and their losses and gradients are summed. A training is therefore
-the same on any number of processes, except for the order of additions and for the dropout masks.
+Each batch is split between the processes by rows, and their losses and gradients are summed. A training is
+therefore the same on any number of processes, except for the order of additions and for the dropout masks.
 """
 
 import os
@@ -35,16 +35,13 @@ class DistributedContext:
     rank: int = 0
     size: int = 1
     device: torch.device = CPU
+    restarted: bool = False
+    """Whether torchrun started the processes again after a failure (`--max-restarts`)."""
 
     @property
     def first(self) -> bool:
         """Whether this process writes files and messages."""
         return self.rank == 0
-
-    @property
-    def restarted(self) -> bool:
-        """Whether torchrun started the processes again after a failure (`--max-restarts`)."""
-        return self.size > 1 and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
     def share(self, batch: AnyBatch) -> AnyBatch:
         """Return this process's rows of a batch, on its device."""
@@ -79,7 +76,8 @@ class DistributedContext:
             dist.barrier()
 
     def lock(self, folder: Path) -> AbstractContextManager[None]:
-        """Lock a folder against processes of other trainings; raises `InputError` if another one has locked it."""
+        """Lock a folder against processes of other trainings; raises `InputError` if another one has locked
+        it."""
         return holding(folder) if self.first else nullcontext()
 
 
@@ -103,7 +101,7 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
     rank, size = dist.get_rank(), dist.get_world_size()
     try:
-        yield DistributedContext(rank, size, device)
+        yield DistributedContext(rank, size, device, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise MachineError(

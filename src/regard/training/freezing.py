@@ -1,8 +1,8 @@
 """Freezing: parts of a model whose parameters are not trained.
 
 A part is a dotted name within the model, without the name of the list that holds the layers: `encoder`,
-`encoder.0`, `decoder.1.cross`. The parts of source and target form one part: `embedding` is `source_embedding` and
-`target_embedding`.
+`encoder.0`, `decoder.1.cross`. The parts of source and target form one part: `embedding` is `source_embedding`
+and `target_embedding`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,8 @@ def freeze(model: nn.Module, parts: Sequence[str]) -> None:
         parameters = [parameter for name, parameter in named.items() if _is_in(name, part)]
         if not parameters:
             raise InputError(
-                f"freeze {part!r} is not a part of the model: choose {', '.join(parts_of(model))}, or a part of one"
+                f"freeze {part!r} is not a part of the model: choose {', '.join(parts_of(model))}, or a part "
+                f"of one"
             )
         for parameter in parameters:
             parameter.requires_grad_(False)
@@ -42,11 +43,6 @@ def parts_of(model: nn.Module) -> list[str]:
         if inner and inner[0].isdigit() and f"{part}.{inner[0]}" not in layers:
             layers.append(f"{part}.{inner[0]}")
     return [name for part, layers in layers_of_part.items() for name in (part, *layers)]
-
-
-def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the trainable parameters by name."""
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def _is_in(name: str, part: str) -> bool:

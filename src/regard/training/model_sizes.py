@@ -30,9 +30,9 @@ PRESETS: dict[str, Defaults] = {
         "dropout": 0.3,
     },
 }
-"""Flags by size. tiny is the best model found for 29,000 pairs within 20 minutes of one core, tiny-r-drop within two
-hours (docs/results.md). base and big are those of Vaswani et al. 2017, table 3. marian has the size of tiny and the
-layer form that `regard export --to huggingface` needs."""
+"""Flags by size. tiny is the best model found for 29,000 pairs within 20 minutes of one core, tiny-r-drop within
+two hours (docs/results.md). base and big are those of Vaswani et al. 2017, table 3. marian has the size of tiny
+and the layer form that `regard export --to huggingface` needs."""
 
 
 def has_sizes(task: type[AnyTask], model: str) -> bool:
@@ -49,7 +49,7 @@ def size_flags(task: type[AnyTask], model: str, preset: object = None) -> dict[s
         return {**PRESETS[DEFAULT]} if has_sizes(task, model) else {}
     if not isinstance(preset, str) or preset not in PRESETS or not has_sizes(task, model):
         raise InputError(
-            f"preset {preset!r} does not fit model {model} on task {task.name}: choose {', '.join(PRESETS)} for a "
-            f"transformer on translation"
+            f"preset {preset!r} does not fit model {model} on task {task.name}: choose {', '.join(PRESETS)} for "
+            f"a transformer on translation"
         )
     return {**PRESETS[preset]}

@@ -1,10 +1,9 @@
 """Training objective: a model with its loss.
 
-The loss is the cross-entropy of each output, with label smoothing, R-Drop and the alignment loss where the options
-ask for them.
+The loss is the cross-entropy of each output, with label smoothing, R-Drop and the alignment loss where the
+options ask for them.
 """
 
-import math
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -12,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data import PAD, PairBatch
-from regard.errors import InputError
 from regard.models import AnswerModel, QueryGradient, Seq2Seq, TaskModel
 from regard.tasks import Batch
 from regard.training.alignment_loss import record_alignment_loss
@@ -121,12 +119,3 @@ def exact(logits: Tensor, targets: Tensor) -> Tensor:
     tensor([True])
     """
     return (logits.argmax(-1) == targets).all(-1)
-
-
-def check_finite(loss: float, step: int, lr: float) -> None:
-    """Raise `InputError` for a loss that is NaN or infinite."""
-    if not math.isfinite(loss):
-        raise InputError(
-            f"loss is {loss} at step {step}, at a learning rate of {lr:g}: lower --lr; "
-            f"the run keeps its last checkpoint"
-        )

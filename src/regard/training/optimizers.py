@@ -1,7 +1,7 @@
 """Recipes: learning rate, schedule and Adam settings of each kind of training.
 
-The query model has two. `regard` learns the primer's tasks reliably within the primer's number of steps. `seed` is
-the primer's own. docs/results.md compares both over 10 seeds, and measures each part of `regard`.
+The query model has two. `regard` learns the primer's tasks reliably within the primer's number of steps. `seed`
+is the primer's own. docs/results.md compares both over 10 seeds, and measures each part of `regard`.
 """
 
 import math
@@ -12,7 +12,6 @@ from torch import nn
 
 from regard.models import ModelConfig
 from regard.training.adam import Adam
-from regard.training.freezing import trained_parameters
 
 Decay = Literal["one_cycle", "inverse_sqrt"]
 
@@ -39,8 +38,8 @@ class Recipe:
     clip: float | None
     """Largest norm of the gradient over all parameters; None for no limit."""
     decay: Decay = "one_cycle"
-    """Decay after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse square root of the step
-    (Vaswani et al. 2017, section 5.3)."""
+    """Decay after the warm-up: a cosine to zero at the last step (one_cycle), or the inverse square root of the
+    step (Vaswani et al. 2017, section 5.3)."""
 
     def default_lr(self, model: ModelConfig) -> float:
         """Return the peak learning rate of a model."""
@@ -62,6 +61,11 @@ class Recipe:
         parameters = trained_parameters(model)
         factors = {name: self.output_lr if name.startswith("output.") else 1.0 for name in parameters}
         return Adam(parameters, betas=self.betas, lr_factors=factors)
+
+
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the trainable parameters by name."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 RECIPES = {

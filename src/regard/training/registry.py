@@ -9,6 +9,7 @@ options of its base class.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from regard import models
 from regard.errors import InputError, unknown
@@ -25,6 +26,9 @@ from regard.training.settings import (
     TransformerTraining,
     TranslationTraining,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +47,10 @@ class ModelSpec:
         """Return whether the model answers in the form that the task needs: numbers or text."""
         return self.model.answers == task.answers
 
-    def settings_for(self, task: type[AnyTask]) -> type[TrainingConfig]:
-        """Return the dataclass of the training options on a task."""
-        return self.settings if task.draws else TranslationTraining
+    def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
+        """Return the dataclasses of the options on a task: task, model, training."""
+        training = self.settings if task.draws else TranslationTraining
+        return {"task": task.config_class, "model": self.config, "training": training}
 
 
 MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
@@ -56,8 +61,8 @@ MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
 }
 """By name: form of the answers, names of the model class and of its config in `regard.models`, training options.
 
-Classes are named, not imported: importing every model would slow each command. The first model that fits a task is
-its default, unless the task names another."""
+Classes are named, not imported: importing every model would slow each command. The first model that fits a task
+is its default, unless the task names another."""
 OWN_TRAINING: dict[type[TaskModel], type[TrainingConfig]] = {
     AnswerModel: OwnAnswerTraining,
     Seq2Seq: OwnSequenceTraining,

@@ -8,8 +8,8 @@
     tokenizer/                    vocabularies learned from text, if any
 
 config.json and each tensor file carry a SHA-256 of their content. Each tensor file contains the config, and the
-config contains the digest of the vocabularies. Every file can therefore be checked alone and against config.json. A
-file that was edited, or that belongs to another run, is refused unless `trust_edited` is set.
+config contains the digest of the vocabularies. Every file can therefore be checked alone and against config.json.
+A file that was edited, or that belongs to another run, is refused unless `trust_edited` is set.
 """
 
 import dataclasses

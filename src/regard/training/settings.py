@@ -1,8 +1,8 @@
 """Training options as frozen dataclasses: steps, learning rate, batches, loss.
 
-The command line is generated from these classes: the docstring under a field is its `--help`. The base class holds
-the fixed values of options that only some trainings have. They have no annotation there and are therefore not
-fields, so that the training loop can read every option of every training.
+The command line is generated from these classes: the docstring under a field is its `--help`. The base class
+holds the fixed values of options that only some trainings have. They have no annotation there and are therefore
+not fields, so that the training loop can read every option of every training.
 """
 
 import dataclasses
@@ -40,17 +40,17 @@ class TrainingConfig:
     steps: int = 2000
     """Training steps, one batch each."""
     lr: float | None = None
-    """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder layers
-    0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; Transformers and custom models
-    0.002."""
+    """Learning rate: the peak of the schedule, or the constant rate. None: recipe regard 0.05, with encoder
+    layers 0.005; recipe seed 0.01, with encoder layers 0.001; recurrent models 0.005; Transformers and custom
+    models 0.002."""
     seed: int = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
     snapshots: int = 0
     """Number of copies of the parameters to keep, from step 0 to the last, denser at the beginning. They show how
     attention forms. 0: none."""
     freeze: tuple[str, ...] = ()
-    """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer (encoder.0)
-    or a part of a layer (decoder.1.cross). For runs that start from another run."""
+    """Parts of the model whose parameters are not trained, such as embedding, encoder, decoder, a layer
+    (encoder.0) or a part of a layer (decoder.1.cross). For runs that start from another run."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
@@ -213,8 +213,8 @@ class TranslationTraining(TrainingConfig):
     patience: int = 0
     """Stop after this many validations without a better BLEU; 0: never."""
     compile: bool = False
-    """Compile the layers of a Transformer (torch.compile), which takes a minute or two. For a GPU: on a CPU it makes
-    steps slower (docs/benchmarks.md)."""
+    """Compile the layers of a Transformer (torch.compile), which takes a minute or two. For a GPU: on a CPU it
+    makes steps slower (docs/benchmarks.md)."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False

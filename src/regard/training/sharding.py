@@ -1,11 +1,12 @@
 """Sharded training (FSDP2): parameters, gradients, moments and averages are split between the processes.
 
-Checkpoints are written by torch.distributed.checkpoint, and can be loaded by another number of processes. The model is
-put together on the first process only to validate it and to save the weights to use.
+Checkpoints are written by torch.distributed.checkpoint, and can be loaded by another number of processes. The
+model is put together on the first process only to validate it and to save the weights to use.
 
-    trainer/step-N/                one safetensors file per process; the format of torch.distributed.checkpoint itself
-                                   would be unpickled
+    trainer/step-N/                one safetensors file per process
     trainer/step-N/digests-R.json  SHA-256 of the files whose digests process R computed
+
+The files are safetensors because torch.distributed.checkpoint would unpickle its own format.
 """
 
 from collections.abc import Iterator

@@ -2,9 +2,10 @@
 
     logits (S, B, To, classes) = model(parameters[s], inputs[s]) for every seed s, by `torch.func.vmap`
 
-The models of the primer's tasks are so small that a step on a GPU is mostly the launch of kernels, and S seeds launch
-about as many as one. On a CPU, arithmetic dominates and stacking gains nothing (docs/benchmarks.md). Each seed has its
-own parameters, samples and moments, and is saved as a separate run, equal to one trained alone up to rounding.
+The models of the primer's tasks are so small that a step on a GPU is mostly the launch of kernels, and S seeds
+launch about as many as one. On a CPU, arithmetic dominates and stacking gains nothing (docs/benchmarks.md). Each
+seed has its own parameters, samples and moments, and is saved as a separate run, equal to one trained alone up to
+rounding.
 """
 
 import copy
@@ -18,11 +19,11 @@ from torch.func import functional_call, vmap
 from regard.attention import explicit
 from regard.tasks import Source
 from regard.training.config import RunConfig
-from regard.training.objective import check_finite, exact
+from regard.training.objective import exact
 from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
 from regard.training.state import Progress, TrainingState
-from regard.training.trainer import Metrics, Outcome
+from regard.training.trainer import Metrics, Outcome, check_finite
 
 STACKABLE = ("dot", "scaled_dot", "general")
 """Scores that `vmap` can stack: those made of plain matrix products."""

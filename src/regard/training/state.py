@@ -1,8 +1,8 @@
 """Training state: everything that a training needs to continue exactly.
 
-A step depends on the parameters, the optimizer's moments, the generator of the samples, the position in the corpus
-and the step number. A checkpoint holds them, so that a resumed training has the same losses as an uninterrupted one,
-bit for bit on a CPU.
+A step depends on the parameters, the optimizer's moments, the generator of the samples, the position in the
+corpus and the step number. A checkpoint holds them, so that a resumed training has the same losses as an
+uninterrupted one, bit for bit on a CPU.
 """
 
 from collections.abc import Iterator, Mapping
@@ -73,7 +73,8 @@ class TrainingState:
 
     @torch.no_grad()
     def update_average(self, decay: float) -> None:
-        """Move the average towards the parameters. The decay is smaller at first, to forget the initial values."""
+        """Move the average towards the parameters. The decay is smaller at first, to forget the initial
+        values."""
         if self.average:
             decay = min(decay, (1 + self.step) / (10 + self.step))
             parameters = dict(self.model.named_parameters())
@@ -100,6 +101,11 @@ class TrainingState:
         """Return the weights to use after training: the averages, if there are any."""
         return self.model.state_dict() | self.average
 
+    def release_model(self) -> nn.Module:
+        """Return the model for use after training: without gradients and without frozen parts."""
+        self.optimizer.zero_grad()
+        return self.model.requires_grad_(True)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return the whole state as named tensors."""
         tensors = {"generator": self.generator.get_state()}
@@ -113,7 +119,8 @@ class TrainingState:
         return tensors
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set the state from the result of `tensors`; raises `RuntimeError` or `ValueError` for impossible values."""
+        """Set the state from the result of `tensors`; raises `RuntimeError` or `ValueError` for impossible
+        values."""
         self.generator.set_state(tensors["generator"])
         with torch.no_grad():
             for name, value in self.model.state_dict().items():
@@ -152,6 +159,6 @@ class TrainingState:
             self.load_tensors(checkpoint.training)
         except (RuntimeError, ValueError) as error:
             raise InputError(
-                f"run {str(folder.path)!r} is damaged: the state of its training has impossible values; restore a "
-                f"copy of it, or train it again"
+                f"run {str(folder.path)!r} is damaged: the state of its training has impossible values; restore "
+                f"a copy of it, or train it again"
             ) from error

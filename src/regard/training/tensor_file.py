@@ -1,8 +1,8 @@
 """Tensor files (safetensors) of a run: model weights, training state, snapshots.
 
 The header is read first and compared with the expected tensors, so that no memory is allocated for unexpected
-content. The metadata contain the config of the run, and a SHA-256 of the header (names, types, shapes, step, config)
-and all values. Nothing is unpickled.
+content. The metadata contain the config of the run, and a SHA-256 of the header (names, types, shapes, step,
+config) and all values. Nothing is unpickled.
 """
 
 import hashlib
@@ -142,8 +142,8 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
 def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
     """Read a tensor file and check its digest.
 
-    `expected`: the tensors that the file must contain; None for any. Raises `DamageError` for other tensors and for a
-    file that is incomplete, and `InputError` for a file that cannot be read.
+    `expected`: the tensors that the file must contain; None for any. Raises `DamageError` for other tensors and
+    for a file that is incomplete, and `InputError` for a file that cannot be read.
     """
     with _opened(path) as (file, size):
         header = _read_header(file, size)

@@ -4,6 +4,7 @@
 seeds at once (`regard.training.stacked`).
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -12,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer
-from regard.errors import MachineError, begun
+from regard.errors import InputError, MachineError, begun
 from regard.streams import seed_of
 from regard.tasks import Source
 from regard.training.checkpoint import Checkpoint
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
-from regard.training.objective import Objective, check_finite
+from regard.training.objective import Objective
 from regard.training.run_folder import RunFolder
 from regard.training.settings import Precision, TrainingConfig
 from regard.training.signals import delay_signals, exit_by_signal
@@ -82,11 +83,11 @@ def train_steps(
 ) -> None:
     """Train to the last step; write metrics and checkpoints to the learner's folders.
 
-    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are kept for use, the
-    later ones of equals; without `validate`, the last weights are. `on_metrics` gets the metrics of the first folder.
-    SIGINT, SIGTERM and SIGHUP end the process after the current step and a checkpoint; a second signal ends it at
-    once. Raises `InputError` for a loss that is not finite, and `MachineError` if the disk refuses; the last
-    checkpoint stays.
+    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are kept for use,
+    the later ones of equals; without `validate`, the last weights are. `on_metrics` gets the metrics of the first
+    folder. SIGINT, SIGTERM and SIGHUP end the process after the current step and a checkpoint; a second signal
+    ends it at once. Raises `InputError` for a loss that is not finite, and `MachineError` if the disk refuses;
+    the last checkpoint stays.
     """
     snapshot_steps, progress = frozenset(settings.snapshot_steps), learner.progress
     with delay_signals() as signals, torch.random.fork_rng(devices=[]):
@@ -238,6 +239,15 @@ class SingleLearner:
     def wait(self) -> None:
         """Wait for all processes, so that none ends while another one writes."""
         self.context.wait()
+
+
+def check_finite(loss: float, step: int, lr: float) -> None:
+    """Raise `InputError` for a loss that is NaN or infinite."""
+    if not math.isfinite(loss):
+        raise InputError(
+            f"loss is {loss} at step {step}, at a learning rate of {lr:g}: lower --lr; "
+            f"the run keeps its last checkpoint"
+        )
 
 
 def product_type(precision: Precision, device: torch.device) -> torch.dtype:

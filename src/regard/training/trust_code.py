@@ -1,9 +1,9 @@
 """Trust in the custom code that a run names.
 
 A config can name code: the Python file of its task, or `module:Class` as model, score or another part. Loading a
-run from someone else must not execute that code. It runs only if the user has trained with it on this machine, which
-the start of a training records, or allows it with `trust_code`. The record holds digests of path and content
-together, so a changed file, or another file of the same name, is not trusted.
+run from someone else must not execute that code. It runs only if the user has trained with it on this machine,
+which the start of a training records, or allows it with `trust_code`. The record holds digests of path and
+content together, so a changed file, or another file of the same name, is not trusted.
 """
 
 import hashlib
@@ -39,7 +39,8 @@ def trust(stored: Mapping[str, Any]) -> None:
 
 
 def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> None:
-    """Raise `InputError` if the config of a run names untrusted code; with `trust_code`, trust it in this process."""
+    """Raise `InputError` if the config of a run names untrusted code; with `trust_code`, trust it in this
+    process."""
     unknown = [
         (name, file)
         for name, file, loaded in _named_code(stored)
@@ -65,7 +66,7 @@ def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
         yield f"task file {on!r}", Path(on).resolve(), False
     parts = {"model": stored.get("kind"), **(model if isinstance(model, dict) else {})}
     for part, name in parts.items():
-        module = module_of(name) if isinstance(name, str) else None
+        module = module_of(name) if isinstance(name, str) and ":" in name else None
         if module is not None and module.partition(".")[0] != "regard":
             file = _file_of(module)
             if file is not None:
