@@ -211,7 +211,7 @@ def test_by_what_was_not_chosen(
     german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
 ) -> None:
     status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
-    assert status != 0 and "has no heads chosen to align by" in err
+    assert status != 0 and "has no chosen heads to align by" in err
     with pytest.raises(regard.InputError, match="2 pairs have links, 1 are given: give as many"):
         german.choose_alignment(PAIRS[:1], [regard.KnownLinks.of([])] * 2)
 

@@ -40,7 +40,9 @@ def test_flags_of_the_training_are_told_with_both_values(
     assert "was trained with multihead True, not False" in _refused(
         command, name, trained.folder, "--no_multihead"
     )
-    assert "--hidden 8 is the run's own: leave it out" in _refused(command, name, trained.folder, "--hidden", "8")
+    assert "--hidden 8 is fixed by the run: leave it out" in _refused(
+        command, name, trained.folder, "--hidden", "8"
+    )
     assert "Unrecognized options: --foo, 3" in _refused(command, name, trained.folder, "--foo", "3")
 
 

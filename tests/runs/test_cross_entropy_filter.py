@@ -1,4 +1,4 @@
-"""Dual cross-entropy: how well the sides of a pair fit."""
+"""Dual cross-entropy filter."""
 
 import math
 
@@ -9,13 +9,13 @@ from regard.runs.cross_entropy_filter import dual_score, dual_scores
 from tests.german import sentences
 
 
-def test_by_hand() -> None:
+def test_dual_score_by_hand() -> None:
     """Junczys-Dowmunt 2018, equation 1: exp(-(|2 - 1| + 1.5))."""
     assert dual_score(2.0, 1.0) == pytest.approx(math.exp(-2.5))
     assert dual_score(0.0, 0.0) == 1
 
 
-def test_a_pair_that_fits_has_more_than_one_that_does_not(german: regard.TranslationRun) -> None:
+def test_true_pair_scores_higher_than_a_wrong_one(german: regard.TranslationRun) -> None:
     pairs = sentences()[240:260]
     wrong = [(source, pairs[(place + 7) % len(pairs)][1]) for place, (source, _) in enumerate(pairs)]
     right, others = dual_scores(pairs, german), dual_scores(wrong, german)
@@ -25,7 +25,7 @@ def test_a_pair_that_fits_has_more_than_one_that_does_not(german: regard.Transla
     assert right[0] == pytest.approx(math.exp(first.per_token), rel=1e-4)
 
 
-def test_both_ways_and_what_is_too_long(german: regard.TranslationRun) -> None:
+def test_two_directions_and_too_long_texts(german: regard.TranslationRun) -> None:
     long = " ".join(["Hund"] * 2000)
     pairs = [sentences()[0], (long, "A dog."), ("Ein Hund.", long)]
     found = dual_scores(pairs, german, german)

@@ -1,4 +1,4 @@
-"""Runs from sequence to sequence, from Python: training, resuming, translating, testing, looking."""
+"""Runs of sequence tasks: train, resume, translate, test, attend."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def files(run: regard.Run) -> dict[str, bytes]:
     ],
     ids=str,
 )
-def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
+def test_resumed_training_equals_uninterrupted_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]
 ) -> None:
     whole = regard.train("sort", **SMALL, **flags, savepath=tmp_path / "whole")
@@ -49,13 +49,13 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
     assert files(parts) == files(whole)
 
 
-def test_a_run_is_loaded_as_it_was(translator: regard.PairRun) -> None:
+def test_loaded_run_equals_the_trained_one(translator: regard.PairRun) -> None:
     loaded = regard.load(translator.folder)
     assert isinstance(loaded, regard.PairRun) and loaded.config == translator.config
     assert loaded.translate(["3. Mai 1979"], beam=3) == translator.translate(["3. Mai 1979"], beam=3)
 
 
-def test_the_small_run_has_learned_something(translator: regard.PairRun) -> None:
+def test_small_run_beats_chance(translator: regard.PairRun) -> None:
     report = translator.test(samples=300)
     assert report.exact_match > 0.2 and report == translator.test(samples=300)
     aligned = report.alignments["decoder.cross"]
@@ -63,7 +63,7 @@ def test_the_small_run_has_learned_something(translator: regard.PairRun) -> None
     assert "Exact match: " in str(report) and "alignment error rate" in str(report)
 
 
-def test_a_text_is_answered_alone_as_among_others(translator: regard.PairRun) -> None:
+def test_answer_alone_equals_answer_in_a_batch(translator: regard.PairRun) -> None:
     generator = torch.Generator().manual_seed(0)
     texts = [pair.source for pair in translator.task.pairs(40, generator)]
     for beam in (1, 4):
@@ -72,7 +72,7 @@ def test_a_text_is_answered_alone_as_among_others(translator: regard.PairRun) ->
     assert translator.translate([]) == [] and len(translator.translate([""])) == 1
 
 
-def test_the_map_of_an_answer_is_what_the_decoder_attended_to(translator: regard.PairRun) -> None:
+def test_map_shows_the_decoders_attention(translator: regard.PairRun) -> None:
     text = "3. Mai 1979"
     attention = translator.attend(text, beam=3)
     best = translator.search([text], beam=3)[0][0]
@@ -92,7 +92,7 @@ def test_the_map_of_an_answer_is_what_the_decoder_attended_to(translator: regard
             np.testing.assert_allclose(layer.weights[:, step], stepped, atol=1e-6)
 
 
-def test_what_is_relevant_is_shown_where_the_answer_is_right(tmp_path: Path, translator: regard.PairRun) -> None:
+def test_map_marks_relevant_inputs_of_right_answers(tmp_path: Path, translator: regard.PairRun) -> None:
     texts = [pair.source for pair in translator.task.pairs(60, torch.Generator().manual_seed(2))]
     maps = [translator.attend(text) for text in texts]
     right = [each for each in maps if each.prediction == each.truth]
@@ -112,7 +112,7 @@ def test_what_is_relevant_is_shown_where_the_answer_is_right(tmp_path: Path, tra
     assert '"truth": null' in (tmp_path / "a.html").read_text()
 
 
-def test_without_attention_there_is_nothing_to_draw(tmp_path: Path) -> None:
+def test_map_of_a_model_without_attention_is_refused(tmp_path: Path) -> None:
     run = regard.train("copy", score="none", **{**SMALL, "steps": 1}, savepath=tmp_path)
     assert isinstance(run, regard.PairRun)
     attention = run.attend("ABC")
@@ -131,12 +131,12 @@ def test_without_attention_there_is_nothing_to_draw(tmp_path: Path) -> None:
         (lambda run: run.search(["x"], beam=2, length_penalty=-1), "length_penalty -1 is out of range"),
     ],
 )
-def test_what_does_not_fit_is_refused(translator: regard.PairRun, call: Any, message: str) -> None:
+def test_bad_options_are_refused(translator: regard.PairRun, call: Any, message: str) -> None:
     with pytest.raises(regard.InputError, match=message):
         call(translator)
 
 
-def test_models_that_do_not_fit_the_task_are_refused(tmp_path: Path) -> None:
+def test_models_of_the_wrong_form_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         regard.InputError, match="model 'query' does not fit task dates: choose recurrent or transformer"
     ):
@@ -152,7 +152,7 @@ def test_models_that_do_not_fit_the_task_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["dates", "copy", "recall"])
-def test_default_flags_learn(tmp_path: Path, task: str) -> None:
+def test_default_flags_train_to_high_accuracy(tmp_path: Path, task: str) -> None:
     flags: dict[str, Any] = {"max_len": 20} if task == "recall" else {}
     run = regard.train(task, **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.AnswerRun | regard.PairRun) and run.test().exact_match > 0.98

@@ -1,4 +1,4 @@
-"""Runs that begin from another one."""
+"""Runs that start from another run."""
 
 import dataclasses
 import hashlib
@@ -26,14 +26,14 @@ OTHER: dict[str, Any] = {"steps": 8, "validate_every": 5, "progress": False}
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """Other text: half of it with the words of a target turned round."""
+    """Another text: half of its targets have reversed words."""
     pairs = [(source, " ".join(reversed(target.split()))) for source, target in sentences()[:60]]
     file = tmp_path / "other.tsv"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in [*pairs, *sentences()[60:120]]))
     return file
 
 
-def test_it_begins_with_parameters_and_vocabularies_and_says_so(
+def test_run_starts_with_parameters_and_vocabularies_of_its_origin(
     german: regard.TranslationRun, other: Path, tmp_path: Path
 ) -> None:
     begun = regard.train("translation", start_from=german.folder, train=other, **OTHER, savepath=tmp_path)
@@ -52,9 +52,7 @@ def test_it_begins_with_parameters_and_vocabularies_and_says_so(
     assert max((before[name].cpu() - drawn[name].cpu()).abs().max() for name in before) > 0.3
 
 
-def test_text_is_not_taken_over_and_all_else_is(
-    german: regard.TranslationRun, other: Path, tmp_path: Path
-) -> None:
+def test_options_but_text_are_inherited(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
     flags = {**OTHER, "dropout": 0.25, "lr": 0.001, "max_len": 40}
     begun = regard.train("translation", start_from=german.folder, train=other, **flags, savepath=tmp_path)
     task, there = begun.task.config, german.task.config
@@ -67,7 +65,7 @@ def test_text_is_not_taken_over_and_all_else_is(
             assert value == german.config.flags()[name], name
 
 
-def test_the_schedule_is_its_own(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
+def test_schedule_starts_anew(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
     flags = {**OTHER, "steps": 20, "warmup": 0.5}
     begun = regard.train("translation", start_from=german.folder, train=other, **flags, savepath=tmp_path)
     assert [(line["step"], line["lr"]) for line in begun.metrics] == [
@@ -79,7 +77,7 @@ def test_the_schedule_is_its_own(german: regard.TranslationRun, other: Path, tmp
     assert moments is not None and moments["adam/encoder.norm.weight:step"].item() == 20
 
 
-def test_what_was_learned_there_helps_here(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_inherited_parameters_are_used(german: regard.TranslationRun, tmp_path: Path) -> None:
     text = write(tmp_path)
     few = {**OTHER, "steps": 10, "train": text["train"], "lr": 1e-6}
     begun = regard.train("translation", start_from=german.folder, **few, savepath=tmp_path)
@@ -88,7 +86,7 @@ def test_what_was_learned_there_helps_here(german: regard.TranslationRun, tmp_pa
     assert begun.loss(list(zip(sources, targets, strict=True))) < 1.0
 
 
-def test_it_goes_on_to_the_last_bit_without_the_run_it_began_from(
+def test_run_resumes_exactly_without_its_origin(
     german: regard.TranslationRun, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Path(shutil.copytree(german.folder, tmp_path / "start"))
@@ -116,7 +114,7 @@ def test_it_goes_on_to_the_last_bit_without_the_run_it_began_from(
         assert (parts.folder / name).read_bytes() == (whole.folder / name).read_bytes()
 
 
-def test_a_run_may_be_replaced_by_one_that_begins_from_it(
+def test_run_can_be_replaced_by_one_that_starts_from_it(
     german: regard.TranslationRun, other: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(german.folder, tmp_path / "translation"))
@@ -152,7 +150,7 @@ def test_a_run_may_be_replaced_by_one_that_begins_from_it(
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_before_anything_is_written(
+def test_bad_options_write_nothing(
     german: regard.TranslationRun, other: Path, tmp_path: Path, flags: dict[str, Any], message: str
 ) -> None:
     asked = {**OTHER, "train": other, "start_from": german.folder, **flags}
@@ -162,7 +160,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     assert not (tmp_path / "models" / "translation").exists()
 
 
-def test_learned_positions_are_as_many_as_they_were(other: Path, tmp_path: Path) -> None:
+def test_number_of_learned_positions_is_fixed(other: Path, tmp_path: Path) -> None:
     few: dict[str, Any] = {**OTHER, "vocab_size": 60, "hidden": 8, "heads": 2, "inner": 8, "steps": 1}
     flags = {**few, "positions": "learned", "max_len": 30, "train": other}
     before = regard.train("translation", **flags, savepath=tmp_path / "before")
@@ -174,7 +172,7 @@ def test_learned_positions_are_as_many_as_they_were(other: Path, tmp_path: Path)
     assert regard.train("translation", **asked, savepath=tmp_path).step == 1
 
 
-def test_a_damaged_run_is_no_beginning(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
+def test_start_from_a_damaged_run_is_refused(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(german.folder, tmp_path / "start"))
     content = bytearray((folder / "model.safetensors").read_bytes())
     content[-1] ^= 1
@@ -183,7 +181,7 @@ def test_a_damaged_run_is_no_beginning(german: regard.TranslationRun, other: Pat
         regard.train("translation", start_from=folder, train=other, **OTHER, savepath=tmp_path / "models")
 
 
-def test_runs_of_other_tasks(
+def test_start_from_runs_of_other_tasks(
     trained: regard.AnswerRun, translator: regard.PairRun, german: regard.TranslationRun, tmp_path: Path
 ) -> None:
     begun = regard.train("signal2", start_from=trained.folder, steps=3, progress=False, savepath=tmp_path)
@@ -212,14 +210,14 @@ def test_runs_of_other_tasks(
             regard.train(task, **asked, progress=False)
 
 
-def test_a_pruned_run_is_a_beginning_too(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
+def test_start_from_a_pruned_run(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
     pruned = regard.prune(german, heads=1, output=tmp_path / "pruned").run
     begun = regard.train("translation", start_from=pruned.folder, train=other, **OTHER, savepath=tmp_path)
     assert begun.config.kept_heads == pruned.config.kept_heads != {}
     assert begun.parameters == pruned.parameters < german.parameters
 
 
-def test_a_whole_config_may_begin_from_a_run(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
+def test_start_from_a_run_with_a_config(german: regard.TranslationRun, other: Path, tmp_path: Path) -> None:
     config = german.config
     task = dataclasses.replace(config.task, train=(str(other),), valid=(), test=())
     training = dataclasses.replace(config.training, steps=3)
@@ -233,7 +231,7 @@ def test_a_whole_config_may_begin_from_a_run(german: regard.TranslationRun, othe
         regard.train(wider, start_from=german.folder, progress=False, savepath=tmp_path / "wider")
 
 
-def test_runs_from_before_there_were_origins_are_read(german: regard.TranslationRun, tmp_path: Path) -> None:
+def test_runs_without_origin_field_are_read(german: regard.TranslationRun, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(german.folder, tmp_path / "old"))
     to_format_6(folder)
     stored = json.loads((folder / "config.json").read_text())
@@ -242,7 +240,7 @@ def test_runs_from_before_there_were_origins_are_read(german: regard.Translation
     assert regard.load(folder).config == dataclasses.replace(german.config, text={}, initial=None)
 
 
-def test_through_the_command_line(
+def test_start_from_on_the_command_line(
     german: regard.TranslationRun, other: Path, tmp_path: Path, command: Command
 ) -> None:
     shutil.copytree(german.folder, tmp_path / "start")

@@ -1,4 +1,4 @@
-"""Runs on parallel text, from Python."""
+"""Runs on parallel text."""
 
 import copy
 import json
@@ -29,7 +29,7 @@ def files(run: regard.Run) -> dict[str, bytes]:
     return {str(each.relative_to(run.folder)): each.read_bytes() for each in run.folder.rglob("*.*")}
 
 
-def test_it_has_learned_something(german: regard.TranslationRun) -> None:
+def test_translation_beats_chance(german: regard.TranslationRun) -> None:
     report = german.test()
     assert report.quality.main > 50 and report.quality.chrf > 50 and report.quality.exact_match > 0.3
     references = [target for _, target in sentences()[264:]]
@@ -37,7 +37,7 @@ def test_it_has_learned_something(german: regard.TranslationRun) -> None:
     assert "|tok:13a|" in report.quality.signatures["bleu"] and report.quality.signatures["bleu"] in str(report)
 
 
-def test_the_best_validated_model_is_kept_and_it_is_the_average(german: regard.TranslationRun) -> None:
+def test_averaged_model_with_the_best_bleu_is_kept(german: regard.TranslationRun) -> None:
     validated = [line for line in german.metrics if "bleu" in line]
     assert [line["step"] for line in validated] == [100, 200, 300]
     best = max(validated, key=lambda line: line["bleu"])
@@ -73,7 +73,7 @@ def test_a_joint_vocabulary_is_one_embedding(german: regard.TranslationRun, tmp_
     ],
     ids=str,
 )
-def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
+def test_resumed_training_equals_uninterrupted_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: dict[str, Any]
 ) -> None:
     few = {name: value for name, value in FEW.items() if not (flags.get("model") and name in MADE_OF_HEADS)}
@@ -99,15 +99,15 @@ def test_interrupted_and_resumed_equals_uninterrupted_to_the_last_bit(
 MADE_OF_HEADS = ("heads", "inner", "dec_layers", "positions")
 
 
-def test_accumulated_batches_learn_as_one_larger_batch(tmp_path: Path) -> None:
-    """Two batches at a time are one step on the tokens of both."""
+def test_accumulated_batches_equal_one_larger_batch(tmp_path: Path) -> None:
+    """Two accumulated batches are one step on the tokens of both."""
     text = write(tmp_path)
     run = regard.train("translation", **text, **FEW, accumulate=2, savepath=tmp_path)
     assert len({line["step"] for line in run.metrics}) == len(run.metrics)
     assert (Checkpoint.load(run.folder, training={}).training or {})["progress/place"].tolist()[0] >= 1
 
 
-def test_training_stops_when_validations_no_longer_get_better(tmp_path: Path) -> None:
+def test_patience_stops_training(tmp_path: Path) -> None:
     flags = {**FEW, "steps": 100, "validate_every": 2, "patience": 3, "lr": 1e-9}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
     assert run.metrics[-1]["step"] == 8 and run.step == 8  # of equal validations the last
@@ -117,7 +117,7 @@ def test_training_stops_when_validations_no_longer_get_better(tmp_path: Path) ->
 
 @pytest.mark.slow  # compiling takes a minute
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own, of what its compiler imports
-def test_compiled_layers_learn_the_same_and_are_compiled_once(tmp_path: Path) -> None:
+def test_compiled_layers_give_the_same_losses_and_compile_once(tmp_path: Path) -> None:
     flags = {**FEW, "dropout": 0.0, "precision": "float32", "dec_layers": 2, "steps": 10}
     text = write(tmp_path)
     plain = regard.train("translation", **text, **flags, savepath=tmp_path / "plain")
@@ -132,7 +132,7 @@ def test_compiled_layers_learn_the_same_and_are_compiled_once(tmp_path: Path) ->
         assert other.get("bleu") == pytest.approx(one.get("bleu"), abs=1.0)
 
 
-def test_presets_and_their_exceptions() -> None:
+def test_presets() -> None:
     from regard.training import make_config
 
     assert make_config("translation", {"preset": "base"}).flags()["hidden"] == 512
@@ -146,7 +146,7 @@ def test_presets_and_their_exceptions() -> None:
         make_config("translation", {"preset": "base", "model": "recurrent"})
 
 
-def test_what_cannot_be_trained_on_is_said_before_anything_is_written(tmp_path: Path) -> None:
+def test_bad_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     text = write(tmp_path)
     models = tmp_path / "models"
     for flags, message in (
@@ -182,7 +182,7 @@ def test_another_tokenizer_is_refused(german: regard.TranslationRun, tmp_path: P
         regard.load(folder)
 
 
-def test_a_run_goes_on_without_its_prepared_corpus_and_not_with_other_flags(tmp_path: Path) -> None:
+def test_run_resumes_without_prepared_corpus_and_refuses_other_flags(tmp_path: Path) -> None:
     text = write(tmp_path)
     run = regard.train("translation", **text, **FEW, savepath=tmp_path)
     shutil.rmtree(tmp_path / "prepared")
@@ -194,7 +194,7 @@ def test_a_run_goes_on_without_its_prepared_corpus_and_not_with_other_flags(tmp_
     assert files(again) == files(run)
 
 
-def test_it_searches_with_beams_unless_told_otherwise(german: regard.TranslationRun) -> None:
+def test_default_search_has_a_beam(german: regard.TranslationRun) -> None:
     sources = [source for source, _ in sentences()[:5]]
     asked = german.search(sources, beam=5, length_penalty=1.0)
     assert german.search(sources) == asked and asked != german.search(sources, beam=5, length_penalty=0.0)
@@ -202,7 +202,7 @@ def test_it_searches_with_beams_unless_told_otherwise(german: regard.Translation
     assert german.attend(sources[0]).prediction == asked[0][0].text
 
 
-def test_scores_are_what_search_and_teacher_forcing_say(german: regard.TranslationRun) -> None:
+def test_scores_agree_with_search_and_teacher_forcing(german: regard.TranslationRun) -> None:
     sources = [source for source, _ in sentences()[:20]]
     found = [best for best, *_ in german.search(sources, beam=3)]
     scored = german.score(zip(sources, [each.text for each in found], strict=True), batchsize=7)
@@ -214,7 +214,7 @@ def test_scores_are_what_search_and_teacher_forcing_say(german: regard.Translati
     assert right.per_token > wrong.per_token
 
 
-def test_attention_is_kept_for_every_layer_with_subwords_for_labels(german: regard.TranslationRun) -> None:
+def test_map_has_every_layer_with_subword_labels(german: regard.TranslationRun) -> None:
     attention = german.attend("Heute läuft der alte ☃.")
     assert set(attention.layers) == {
         "encoder.0.self_attention",
@@ -251,7 +251,7 @@ def test_curves_for_tensorboard(tmp_path: Path) -> None:
     assert written.Scalars("loss")[0].value == pytest.approx(run.metrics[0]["loss"], rel=1e-5)
 
 
-def test_without_tensorboard_it_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("tensorboard")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tensorboard", None)
@@ -263,7 +263,7 @@ def test_without_tensorboard_it_is_said_at_once(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("model", ["transformer", "recurrent"])
-def test_a_gpu_learns_and_answers_as_a_cpu_does(tmp_path: Path, model: str) -> None:
+def test_gpu_agrees_with_cpu(tmp_path: Path, model: str) -> None:
     small = TINY if model == "transformer" else {"model": model, "vocab_size": 60, "tokens": 400, "hidden": 64}
     run = regard.train("translation", **write(tmp_path), **small, steps=300, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.TranslationRun) and next(run.model.parameters()).is_cuda

@@ -11,7 +11,7 @@ from regard.training import SingleLearner
 
 
 def fail_at(step: int, number: int) -> None:
-    """Have this process send itself a signal before it takes a step."""
+    """Make this process send itself a signal before a step."""
     learn = SingleLearner.learn
 
     def failing(self: SingleLearner, lr: float) -> Any:

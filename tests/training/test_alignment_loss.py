@@ -1,4 +1,4 @@
-"""Guided attention: what it costs, by hand, and that a head learns to align."""
+"""Alignment loss: by hand, and a head that learns to align."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from tests.conftest import TINY
 from tests.german import LINKS, write
 
 
-def test_what_a_head_is_off_its_aims() -> None:
+def test_alignment_loss_by_hand() -> None:
     """Garg et al. 2019, equation 5, of the first head of the last layer but one, before dropout."""
     torch.manual_seed(0)
     config = TransformerConfig(hidden=8, heads=2, enc_layers=1, dec_layers=3, dropout=0.5)
@@ -60,7 +60,7 @@ def guided(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     return run
 
 
-def test_a_guided_head_aligns_and_is_used_at_once(
+def test_guided_head_aligns_and_is_the_default(
     guided: regard.TranslationRun, german: regard.TranslationRun
 ) -> None:
     pairs = guided.unseen(24, 0)
@@ -73,7 +73,7 @@ def test_a_guided_head_aligns_and_is_used_at_once(
     assert german.kept_heads() is None
 
 
-def test_a_recurrent_decoder_is_guided_step_by_step(tmp_path: Path) -> None:
+def test_recurrent_decoder_is_guided_stepwise(tmp_path: Path) -> None:
     flags = write(tmp_path)
     (tmp_path / "links").write_text(f"{LINKS}\n" * 240)
     few = {"model": "recurrent", "hidden": 8, "embedding": 8, "vocab_size": 60, "steps": 1, "progress": False}
@@ -98,7 +98,7 @@ def test_a_recurrent_decoder_is_guided_step_by_step(tmp_path: Path) -> None:
         ({"model": "recurrent", "score": "none"}, "guide needs attention to the source"),
     ],
 )
-def test_what_goes_not_with_a_guide(tmp_path: Path, others: dict[str, object], told: str) -> None:
+def test_options_that_exclude_guide_are_refused(tmp_path: Path, others: dict[str, object], told: str) -> None:
     flags = write(tmp_path)
     (tmp_path / "links").write_text(f"{LINKS}\n" * 240)
     train: Any = regard.train

@@ -70,7 +70,7 @@ def test_gradients_by_differences(passes: int, agreement: float) -> None:
     assert torch.autograd.gradcheck(summed, parts)
 
 
-def test_extreme_logits_stay_numbers() -> None:
+def test_extreme_logits_stay_finite() -> None:
     states = torch.tensor([[[1e4, 0.0], [0.0, 0.0]]], requires_grad=True)
     weight = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], requires_grad=True)
     found, _ = cross_entropy(states, (weight, None), torch.tensor([0, 2]))
@@ -79,7 +79,7 @@ def test_extreme_logits_stay_numbers() -> None:
     assert states.grad is not None and torch.isfinite(states.grad).all()
 
 
-def test_no_step_at_all() -> None:
+def test_empty_target() -> None:
     parts, target = make(0, False)
     found, right = cross_entropy(parts[0], (parts[1], None), target)
     found.backward()
@@ -102,8 +102,8 @@ def test_bfloat16_products_are_close() -> None:
     [(0.0, 0.02), (-9.0, 0.05), (-60.0, 0.4), (60.0, 0.4)],
     ids=["around", "below", "far", "high"],
 )
-def test_bfloat16_has_the_largest_wherever_zero_is(offset: float, within: float) -> None:
-    """Of logits around zero, all below, and beyond what powers of 2 hold, where bfloat16 itself is coarse."""
+def test_bfloat16_finds_the_largest_logit_of_any_sign(offset: float, within: float) -> None:
+    """Logits around zero, all negative, and beyond the range of powers of 2, where bfloat16 itself is coarse."""
     (states, weight, bias), target = make(40, True, torch.float32)
     layer = (weight, (bias + offset).detach().requires_grad_())
     found, right = [], []
@@ -117,8 +117,8 @@ def test_bfloat16_has_the_largest_wherever_zero_is(offset: float, within: float)
     assert (right[0] == right[1]).float().mean() > 1 - 2 * within
 
 
-def test_calls_of_other_sizes_and_threads_do_not_meet() -> None:
-    """They share memory between calls, but not what is in it."""
+def test_calls_of_other_sizes_and_threads_are_independent() -> None:
+    """Calls share memory, but not its content."""
     made = [make(steps, True, torch.float32, passes) for steps, passes in ((9, 1), (3, 2), (17, 1), (9, 1))]
 
     def run(index: int) -> list[Tensor]:
@@ -134,7 +134,7 @@ def test_calls_of_other_sizes_and_threads_do_not_meet() -> None:
             assert torch.equal(ours, expected)
 
 
-def test_without_gradients_none_are_made() -> None:
+def test_no_gradients_without_grad_mode() -> None:
     parts, target = make(5, False)
     with torch.no_grad():
         found, _ = cross_entropy(parts[0], (parts[1], None), target)

@@ -1,4 +1,4 @@
-"""What is a user's own is tried before anything is trained."""
+"""Custom code is checked before training."""
 
 import sys
 from collections.abc import Iterator
@@ -158,7 +158,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
 )
 @pytest.mark.parametrize("task", ["counting", "copy"])
-def test_a_score_that_does_not_do_what_it_should(score: str, message: str, task: str) -> None:
+def test_broken_score_is_refused(score: str, message: str, task: str) -> None:
     with pytest.raises(InputError, match=f"^score 'scores_of_mine:{score}' {message}") as raised:
         regard.train(task, score=f"scores_of_mine:{score}", progress=False)
     assert "\n" not in str(raised.value) and not Path("models").exists()
@@ -186,9 +186,7 @@ def test_a_score_that_does_not_do_what_it_should(score: str, message: str, task:
     ],
 )
 @pytest.mark.parametrize(("task", "more"), [("signal", {"pos_enc": True}), ("copy", {"model": "transformer"})])
-def test_a_part_that_does_not_do_what_it_should(
-    flag: str, name: str, message: str, task: str, more: dict[str, Any]
-) -> None:
+def test_broken_part_is_refused(flag: str, name: str, message: str, task: str, more: dict[str, Any]) -> None:
     train: Any = regard.train
     with pytest.raises(InputError, match=f"^{flag} 'parts_of_mine:{name}' {message}") as raised:
         train(task, **more, **{flag: f"parts_of_mine:{name}"}, progress=False)
@@ -199,7 +197,7 @@ def test_a_part_that_does_not_do_what_it_should(
     ("task", "more"),
     [("signal", {"pos_enc": True, "hidden": 8}), ("copy", {"model": "transformer", "hidden": 8})],
 )
-def test_parts_of_ones_own_train_load_and_are_recorded(task: str, more: dict[str, Any]) -> None:
+def test_custom_parts_train_load_and_are_recorded(task: str, more: dict[str, Any]) -> None:
     parts = {"positions": "parts_of_mine:Ramp", "layer": "parts_of_mine:Gated"}
     train: Any = regard.train
     run: Any = train(task, **more, **parts, enc_layers=1, steps=2, progress=False)
@@ -221,7 +219,7 @@ def test_parts_of_ones_own_train_load_and_are_recorded(task: str, more: dict[str
         ("Other", "fails on a batch of 2: TypeError: "),
     ],
 )
-def test_a_model_that_does_not_do_what_it_should(model: str, message: str) -> None:
+def test_broken_model_is_refused(model: str, message: str) -> None:
     with pytest.raises(InputError, match=f"^model 'models_of_mine:{model}' {message}"):
         regard.train("counting", model=f"models_of_mine:{model}", progress=False)
     assert not Path("models").exists()
@@ -240,16 +238,14 @@ def test_a_model_that_does_not_do_what_it_should(model: str, message: str) -> No
         ("1 / 0", "None", "fails on a batch of 2: ZeroDivisionError"),
     ],
 )
-def test_a_task_that_does_not_do_what_it_should(own: Path, answer: str, relevance: str, message: str) -> None:
+def test_broken_task_is_refused(own: Path, answer: str, relevance: str, message: str) -> None:
     (own / "odd.py").write_text(TASK.format(answer=answer, relevance=relevance))
     with pytest.raises(InputError, match=f"^task file '.*odd.py' {message}"):
         regard.train("odd.py", progress=False)
     assert not Path("models").exists()
 
 
-def test_what_works_trains_and_a_run_of_it_tells_where_its_module_is_missing(
-    own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_custom_model_trains_and_its_missing_module_is_named(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = regard.train("copy", score="scores_of_mine:Good", steps=2, progress=False)
     again = regard.train("copy", score="scores_of_mine:Good", steps=2, progress=False, savepath="again")
     assert [line["loss"] for line in run.metrics] == [line["loss"] for line in again.metrics]

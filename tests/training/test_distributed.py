@@ -1,4 +1,4 @@
-"""Several processes train as one."""
+"""Training on several processes."""
 
 import json
 import subprocess
@@ -67,7 +67,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_data_parallel_makes_the_losses_of_one_process(alone: Path, tmp_path: Path) -> None:
+def test_data_parallel_losses_equal_one_process(alone: Path, tmp_path: Path) -> None:
     done = train(tmp_path, 2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Trained translation for 12 steps") == 1
@@ -77,9 +77,7 @@ def test_data_parallel_makes_the_losses_of_one_process(alone: Path, tmp_path: Pa
         assert one == pytest.approx(other, rel=1e-4)
 
 
-def test_sharded_makes_the_losses_of_one_process_and_goes_on_with_another_number(
-    alone: Path, tmp_path: Path
-) -> None:
+def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Path, tmp_path: Path) -> None:
     done = train(tmp_path, 2, sharded=True)
     assert done.returncode == 0, done.stderr
     for (_, one), (_, other) in zip(losses(tmp_path), losses(alone), strict=True):
@@ -103,13 +101,13 @@ def test_sharded_makes_the_losses_of_one_process_and_goes_on_with_another_number
     assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
 
 
-def test_bad_input_is_told_by_the_processes_and_stops_them(tmp_path: Path) -> None:
+def test_bad_input_stops_all_processes(tmp_path: Path) -> None:
     done = train(tmp_path, 2, tokens=3)
     assert done.returncode != 0 and "tokens 3 hold no sentence" in done.stderr
     assert not (tmp_path / "translation").exists()
 
 
-def test_shares_of_a_batch_are_the_batch() -> None:
+def test_shares_cover_the_batch() -> None:
     batch = PairBatch(collate([[4], [5, 6], [7]]), collate([[8, 9], [9], [4, 4]]))
     shares = [DistributedContext(rank, 2).share(batch) for rank in range(2)]
     assert torch.equal(torch.cat([each.source for each in shares]), batch.source[[0, 2, 1]])
@@ -122,9 +120,8 @@ def test_shares_of_a_batch_are_the_batch() -> None:
 FAILING = "tests.training.failing"
 
 
-def test_processes_that_are_started_again_go_on_at_the_last_checkpoint(tmp_path: Path) -> None:
-    """One of them is killed at step 9, after the checkpoint at 6; the run that was there is replaced, as
-    asked."""
+def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> None:
+    """A process is killed at step 9, after the checkpoint at step 6; the earlier run is replaced."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for folder in (whole, broken):
         folder.mkdir()
@@ -138,9 +135,7 @@ def test_processes_that_are_started_again_go_on_at_the_last_checkpoint(tmp_path:
     assert "pair.cc" not in done.stderr
 
 
-def test_what_begins_from_a_run_on_a_mixture_learns_the_same_on_two_processes(
-    alone: Path, tmp_path: Path
-) -> None:
+def test_start_from_a_run_on_a_mixture_is_equal_on_two_processes(alone: Path, tmp_path: Path) -> None:
     text = write(tmp_path)
     words = ["train", "translation", "--from", str(alone / "translation"), "--train", *text["train"]]
     words += [*text["valid"], "--weights", "1", "2", "--steps", "11", "--freeze", "embedding", "encoder.0"]

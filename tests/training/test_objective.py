@@ -1,4 +1,4 @@
-"""The loss of a batch, and the schedule of teacher forcing."""
+"""Loss of a batch, and schedule of teacher forcing."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_r_drop_compares_two_passes(dropout: float) -> None:
         torch.testing.assert_close(loss(5.0), loss(0.0))
 
 
-def test_right_under_teacher_forcing_is_exact_match_of_greedy_search(translator: regard.PairRun) -> None:
+def test_accuracy_under_teacher_forcing_equals_greedy_exact_match(translator: regard.PairRun) -> None:
     pairs = translator.task.pairs(200, torch.Generator().manual_seed(1))
     batch = translator.task.batch(pairs)
     objective = make_objective(translator.model, RecurrentTraining(), torch.Generator())
@@ -64,7 +64,7 @@ def test_right_under_teacher_forcing_is_exact_match_of_greedy_search(translator:
     assert 0 < sum(right) < 200  # otherwise this shows nothing
 
 
-def test_the_share_of_forced_steps_falls_in_a_straight_line() -> None:
+def test_teacher_forcing_falls_linearly() -> None:
     settings = RecurrentTraining(steps=101, teacher_forcing=0.2)
     target = torch.zeros(400, 25, dtype=torch.int64)
     for step, share in ((0, 1.0), (50, 0.6), (100, 0.2)):
@@ -73,6 +73,6 @@ def test_the_share_of_forced_steps_falls_in_a_straight_line() -> None:
     assert teacher_forcing(RecurrentTraining(), target, torch.Generator(), 50) is None
 
 
-def test_a_share_out_of_range_is_refused() -> None:
+def test_teacher_forcing_out_of_range_is_refused() -> None:
     with pytest.raises(InputError, match="teacher_forcing 1.5 is out of range"):
         RecurrentTraining(teacher_forcing=1.5)

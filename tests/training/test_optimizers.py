@@ -6,7 +6,7 @@ from regard.models import QueryModel, QueryModelConfig
 from regard.training import RECIPES
 
 
-def test_the_rate_rises_and_falls_as_a_cosine() -> None:
+def test_rate_rises_linearly_and_falls_as_a_cosine() -> None:
     factors = [RECIPES["regard"].schedule(step, 1000) for step in range(1000)]
     assert factors[0] == pytest.approx(0.005)
     assert factors[199] == 1.0 == max(factors)
@@ -16,15 +16,15 @@ def test_the_rate_rises_and_falls_as_a_cosine() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 10])
-def test_short_trainings_have_a_rate_above_zero(steps: int) -> None:
+def test_rate_of_short_trainings_is_positive(steps: int) -> None:
     assert all(0 < RECIPES["regard"].schedule(step, steps) <= 1 for step in range(steps))
 
 
-def test_the_seed_recipe_is_constant() -> None:
+def test_seed_recipe_has_a_constant_rate() -> None:
     assert {RECIPES["seed"].schedule(step, 10) for step in range(10)} == {1.0}
 
 
-def test_the_output_layer_learns_faster_in_regards_recipe() -> None:
+def test_output_layer_has_a_higher_rate_in_the_regard_recipe() -> None:
     model = QueryModel(QueryModelConfig(), letters=4, input_len=10, outputs=3, classes=11)
     for name, output_lr in (("regard", 8.0), ("seed", 1.0)):
         factors = RECIPES[name].optimizer(model).lr_factors

@@ -1,4 +1,4 @@
-"""The table of kinds, and models of one's own."""
+"""Registry of models, and custom models."""
 
 import shutil
 import sys
@@ -33,7 +33,7 @@ class Short(RecurrentSeq2Seq):
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with modules of one's own, from which commands are run."""
+    """The current folder, with modules of custom models."""
     for name in ("bag.py", "lookback.py"):
         shutil.copy(EXAMPLES / name, tmp_path)
     (tmp_path / "echo.py").write_text(OWN_SEQUENCES)
@@ -45,7 +45,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_has_kinds_that_fit_it_and_no_others(task: str) -> None:
+def test_models_fit_the_tasks_of_their_answer_form(task: str) -> None:
     found = find_task(task)
     for name in MODELS:
         kind = find_model(name)
@@ -57,7 +57,7 @@ def test_every_task_has_kinds_that_fit_it_and_no_others(task: str) -> None:
                 make_config(task, {"model": name})
 
 
-def test_the_example_of_a_model_of_ones_own(own: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_example_of_a_custom_answer_model(own: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     status, out, err = command("train", "counting", "--model", "bag:Bag", "--steps", "600", "--lr=0.01")
     assert status == 0, err
     status, out, err = command("test", "counting", "--samples", "500")
@@ -72,7 +72,7 @@ def test_the_example_of_a_model_of_ones_own(own: Path, command: Callable[..., tu
     assert status == 0 and "Width of letters, queries and the hidden layer" in out
 
 
-def test_the_example_of_a_model_that_writes(own: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_example_of_a_custom_sequence_model(own: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     flags = ("--max_len=5", "--vocab_size=4", "--steps=250", "--lr=0.01", "--hidden=32")
     status, _, err = command("train", "reverse", "--model", "lookback:LookBack", *flags)
     assert status == 0, err
@@ -88,7 +88,7 @@ def test_the_example_of_a_model_that_writes(own: Path, command: Callable[..., tu
     assert len(smaller.config.kept_heads["cross"]) == 3 and smaller.attend("AB").cross.weights.shape[0] == 3
 
 
-def test_a_layer_that_does_not_say_its_step_is_told(own: Path) -> None:
+def test_stepwise_layer_without_step_is_refused(own: Path) -> None:
     text = (own / "lookback.py").read_text()
     (own / "lookback.py").write_text(text.replace(", step=state.time", ""))
     run = regard.train("reverse", model="lookback:LookBack", steps=2, batchsize=3, progress=False)
@@ -97,7 +97,7 @@ def test_a_layer_that_does_not_say_its_step_is_told(own: Path) -> None:
         run.test(samples=5)
 
 
-def test_a_model_of_ones_own_that_answers_with_text(own: Path) -> None:
+def test_custom_sequence_model_trains(own: Path) -> None:
     run = regard.train("copy", model="echo:Echo", steps=2, batchsize=3, progress=False)
     assert isinstance(run, regard.PairRun) and run.config.flags()["hidden"] == 6
     assert isinstance(run.translate(["ABC"])[0], str)
@@ -113,13 +113,13 @@ def test_a_model_of_ones_own_that_answers_with_text(own: Path) -> None:
         ("qery", "model 'qery' is unknown: choose .* or module:Class; did you mean query?"),
     ],
 )
-def test_models_that_cannot_be_are_refused(own: Path, name: str, message: str) -> None:
+def test_unknown_models_are_refused(own: Path, name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_config("counting", {"model": name})
     assert not (own / "models").exists()
 
 
-def test_a_constructor_of_another_shape_is_refused(own: Path) -> None:
+def test_custom_constructor_with_other_arguments_is_refused(own: Path) -> None:
     assert find_model("echo:Short").name == "echo:Short"
     with pytest.raises(InputError, match="model 'echo:Short' cannot be built: .*unexpected keyword argument"):
         regard.train(make_config("copy", {"model": "echo:Short"}), progress=False)

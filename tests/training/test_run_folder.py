@@ -1,4 +1,4 @@
-"""Runs on disk: what is missing, truncated or foreign; what is never damaged."""
+"""Run folders: missing, truncated and foreign files; atomic writes."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def run(trained: regard.AnswerRun, tmp_path: Path) -> RunFolder:
     return RunFolder(Path(shutil.copytree(trained.folder, tmp_path / "signal2")))
 
 
-def test_a_run_holds_what_it_says(run: RunFolder) -> None:
+def test_files_of_a_run(run: RunFolder) -> None:
     assert {each.name for each in run.path.iterdir()} == {
         "config.json",
         "metrics.jsonl",
@@ -59,7 +59,7 @@ def test_a_run_holds_what_it_says(run: RunFolder) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_damaged_files_are_refused_in_one_line(
     run: RunFolder, name: str, content: bytes | None, message: str
 ) -> None:
     file = run.path / name
@@ -73,13 +73,13 @@ def test_what_is_wrong_is_said_in_one_line(
 
 
 @pytest.mark.parametrize("keep", [1, 100, 1000])
-def test_a_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
+def test_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
     run.model_file.write_bytes(run.model_file.read_bytes()[:keep])
     with pytest.raises(InputError, match="is damaged: model.safetensors: it (is cut short|holds)"):
         regard.load(run.path)
 
 
-def test_a_model_of_another_shape_is_refused(run: RunFolder) -> None:
+def test_model_of_another_shape_is_refused(run: RunFolder) -> None:
     stored = json.loads(run.config_file.read_text())
     stored["model"]["hidden"] = 16
     del stored["digest"]
@@ -91,14 +91,14 @@ def test_a_model_of_another_shape_is_refused(run: RunFolder) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_missing_trainer_state_is_said_on_resuming(run: RunFolder) -> None:
+def test_resuming_without_training_state_is_refused(run: RunFolder) -> None:
     shutil.rmtree(run.path / "trainer")
     with pytest.raises(InputError, match="is incomplete: the state of its training is missing"):
         regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
 
 
-def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever write of the next checkpoint fails, there is a whole model, and a state to go on from."""
+def test_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If any write of a checkpoint fails, a complete model and a state to resume from remain."""
     from regard.io import inside
 
     written = inside.write_file
@@ -118,7 +118,7 @@ def test_a_checkpoint_is_usable_at_every_moment(run: RunFolder, monkeypatch: pyt
         assert Checkpoint.load(run, training={}).step == 12
 
 
-def test_a_training_killed_in_its_last_checkpoint_comes_to_the_same_end(
+def test_training_killed_in_its_last_checkpoint_has_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags: dict[str, Any] = {"steps": 20, "batchsize": 4, "hidden": 8, "progress": False}
@@ -139,7 +139,7 @@ def test_a_training_killed_in_its_last_checkpoint_comes_to_the_same_end(
             assert (found.folder / file).read_bytes() == (whole.folder / file).read_bytes()
 
 
-def test_a_run_is_only_replaced_when_asked_and_only_by_a_complete_one(run: RunFolder) -> None:
+def test_run_is_replaced_only_with_overwrite_and_by_a_complete_run(run: RunFolder) -> None:
     before = {each: each.read_bytes() for each in run.path.rglob("*") if each.is_file()}
     config = make_config("signal2")
     with pytest.raises(InputError, match="already holds a run: continue it with --resume, replace it with"):
@@ -154,7 +154,7 @@ def test_a_run_is_only_replaced_when_asked_and_only_by_a_complete_one(run: RunFo
     assert list(run.path.parent.iterdir()) == [run.path]
 
 
-def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path: Path) -> None:
+def test_folder_that_is_not_a_run_is_not_replaced(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()
     (photos / "one.jpg").touch()
@@ -164,7 +164,7 @@ def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path: Path) -> None:
     assert (photos / "one.jpg").exists()
 
 
-def test_metrics_that_a_crash_cut_short_are_read_up_to_there(run: RunFolder) -> None:
+def test_truncated_last_line_of_metrics_is_ignored(run: RunFolder) -> None:
     with run.metrics_file.open("a") as file:
         file.write('{"step": 20, "lo')
     assert [each["step"] for each in run.read_metrics()] == [10, 12]
@@ -172,8 +172,8 @@ def test_metrics_that_a_crash_cut_short_are_read_up_to_there(run: RunFolder) -> 
     assert [each["step"] for each in run.read_metrics()] == [10]
 
 
-def test_a_run_of_the_format_before_is_read(run: RunFolder) -> None:
-    """It called the task's name `task`, and what is chosen of it `size`."""
+def test_run_of_format_5_is_read(run: RunFolder) -> None:
+    """In format 5, the name of the task is `task`, and its options are `size`."""
     to_format_6(run.path)
     expected = run.read_config()
     stored = json.loads(run.config_file.read_text())

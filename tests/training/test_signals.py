@@ -1,4 +1,4 @@
-"""Signals while training: the first is noted, its echoes too, and a later one acts as usual."""
+"""Signals during training: the first is delayed, repeats are ignored, a later one acts."""
 
 import signal
 
@@ -7,7 +7,7 @@ import pytest
 from regard.training import signals
 
 
-def test_one_is_noted_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_signal_is_delayed_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(signals.time, "monotonic", lambda: now)
     before = signal.getsignal(signal.SIGINT)
@@ -22,7 +22,7 @@ def test_one_is_noted_and_a_later_one_acts(monkeypatch: pytest.MonkeyPatch) -> N
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_one_that_comes_while_the_first_is_noted_is_its_echo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_within_the_handler_is_debounced(monkeypatch: pytest.MonkeyPatch) -> None:
     # Python runs a handler within another: here the second signal comes where the first asks for the time.
     clock = signals.time.monotonic
     coming = [signal.SIGINT]

@@ -1,4 +1,4 @@
-"""Files of tensors: what was written is read, or refused."""
+"""Tensor files are read unchanged, or refused."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def same(found: dict[str, torch.Tensor]) -> bool:
     return found.keys() == TENSORS.keys() and all(torch.equal(found[name], TENSORS[name]) for name in TENSORS)
 
 
-def test_what_is_packed_is_read_by_us_and_by_the_library(tmp_path: Path) -> None:
+def test_packed_file_is_read_by_regard_and_by_safetensors(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(CONTENT)
     found = read_tensors(tmp_path / "x", tensor_specs(TENSORS))
     assert same(found.tensors) and (found.step, found.config, found.intact) == (12, CONFIG, True)
@@ -41,7 +41,7 @@ def test_what_is_packed_is_read_by_us_and_by_the_library(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dtype", TYPES.values(), ids=str)
-def test_every_type_is_read_as_it_was(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_every_type_survives(tmp_path: Path, dtype: torch.dtype) -> None:
     sizes = [(3, 2), (), (0, LARGEST)]
     values = {f"{size}": torch.randint(0, 2, size, dtype=torch.uint8).to(dtype) for size in sizes}
     file = tmp_path / "no text \udcff"  # a name that this system takes, and is no UTF-8
@@ -50,13 +50,13 @@ def test_every_type_is_read_as_it_was(tmp_path: Path, dtype: torch.dtype) -> Non
     assert all(torch.equal(found[name], value) and found[name].dtype == dtype for name, value in values.items())
 
 
-def test_files_from_before_there_were_sums_are_read(tmp_path: Path) -> None:
+def test_files_without_digest_are_read(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(safetensors.torch.save(TENSORS, {"step": "7"}))
     found = read_tensors(tmp_path / "x")
     assert same(found.tensors) and found[1:] == (7, "", None, True)
 
 
-def test_whatever_bit_flips_or_byte_is_cut_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_flipped_bit_and_cut_byte_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("flips") / "x"
 
     @given(place=st.integers(0, len(CONTENT) - 1), bit=st.integers(-1, 7))
@@ -95,7 +95,7 @@ def test_whatever_bit_flips_or_byte_is_cut_is_found(tmp_path_factory: pytest.Tem
         ("__metadata__", {"step": 3}, "'step' is a whole number, not a text"),
     ],
 )
-def test_a_header_that_does_not_fit(tmp_path: Path, name: str, change: dict[str, Any], message: str) -> None:
+def test_inconsistent_header_is_refused(tmp_path: Path, name: str, change: dict[str, Any], message: str) -> None:
     begin = 8 + int.from_bytes(CONTENT[:8], "little")
     header = json.loads(CONTENT[8:begin])
     header[name] = {**header.get(name, {}), **change}
@@ -105,7 +105,7 @@ def test_a_header_that_does_not_fit(tmp_path: Path, name: str, change: dict[str,
         read_tensors(tmp_path / "x", tensor_specs(TENSORS))
 
 
-def test_a_header_larger_than_all_is_not_read(tmp_path: Path) -> None:
+def test_huge_header_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "x").open("wb") as file:
         file.write((1 << 30).to_bytes(8, "little"))
         file.truncate(1 << 31)
@@ -113,7 +113,7 @@ def test_a_header_larger_than_all_is_not_read(tmp_path: Path) -> None:
         read_tensors(tmp_path / "x")
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_tensor_is_named(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(pack_tensors({"a": TENSORS["a"]}, 1))
     with pytest.raises(DamageError, match="tensor 'b' is missing"):
         read_tensors(tmp_path / "x", tensor_specs(TENSORS))

@@ -1,4 +1,4 @@
-"""Runs of others run no code of theirs."""
+"""Runs of other people execute no code."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ TINY = ["--steps", "2", "--batchsize", "2", "--hidden", "4"]
 
 
 def command(folder: Path, *words: str, state: str = "state") -> subprocess.CompletedProcess[str]:
-    """Run a command in `folder`, as somebody whose notes are in `state`."""
+    """Run a command in `folder` as a user whose records are in `state`."""
     return subprocess.run(
         [sys.executable, "-m", "regard", *words],
         cwd=folder,
@@ -46,7 +46,7 @@ def command(folder: Path, *words: str, state: str = "state") -> subprocess.Compl
 
 @pytest.fixture(params=["score", "task"])
 def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The name of a run that has code of its own, trained in `tmp_path`, in a folder `models`."""
+    """Name of a run with custom code, trained in `tmp_path/models`."""
     if request.param == "score":
         (tmp_path / "mine.py").write_text(SCORE)
         words = ["counting", "--score", "mine:Mine"]
@@ -60,13 +60,13 @@ def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def refused(done: subprocess.CompletedProcess[str], folder: Path) -> bool:
-    """Whether a command said in one line what would be run, and did not run it."""
+    """Return whether a command named the untrusted code in one line, and did not execute it."""
     one_line = done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
     said = "names code that" in done.stderr and "mine.py" in done.stderr and "--trust_code" in done.stderr
     return done.returncode == 2 and one_line and said and not (folder / "ran").exists()
 
 
-def test_who_trained_with_code_runs_it_and_nobody_else(tmp_path: Path, name: str) -> None:
+def test_code_runs_only_for_its_trainer(tmp_path: Path, name: str) -> None:
     assert command(tmp_path, "test", name, "--samples", "2").returncode == 0
     (tmp_path / "ran").unlink()
     for words in (["test", name], ["examine", name], ["prune", name], ["show", name], ["translate", name, "A"]):
@@ -78,14 +78,14 @@ def test_who_trained_with_code_runs_it_and_nobody_else(tmp_path: Path, name: str
     assert refused(command(tmp_path, "test", name, state="other"), tmp_path)  # once does not mean always
 
 
-def test_code_that_has_changed_is_new_code(tmp_path: Path, name: str) -> None:
+def test_changed_code_is_not_trusted(tmp_path: Path, name: str) -> None:
     file = tmp_path / "mine.py"
     file.write_text(file.read_text() + "# and something else\n")
     assert refused(command(tmp_path, "test", name), tmp_path)
 
 
-def test_code_of_that_name_in_another_folder_is_other_code(tmp_path: Path) -> None:
-    """Somebody sends a run, and with it a module called as one that was trained with."""
+def test_code_in_another_folder_is_not_trusted(tmp_path: Path) -> None:
+    """A run from elsewhere comes with a module of the same name as a trusted one."""
     (tmp_path / "mine.py").write_text(SCORE)
     done = command(tmp_path, "train", "counting", "--score", "mine:Mine", *TINY)
     assert done.returncode == 0, done.stderr
@@ -96,7 +96,7 @@ def test_code_of_that_name_in_another_folder_is_other_code(tmp_path: Path) -> No
     assert refused(command(tmp_path / "sent", "test", "counting"), tmp_path / "sent")
 
 
-def test_resuming_a_run_of_somebody_else_is_refused_too(tmp_path: Path) -> None:
+def test_resuming_with_untrusted_code_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SCORE)
     words = ["train", "counting", "--score", "mine:Mine", *TINY]
     assert command(tmp_path, *words).returncode == 0
@@ -106,7 +106,7 @@ def test_resuming_a_run_of_somebody_else_is_refused_too(tmp_path: Path) -> None:
     assert command(tmp_path, *again, "--trust_code", state="other").returncode == 0
 
 
-def test_what_names_no_code_of_anybody_needs_no_trust(
+def test_run_without_custom_code_needs_no_trust(
     trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -126,7 +126,7 @@ def test_what_names_no_code_of_anybody_needs_no_trust(
 
 @pytest.mark.parametrize("name", ["evil-mod:X", "evil:", "evil: X", "evil:X.y", " evil:X", "evil:X\n", ".evil:X"])
 @pytest.mark.parametrize("part", ["kind", "score"])
-def test_no_other_spelling_of_a_name_runs_code(
+def test_other_spellings_of_a_name_run_no_code(
     trained: regard.AnswerRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, part: str
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""`regard test TASK`: test a trained model, and see what it attends to."""
+"""`regard test TASK`: test a trained model, and show its attention on one input."""
 
 from __future__ import annotations
 
@@ -44,63 +44,64 @@ DESCRIPTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class TestFlags:
-    """All flags of the command. The model and the task are the run's own."""
+    """Flags of the command. Model and task are those of the run."""
 
     input: str | None = None
-    """Sequence to show, such as BCCCBAABACCCA; in the primer's tasks _ is the null character. None: draw one."""
+    """Input to show, such as BCCCBAABACCCA; in the primer's tasks, _ is the null character. None: a drawn one."""
     sample_len: int | None = None
     """Letters in each sample, 1 to max_len. None: as in training."""
     signal: str | None = None
-    """Letter of the signal in each sample (or one letter for each signal). None: random, or none."""
+    """Signal of each sample: one letter, or a letter per signal. None: random signals."""
     samples: int | None = None
-    """Fresh samples to test on. None: 10,000, or 2,000 from sequence to sequence."""
+    """Number of fresh samples. None: 10,000, or 2,000 for tasks from sequence to sequence."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
-    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page, which plays back how
-    attention formed if the run has snapshots. Without a name: attention.png in the run's folder. It is opened
-    where there is a screen."""
+    """File for the heatmap: .png, .svg or .pdf for a picture, .html for a page, which also plays back the
+    training if the run has snapshots. Without a name: attention.png in the run's folder. The file is opened if
+    there is a screen."""
     json: Path | None = None
-    """File that the report is written to, as JSON."""
+    """File for the report as JSON."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    """Run the custom code that the run names (task, model, score), although you have not trained with it here."""
     trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Use a run whose files were edited or mixed with another run's, and report the differences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationTestFlags:
-    """All flags of the command for a run on parallel text."""
+    """Flags of the command for a run on parallel text."""
 
     data: tuple[str, ...] = ()
-    """Text to test on: a source and a target file, or one of tab-separated pairs. None: the run's test text."""
+    """Text to test on: a source and a target file, or a file of tab-separated pairs. None: the run's test
+    text."""
     beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
-    """Prefixes kept side by side; 1 is greedy search."""
+    """Beam size; 1 is greedy search."""
     length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)
-    """Exponent of the length penalty; 0 for none, above it longer answers are preferred."""
+    """Exponent of the length penalty. 0: no penalty; above 0: longer answers are preferred."""
     batchsize: int = 64
-    """Sentences that go through the model at once."""
+    """Sentences per batch."""
     bleu_tokenize: str | None = None
-    """sacrebleu's tokenizer that BLEU is worked out with: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None:
-    that of the run's validation, or else what fits the script of the references."""
+    """sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None: the tokenizer of the
+    run's validation, or else the one that fits the script of the references."""
     lenient: bool = False
-    """Leave out the broken lines of files that have not as many lines, or are not UTF-8, instead of stopping."""
+    """Leave out lines without a partner and lines that are not UTF-8, instead of stopping."""
     output: Path | None = None
-    """File that the translations are written to, one a line, each on the line of its source."""
+    """File for the translations, each on the line of its source."""
     json: Path | None = None
-    """File that the report is written to, as JSON."""
+    """File for the report as JSON."""
     savepath: Path = Path(SAVEPATH)
     """Folder of runs."""
     trust_code: bool = False
-    """Run the code of its own that the run names (task, model, score), which nobody has trained with here."""
+    """Run the custom code that the run names (task, model, score), although you have not trained with it here."""
     trust_edited: bool = False
-    """Use the run also where its files were edited or mixed; what differs is said."""
+    """Use a run whose files were edited or mixed with another run's, and report the differences."""
 
 
 def run(argv: list[str]) -> None:
-    """Test as `argv` asks and print the report."""
+    """Test with the flags in `argv`, and print the report."""
     if wants_help(argv[:1]):
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
     name, argv = first_word(argv, what="run", prog=PROG)
@@ -108,36 +109,37 @@ def run(argv: list[str]) -> None:
         flags = TranslationTestFlags() if name == "translation" else TestFlags()
         parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
-    said = {each.replace("-", "_").removesuffix("=True") for each in argv}
+    words = {word.replace("-", "_").removesuffix("=True") for word in argv}
     tested: Any = load(
         name,
         savepath=folders[-1] if folders else SAVEPATH,
-        trust_code="__trust_code" in said,
-        trust_edited="__trust_edited" in said,
+        trust_code="__trust_code" in words,
+        trust_edited="__trust_edited" in words,
     )
-    argv = _without_its_own(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
+    argv = _without_run_flags(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
     (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
 
 
-def _without_its_own(run: AnyRun, argv: list[str], flags: type) -> list[str]:
-    """Leave out flags of the training, which the primer's scripts want said again: they can only agree.
+def _without_run_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
+    """Return `argv` without flags of the training, which the primer's scripts repeat.
 
-    Raises `InputError` where the run was trained with others.
+    Raises `InputError` for a value that differs from the run's.
     """
-    asked = {each.name for each in dataclasses.fields(flags)}
-    said, left = take_flags(argv, {each for each in run.config.flags() if each not in asked})
+    own = {option.name for option in dataclasses.fields(flags)}
+    repeated, left = take_flags(argv, {name for name in run.config.flags() if name not in own})
     try:
-        chosen, _ = parse_config(run.config, said, task=run.name)
-    except InputError:  # a value that no model can have
-        error = contradiction(str(run.folder), run.name, run.config.flags(), said)
+        config, _ = parse_config(run.config, repeated, task=run.name)
+    except InputError:  # a value that is not valid for any model
+        error = contradiction(str(run.folder), run.name, run.config.flags(), repeated)
         if error is not None:
             raise error from None
         raise
-    for flag, value in {**changed_flags(chosen, run.config), **model_choice(said)}.items():
+    for flag, value in {**changed_flags(config, run.config), **model_choice(repeated)}.items():
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(
                 f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', run.name, *said])} --savepath other`, and test it there"
+                f"that, as in `{' '.join(['regard train', run.name, *repeated])} --savepath other`, and test it "
+                f"there"
             )
     return left
 

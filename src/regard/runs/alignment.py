@@ -1,7 +1,7 @@
-"""Aligning with a run: which words of a target come from which words of its source, by heads chosen once.
+"""Word alignment with a run: link the words of a target to the words of its source by attention.
 
-The choice is kept in the run's folder, in alignment.json, and used wherever links are asked for. Where nobody has
-chosen, all heads are averaged.
+The heads are chosen once, by their error against known links, and stored in alignment.json in the run's folder.
+Without a choice, all heads are averaged.
 """
 
 from __future__ import annotations
@@ -45,28 +45,29 @@ if TYPE_CHECKING:
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
 MEND = "delete it, and choose heads again"
-SYMMETRISED: tuple[Symmetrising, ...] = get_args(Symmetrising)
+SYMMETRISATIONS: tuple[Symmetrising, ...] = get_args(Symmetrising)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LinkedPair(Result):
-    """A pair of source and target, and which words of the target come from which of the source."""
+    """A pair of source and target with the links between their words."""
 
     source: list[str]
-    """Its words."""
+    """Words of the source."""
     target: list[str]
+    """Words of the target."""
     links: list[Link]
-    """Source and target word of each link, from 0, by source word."""
+    """Indices (from 0) of source word and target word of each link, in the order of the source."""
     weights: np.ndarray
-    """(Wt, Ws) float32, what each target word attends to in the source."""
+    """(Wt, Ws) float32: attention of each target word to each source word."""
     nothing: np.ndarray
-    """(Wt,), what it attends to at the end of the source, which is no word."""
+    """(Wt,): attention of each target word to the end of the source, which is not a word."""
     heads: str
-    """Whose weights they are: those of a head, or the mean of several."""
+    """Description of the heads that the weights are averaged over."""
 
     @property
     def moses(self) -> str:
-        """The links as `0-0 1-2`."""
+        """The links in Moses' format, as `0-0 1-2`."""
         return moses(self.links)
 
     def __str__(self) -> str:
@@ -78,40 +79,39 @@ class _Heads(msgspec.Struct, forbid_unknown_fields=True):
     shifted: bool
 
 
-class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What alignment.json holds."""
+class _Choice(msgspec.Struct, forbid_unknown_fields=True):
+    """Content of alignment.json."""
 
     format: Literal["regard-alignment/1"]
     step: int
-    """Of the model whose heads these are."""
+    """Training steps of the model."""
     best: By
     ways: dict[By, _Heads]
     writing: _Heads
     report: dict[str, Any]
-    """How well they did, for people and programs."""
+    """Error rates of the choice."""
 
 
 @dataclass(frozen=True)
 class Aligner:
-    """A model that aligns, with the vocabularies of its task, and the folder in which its heads are kept."""
+    """A model with the vocabularies of its task, and the folder that stores its alignment heads."""
 
     model: Seq2Seq
     task: SequenceTask
     files: RunFolder
     step: int
     guided: bool = False
-    """Whether a head has learned to align."""
+    """Whether a head was trained with an alignment loss."""
 
     @property
     def unit(self) -> Unit:
-        """What is aligned where nobody says so: words, or characters of a task of characters."""
+        """Default unit of alignment: words, or characters for a task of characters."""
         return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
 
     def kept(self) -> KeptHeads | None:
-        """Return the heads that were chosen; the guided one where nobody has, or the model has gone on since; or
-        None.
+        """Return the chosen heads; the guided head if there is no choice for this model; else None.
 
-        Raises `InputError` where the file is damaged.
+        Raises `InputError` for a damaged file.
         """
         return self._chosen() or self._guided()
 
@@ -126,25 +126,25 @@ class Aligner:
         if content is None:
             return None
         try:
-            found = shaped(content, _Kept)
+            choice = shaped(content, _Choice)
         except DamageError as error:
             raise damaged(self.files.path / FILE, error, MEND) from error
         known = set(reading_heads(self.model))
-        ways = {way: _heads(each) for way, each in found.ways.items()}
-        writing = _heads(found.writing)
-        named = {head for each in (*ways.values(), writing) for head in each.heads}
-        if found.step != self.step or not named <= known or found.best not in ways:
+        ways = {way: _aligning_heads(heads) for way, heads in choice.ways.items()}
+        writing = _aligning_heads(choice.writing)
+        named = {head for way in (*ways.values(), writing) for head in way.heads}
+        if choice.step != self.step or not named <= known or choice.best not in ways:
             return None
-        return KeptHeads(best=found.best, ways=ways, writing=writing)
+        return KeptHeads(best=choice.best, ways=ways, writing=writing)
 
     def heads(self, by: By | None = None) -> AligningHeads:
-        """Return the heads to align by: the best ones that are kept, or those of another way, or all."""
+        """Return the heads to align by: the best choice, or the choice of a way (`by`), or all heads."""
         kept = self.kept()
         if kept is not None and (by or kept.best) in kept.ways:
             return kept.ways[by or kept.best]
         if by in ("head", "set"):
             raise InputError(
-                f"run {str(self.files.path)!r} has no heads chosen to align by: choose some with `regard align "
+                f"run {str(self.files.path)!r} has no chosen heads to align by: choose some with `regard align "
                 f"RUN SOURCE TARGET --links LINKS`, or leave out --by {by}"
             )
         return AligningHeads(heads=tuple(reading_heads(self.model)), shifted=False)
@@ -153,28 +153,29 @@ class Aligner:
         self, pairs: Sequence[tuple[str, str]], by: By | None = None, unit: Unit | None = None
     ) -> list[LinkedPair]:
         """Return the links of pairs of source and target; see `SequenceRun.align`."""
-        chosen, unit = self.heads(by), unit or self.unit
+        heads, unit = self.heads(by), unit or self.unit
         source, target = self.task.source_vocabulary, self.task.target_vocabulary
-        cuts = [(cut_into(one, source, unit), cut_into(other, target, unit)) for one, other in pairs]
-        order = sorted(range(len(cuts)), key=lambda place: len(cuts[place][1].indices))
-        found: list[LinkedPair | None] = [None] * len(cuts)
-        weights = word_weights(self.model, [cuts[place] for place in order], chosen.heads)
-        for place, each in zip(order, weights, strict=True):
-            found[place] = _linked(*cuts[place], each[int(chosen.shifted)].mean(0), chosen.name)
-        return [each for each in found if each is not None]
+        cuts = [(cut_into(text, source, unit), cut_into(answer, target, unit)) for text, answer in pairs]
+        # Pairs of similar length share a batch, which saves padding.
+        order = sorted(range(len(cuts)), key=lambda index: len(cuts[index][1].indices))
+        linked: list[LinkedPair | None] = [None] * len(cuts)
+        weights = word_weights(self.model, [cuts[index] for index in order], heads.heads)
+        for index, pair_weights in zip(order, weights, strict=True):
+            linked[index] = _link(*cuts[index], pair_weights[int(heads.shifted)].mean(0), heads.name)
+        return [pair for pair in linked if pair is not None]
 
     def keep(self, choice: AlignmentChoice) -> None:
-        """Keep a choice in the run's folder."""
-        report = {name: plain(each) for name, each in choice.json().items() if name in ("against", "found")}
-        kept = {
+        """Store a choice of heads in the run's folder."""
+        report = {name: plain(value) for name, value in choice.json().items() if name in ("against", "found")}
+        content = {
             "format": FORMAT,
             "step": self.step,
             "best": choice.best,
-            "ways": {way: plain(each) for way, each in choice.ways.items()},
+            "ways": {way: plain(heads) for way, heads in choice.ways.items()},
             "writing": plain(choice.writing),
             "report": report,
         }
-        self.files.write_derived(FILE, kept)
+        self.files.write_derived(FILE, content)
 
     def choose(
         self,
@@ -188,59 +189,61 @@ class Aligner:
         keep: bool = True,
         seed: int = 0,
     ) -> AlignmentChoice:
-        """Choose the heads that a run aligns by, keep them, and return how well they do; see
-        `SequenceRun.choose_alignment`."""
+        """Choose the heads to align by, store them, and return their error rates.
+
+        See `SequenceRun.choose_alignment`.
+        """
         unit, turned = unit or self.unit, [(target, source) for source, target in pairs]
         if reverse is not None:
-            reverse.choose(
-                turned, [each.turned() for each in known], against=against, unit=unit, keep=keep, seed=seed
-            )
+            turned_links = [links.turned() for links in known]
+            reverse.choose(turned, turned_links, against=against, unit=unit, keep=keep, seed=seed)
         vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
         cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
         for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
             links.check(len(source.places), len(target.places), f"pair {number}")
         heads: list[Head] = reading_heads(self.model)
 
-        def beside(numbers: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
-            told: dict[str, Sequence[frozenset[Link]]] = {}
-            told.update({name: [links[each] for each in numbers] for name, links in (others or {}).items()})
+        def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
+            """Return the links of other methods for some pairs: `others`, and both directions combined."""
+            compared: dict[str, Sequence[frozenset[Link]]] = {}
+            compared.update({name: [links[index] for index in indices] for name, links in (others or {}).items()})
             if reverse is None:
-                return told
+                return compared
             forward = [
-                _linked(*cuts[each], combined(weights[each], heads, chosen), chosen.name) for each in numbers
+                _link(*cuts[index], combined(weights[index], heads, chosen), chosen.name) for index in indices
             ]
-            backward = reverse.align([turned[each] for each in numbers], unit=unit)
-            for how in SYMMETRISED:
-                joined = self.both_ways(forward, backward, how)
-                told[f"both: {how}"] = [frozenset(each.links) for each in joined]
-            return told
+            backward = reverse.align([turned[index] for index in indices], unit=unit)
+            for method in SYMMETRISATIONS:
+                both = self.combine_directions(forward, backward, method)
+                compared[f"both: {method}"] = [frozenset(pair.links) for pair in both]
+            return compared
 
-        choice = choose_heads(weights, heads, known, against=against, beside=beside, seed=seed)
+        choice = choose_heads(weights, heads, known, against=against, beside=compare, seed=seed)
         if keep:
             self.keep(choice)
         return choice
 
     @staticmethod
-    def both_ways(
-        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], how: Symmetrising
+    def combine_directions(
+        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], method: Symmetrising
     ) -> list[LinkedPair]:
-        """Return pairs with the links of both directions made one; `backward`: those of the turned pairs."""
-        found = []
-        for one, other in zip(forward, backward, strict=True):
-            if how == "product":
-                links = links_of_product(one.weights, other.weights)
+        """Return pairs with the combined links of both directions; `backward`: pairs of target and source."""
+        pairs = []
+        for pair, reverse in zip(forward, backward, strict=True):
+            if method == "product":
+                links = links_of_product(pair.weights, reverse.weights)
             else:
-                turned = frozenset((source, target) for target, source in other.links)
-                links = symmetrise(frozenset(one.links), turned, how)
-            found.append(dataclasses.replace(one, links=sorted(links)))
-        return found
+                turned = frozenset((source, target) for target, source in reverse.links)
+                links = symmetrise(frozenset(pair.links), turned, method)
+            pairs.append(dataclasses.replace(pair, links=sorted(links)))
+        return pairs
 
 
-def _heads(kept: _Heads) -> AligningHeads:
-    return AligningHeads(heads=tuple(kept.heads), shifted=kept.shifted)
+def _aligning_heads(stored: _Heads) -> AligningHeads:
+    return AligningHeads(heads=tuple(stored.heads), shifted=stored.shifted)
 
 
-def _linked(source: Cut, target: Cut, weights: np.ndarray, heads: str) -> LinkedPair:
+def _link(source: Cut, target: Cut, weights: np.ndarray, heads: str) -> LinkedPair:
     return LinkedPair(
         source=source.words,
         target=target.words,

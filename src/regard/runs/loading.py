@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, overload
 
 import torch
 from torch import nn
@@ -15,6 +15,8 @@ from regard.training import build_model, find_run, load_weights
 from regard.training.tensor_file import warn_not_finite
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from regard.runs.answer_run import AnswerRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
@@ -36,14 +38,22 @@ RUN_CLASSES = {
 """Name of the run's class, by the form of the task's answers and by whether the task draws its samples."""
 
 
+class LoadOptions(TypedDict, total=False):
+    """Options of `load`."""
+
+    savepath: str | Path
+    trust_code: bool
+    trust_edited: bool
+
+
 @overload
-def load(run: AnswerTask, **options: Any) -> AnswerRun[Any, Any, Any]: ...
+def load(run: AnswerTask, **options: Unpack[LoadOptions]) -> AnswerRun[Any, Any, Any]: ...
 @overload
-def load(run: PairTask, **options: Any) -> PairRun[Any, Any, Any]: ...
+def load(run: PairTask, **options: Unpack[LoadOptions]) -> PairRun[Any, Any, Any]: ...
 @overload
-def load(run: TextTask, **options: Any) -> TranslationRun[Any, Any, Any]: ...
+def load(run: TextTask, **options: Unpack[LoadOptions]) -> TranslationRun[Any, Any, Any]: ...
 @overload
-def load(run: str | Path, **options: Any) -> AnyRun: ...
+def load(run: str | Path, **options: Unpack[LoadOptions]) -> AnyRun: ...
 def load(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> AnyRun:

@@ -1,4 +1,4 @@
-"""Pictures of positions."""
+"""Plots of positional encodings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from regard.attention import Positions
     from regard.runs.run_types import AnyRun
 
-FINE = 40
-"""Places of a wave that are drawn between two positions."""
+POINTS_PER_POSITION = 40
+"""Points of a wave between two positions."""
+MOST_POINTS = 40_000
 
 
 def plot_positions(
@@ -29,44 +30,44 @@ def plot_positions(
     trust_code: bool = False,
     trust_edited: bool = False,
 ) -> Path:
-    """Draw the paper's sinusoidal positions, or those of `run`, into a picture at `path`.
+    """Plot the paper's sinusoidal positional encoding, or that of a run, into the file `path`.
 
-    Of a run: the vectors that it has learned, the waves that it adds, those of its user's own, or the angles (as
-    sine and cosine) by which rotary ones turn the pairs of a head's queries and keys. `width` and `length` are of
-    the sinusoidal ones; `length` also of a run's, but for learned ones; `trust_code` and `trust_edited` are
-    as in `load`. Raises `InputError` where these do not fit, or where the run has no positions.
+    Of a run, plots its learned or custom vectors, its sinusoidal waves, or sine and cosine of its rotary angles.
+    `width`, `length`: size of the sinusoidal encoding; `length` also limits a run's, except a learned one.
+    `trust_code`, `trust_edited`: as in `load`. Raises `InputError` for sizes out of range, and for a run without
+    positions.
     """
     if run is None:
         check_range("width", width, 1, 65_536)
         check_range("length", length, 1, 10_000)
-        return _drawn(path, Sinusoidal(width), length, "Sinusoidal positions")
+        return _plot(path, Sinusoidal(width), length, "Sinusoidal positions")
     loaded: AnyRun = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
-    found = loaded.model.positions_used
-    if isinstance(found, Rotary):
-        return _drawn(
-            path, found.waves, length, f"Rotary positions of {loaded.name}: sine and cosine of the angles"
+    positions = loaded.model.positions_used
+    if isinstance(positions, Rotary):
+        return _plot(
+            path, positions.waves, length, f"Rotary positions of {loaded.name}: sine and cosine of the angles"
         )
-    if isinstance(found, LearnedPositions):
-        return _drawn(path, found, len(found.weight), f"Positions learned by {loaded.name}")
-    if found is None:
-        raise InputError(f"run {str(loaded.folder)!r} has no positions: {_way_out(loaded)}")
-    return _drawn(path, found, min(length, found.length or length), f"Positions of {loaded.name}")
+    if isinstance(positions, LearnedPositions):
+        return _plot(path, positions, len(positions.weight), f"Positions learned by {loaded.name}")
+    if positions is None:
+        raise InputError(f"run {str(loaded.folder)!r} has no positions: {_remedy(loaded)}")
+    return _plot(path, positions, min(length, positions.length or length), f"Positions of {loaded.name}")
 
 
-def _way_out(run: AnyRun) -> str:
+def _remedy(run: AnyRun) -> str:
     if hasattr(run.config.model, "pos_enc"):
         return "train it with --pos_enc"
-    return f"a model of kind {run.config.kind} reads step by step, and needs none"
+    return f"a {run.config.kind} model reads step by step, and needs none"
 
 
 @torch.no_grad()
-def _drawn(path: str | Path, positions: Positions, length: int, title: str) -> Path:
-    """Draw `length` positions into a picture, waves between them too."""
-    from regard.viz import waves  # brings matplotlib, which nothing else here needs
+def _plot(path: str | Path, positions: Positions, length: int, title: str) -> Path:
+    """Plot `length` positions, and the waves between them."""
+    from regard.viz import waves  # imports matplotlib
 
     vectors = positions.vectors(0, length).detach().cpu().numpy()
     between = None
     if isinstance(positions, Sinusoidal):
-        fine = min(FINE * length, 40_000)
-        between = positions.waves_at(torch.linspace(0, length - 1, fine, dtype=torch.float64)).numpy()
+        points = min(POINTS_PER_POSITION * length, MOST_POINTS)
+        between = positions.waves_at(torch.linspace(0, length - 1, points, dtype=torch.float64)).numpy()
     return waves.save_positions(vectors, path, title, between=between)

@@ -54,7 +54,7 @@ def _defaults_of(task: str) -> Callable[[type[Config]], type[Config]]:
 
     def decorate(config_class: type[Config]) -> type[Config]:
         defaults = make_config(task).flags()
-        annotations = {"on": "ClassVar[str]"}
+        annotations: dict[str, object] = {"on": "ClassVar[str]"}
         for base in config_class.__mro__[1:]:
             if dataclasses.is_dataclass(base):
                 annotations |= {option.name: option.type for option in dataclasses.fields(base)}
@@ -66,48 +66,64 @@ def _defaults_of(task: str) -> Callable[[type[Config]], type[Config]]:
     return decorate
 
 
-@dataclass(frozen=True, kw_only=True)
-@_defaults_of("counting")
-class CountingConfig(
+class _CountingTask(
     FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
     TaskConfig,
     QueryModelConfig,
     QueryTraining,
 ):
-    """Options of Counting, with the query model."""
+    """Options of a counting task and of the query model."""
+
+
+class _ReorderingTask(
+    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
+    SequenceConfig,
+    RecurrentConfig,
+    RecurrentTraining,
+):
+    """Options of a reordering task and of the recurrent model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("counting")
+class CountingConfig(_CountingTask):
+    """Options of Counting and of the query model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("difference")
-class DifferenceConfig(
-    FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
-    TaskConfig,
-    QueryModelConfig,
-    QueryTraining,
-):
-    """Options of Difference, with the query model."""
+class DifferenceConfig(_CountingTask):
+    """Options of Difference and of the query model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("signal")
-class SignalConfig(
-    FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
-    TaskConfig,
-    QueryModelConfig,
-    QueryTraining,
-):
-    """Options of Signal, with the query model."""
+class SignalConfig(_CountingTask):
+    """Options of Signal and of the query model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("signal2")
-class Signal2Config(
-    FlatConfig[AnswerRun[TaskConfig, QueryModelConfig, QueryTraining]],
-    TaskConfig,
-    QueryModelConfig,
-    QueryTraining,
-):
-    """Options of Signal 2, with the query model."""
+class Signal2Config(_CountingTask):
+    """Options of Signal 2 and of the query model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("copy")
+class CopyConfig(_ReorderingTask):
+    """Options of Copy and of the recurrent model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("reverse")
+class ReverseConfig(_ReorderingTask):
+    """Options of Reverse and of the recurrent model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+@_defaults_of("sort")
+class SortConfig(_ReorderingTask):
+    """Options of Sort and of the recurrent model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,40 +134,7 @@ class RecallConfig(
     PoolingConfig,
     PoolingTraining,
 ):
-    """Options of Recall, with the pooling classifier."""
-
-
-@dataclass(frozen=True, kw_only=True)
-@_defaults_of("copy")
-class CopyConfig(
-    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
-    SequenceConfig,
-    RecurrentConfig,
-    RecurrentTraining,
-):
-    """Options of Copy, with the recurrent model."""
-
-
-@dataclass(frozen=True, kw_only=True)
-@_defaults_of("reverse")
-class ReverseConfig(
-    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
-    SequenceConfig,
-    RecurrentConfig,
-    RecurrentTraining,
-):
-    """Options of Reverse, with the recurrent model."""
-
-
-@dataclass(frozen=True, kw_only=True)
-@_defaults_of("sort")
-class SortConfig(
-    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
-    SequenceConfig,
-    RecurrentConfig,
-    RecurrentTraining,
-):
-    """Options of Sort, with the recurrent model."""
+    """Options of Recall and of the pooling classifier."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +145,7 @@ class DatesConfig(
     RecurrentConfig,
     RecurrentTraining,
 ):
-    """Options of Dates, with the recurrent model."""
+    """Options of Dates and of the recurrent model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +156,7 @@ class PhrasesConfig(
     TransformerConfig,
     TransformerTraining,
 ):
-    """Options of Phrases, with the Transformer."""
+    """Options of Phrases and of the Transformer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,4 +167,4 @@ class TranslationConfig(
     TransformerConfig,
     TranslationTraining,
 ):
-    """Options of Translation, with the Transformer."""
+    """Options of Translation and of the Transformer, in its default size."""

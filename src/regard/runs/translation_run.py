@@ -1,4 +1,4 @@
-"""A run on parallel text: translate with it, and test how good its translations are."""
+"""Runs on parallel text: translate, and measure the quality of the translations."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from regard.evaluation import Quality
     from regard.tasks import Translation
 
-DRAWN = 1000
-"""Pairs of which one is drawn, at most: the first of the text."""
+MOST_DRAWN = 1000
+"""`draw` selects one of this many first pairs of the text."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TranslationReport(Result):
-    """What a test on parallel text found."""
+    """Result of a test on parallel text."""
 
     translations: list[str]
-    """Of the pairs that were scored."""
+    """Translations of the scored pairs."""
     lines: list[int]
-    """On which line of the text each of them stands, from 1."""
+    """Line number (from 1) of each of them in the text."""
     total_lines: int
-    """Of the text, with what was left out."""
+    """Lines of the text, with those that were left out."""
     counts: str
-    """How many pairs there are, and what was left out."""
+    """Number of pairs, and of lines that were left out."""
     unknown: UnknownShares
-    """Unknown tokens of the text."""
+    """Shares of unknown tokens in the text."""
     quality: Quality
     seconds: float
-    """Time that translating took."""
+    """Duration of the translation."""
 
     def __str__(self) -> str:
         sentences = len(self.translations)
@@ -63,17 +63,17 @@ class TranslationReport(Result):
 
     @property
     def warnings(self) -> list[str]:
-        """What is to be told before the figures are believed."""
+        """Reasons to doubt the figures."""
         return [*self.unknown.warnings, *([self.quality.warning] if self.quality.warning else [])]
 
     @property
     def output(self) -> str:
-        """The translations, each on the line of its source; lines that were left out are empty."""
-        found = dict(zip(self.lines, self.translations, strict=True))
-        return "".join(f"{found.get(line, '')}\n" for line in range(1, self.total_lines + 1))
+        """The translations as text, each on the line of its source; lines that were left out are empty."""
+        by_line = dict(zip(self.lines, self.translations, strict=True))
+        return "".join(f"{by_line.get(line, '')}\n" for line in range(1, self.total_lines + 1))
 
     def table(self) -> Table:
-        """Return the figures as a table."""
+        """Return the result as a table."""
         from rich.table import Table
 
         table = Table("", "", box=None, pad_edge=False, show_header=False)
@@ -94,7 +94,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def longest_seen(self) -> int:
-        """The longest sentence that training takes, in tokens."""
+        """Length of the longest sentence in training, in tokens."""
         return self.task.config.max_len
 
     def test(
@@ -107,82 +107,82 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         bleu_tokenize: str | None = None,
         lenient: bool = False,
     ) -> TranslationReport:
-        """Translate the sources of a text, and score them against its targets.
+        """Translate the sources of a text, and score the translations against its targets.
 
-        `text`: a source and a target file, or one of tab-separated pairs; None: the run's test text.
-        `bleu_tokenize`: the tokenizer for BLEU, None for that of the run, or else what fits the targets.
-        `lenient`: leave out what is broken in files that would be refused otherwise. The rest is as in `search`.
-        Raises `InputError` where there is no text, or it cannot be read.
+        `text`: a source and a target file, or a file of tab-separated pairs; None: the run's test text.
+        `bleu_tokenize`: tokenizer for BLEU; None: that of the run, or else the one that fits the targets.
+        `lenient`: leave out broken lines of files that are refused otherwise. Other options as in `search`.
+        Raises `InputError` if there is no text, or it cannot be read.
         """
         task = self.task
         config = dataclasses.replace(task.config, lenient=True, strict=False) if lenient else task.config
-        found_text = config.text("test") if text is None else ParallelText(text, lenient=lenient)
-        if found_text is None:
+        test_text = config.text("test") if text is None else ParallelText(text, lenient=lenient)
+        if test_text is None:
             raise InputError(f"run {str(self.folder)!r} has no test text: give one with --data")
         tokenize = bleu_tokenize or self.config.bleu_tokenizer or config.bleu_tokenize
         if tokenize is not None:
             check_bleu_tokenizer(tokenize)
         pairs, lines = [], []
-        for pair in found_text:
+        for pair in test_text:
             pairs.append(pair)
-            lines.append(found_text.number)
-        check_pairs(pairs, found_text, "test")
+            lines.append(test_text.number)
+        check_pairs(pairs, test_text, "test")
         begin = time.perf_counter()
-        found = self.translate(
+        translations = self.translate(
             [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
         )
         seconds = time.perf_counter() - begin
         scores = evaluation.quality(
-            found, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize
+            translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize
         )
         return TranslationReport(
-            translations=found,
+            translations=translations,
             lines=lines,
-            total_lines=found_text.number,
-            counts=str(found_text.counts),
+            total_lines=test_text.number,
+            counts=str(test_text.counts),
             unknown=unknown_in_pairs("test", pairs, (task.source_vocabulary, task.target_vocabulary)),
             quality=scores,
             seconds=seconds,
         )
 
     def about(self) -> dict[str, Any]:
-        """Return what a page says of the run."""
-        shares = [str(each) for each in read_unknown(self.folder)]
+        """Return a description of the run for a page."""
+        shares = [str(share) for share in read_unknown(self.folder)]
         return {**super().about(), "bleu_tokenizer": self.config.bleu_tokenizer, "unknown": shares}
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[tuple[str, str]]:
-        """Return the first pairs of the validation text, or else of the test text; `seed` is of no use here.
+        """Return the first pairs of the validation text, or else of the test text; `seed` is not used.
 
-        Raises `InputError` where the run has neither.
+        Raises `InputError` if the run has neither.
         """
         del seed, purpose
         text = self._unseen_text()
         if text is None:
-            raise InputError(f"run {str(self.folder)!r} has no text but that of its training: train with --valid")
+            raise InputError(f"run {str(self.folder)!r} has no validation or test text: train with --valid")
         pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
         return pairs[:samples]
 
     @property
     def guided(self) -> bool:
-        """Whether a head was guided by links as it learned."""
+        """Whether a head was trained with an alignment loss."""
         return self.task.config.guide is not None
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
-        """Return the first pairs of its training text."""
+        """Return the first pairs of the training text."""
         text = self.task.config.text("train")
         return [] if text is None else list(islice(text, most))
 
     @property
     def draws(self) -> bool:
-        """Whether the text is there from which inputs are drawn."""
+        """Whether the text from which inputs are drawn exists."""
         try:
             return self.task.config.hub is None and self._unseen_text() is not None
         except InputError:
-            return False  # it has gone since
+            return False  # the file was removed
 
     def draw(self, *, seed: int = 0) -> str:
-        """Return a source that training has not seen; raises `InputError` where there is none."""
-        sources = self.unseen(DRAWN, seed)
+        """Return a source that is not in the training text; raises `InputError` if there is none."""
+        sources = self.unseen(MOST_DRAWN, seed)
         if not sources:
             raise InputError(f"run {str(self.folder)!r} has no text that is short enough: type an input")
         return sources[seed % len(sources)][0]
@@ -191,7 +191,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return self.task.config.text("valid") or self.task.config.text("test")
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Test on the test text, or else on the validation text."""
+        """Return the measurements of a comparison, on the test text or else on the validation text."""
         del seed
         config = self.task.config
         report = self.test(config.test or config.valid or None)
