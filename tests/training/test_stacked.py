@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import regard
-from regard.runs.train import train_seeds
+from regard.runs.training import train_seeds
 from regard.training import Checkpoint, Interrupted, stacked, trainer
 
 FLAGS: dict[str, dict[str, Any]] = {

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         SortConfig,
         TranslationConfig,
     )
-    from regard.runs.train import train, train_seeds
+    from regard.runs.training import train, train_seeds
     from regard.runs.translation_run import TranslationReport, TranslationRun
 
 late(__name__)

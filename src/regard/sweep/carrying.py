@@ -13,7 +13,7 @@ from regard.errors import InputError
 from regard.io import holding, make_folder, new_folder, write_file
 from regard.io.reading import numbered
 from regard.plugins import find_own, module_of, use_sent
-from regard.runs.train import PREPARED
+from regard.runs.training import PREPARED
 from regard.sweep.job import MEASURED, Job, Measured, measure
 from regard.tasks import use_copy
 from regard.training import RunFolder, trust
