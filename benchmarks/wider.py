@@ -52,11 +52,11 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
             for name, use in (("save", False), ("with model", True)):
                 begin = time.perf_counter()
                 self.save(use=use)
-                self.world.wait()
+                self.context.wait()
                 told[name] = time.perf_counter() - begin
             begin = time.perf_counter()
             self.state.restore(self.folder)
-            self.world.wait()
+            self.context.wait()
             told["load"] = time.perf_counter() - begin
         return found
 

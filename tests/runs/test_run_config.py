@@ -226,7 +226,7 @@ def test_start_from_a_run_with_a_config(german: regard.TranslationRun, other: Pa
     assert begun.config.origin is not None and begun.step == 3
     wider = dataclasses.replace(asked, model=dataclasses.replace(config.model, hidden=64))  # type: ignore[call-arg]
     with pytest.raises(InputError, match="a config is given: leave out steps"):
-        regard.train(asked, start_from=german.folder, steps=3, savepath=tmp_path / "x")  # type: ignore[call-overload]
+        regard.train(asked, start_from=german.folder, steps=3, savepath=tmp_path / "x")
     with pytest.raises(InputError, match="hidden 64 differs from 32 of run"):
         regard.train(wider, start_from=german.folder, progress=False, savepath=tmp_path / "wider")
 

@@ -55,7 +55,7 @@ def test_resuming_refuses_other_flags(trained: regard.AnswerRun) -> None:
 
 def test_unknown_flags_are_refused(tmp_path: Path) -> None:
     with pytest.raises(regard.InputError, match="flag 'stps' is unknown: did you mean steps?"):
-        regard.train("counting", stps=3, savepath=tmp_path)  # type: ignore[call-overload]
+        regard.train("counting", stps=3, savepath=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

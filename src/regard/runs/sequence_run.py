@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -60,21 +60,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         engine: convert.EngineName = "regard",
         precision: convert.Precision = "float32",
     ) -> list[str]:
-        """Return the best answer to each text, in order; options as in `search`.
-
-        run = regard.load("dates")
-        run.translate(["3. Mai 1979"])  # ["1979-05-03"]
-        """
-        answers = self.search(
-            texts,
-            beam=beam,
-            length_penalty=length_penalty,
-            batchsize=batchsize,
-            engine=engine,
-            precision=precision,
-            scored=False,
-        )
-        return [best.text for best, *_ in answers]
+        """Return the best answer to each text, in order; options as in `search`."""
+        search = partial(self.search, texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
+        return [best.text for best, *_ in search(engine=engine, precision=precision, scored=False)]
 
     def search(
         self,

@@ -129,8 +129,8 @@ class SortConfig(_ReorderingTask):
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("recall")
 class RecallConfig(
-    FlatConfig[AnswerRun[tasks.RecallConfig, PoolingConfig, PoolingTraining]],
-    tasks.RecallConfig,
+    FlatConfig[AnswerRun[tasks.RecallTaskConfig, PoolingConfig, PoolingTraining]],
+    tasks.RecallTaskConfig,
     PoolingConfig,
     PoolingTraining,
 ):
@@ -140,8 +140,8 @@ class RecallConfig(
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("dates")
 class DatesConfig(
-    FlatConfig[PairRun[tasks.DatesConfig, RecurrentConfig, RecurrentTraining]],
-    tasks.DatesConfig,
+    FlatConfig[PairRun[tasks.DatesTaskConfig, RecurrentConfig, RecurrentTraining]],
+    tasks.DatesTaskConfig,
     RecurrentConfig,
     RecurrentTraining,
 ):
@@ -151,8 +151,8 @@ class DatesConfig(
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("phrases")
 class PhrasesConfig(
-    FlatConfig[PairRun[tasks.PhrasesConfig, TransformerConfig, TransformerTraining]],
-    tasks.PhrasesConfig,
+    FlatConfig[PairRun[tasks.PhrasesTaskConfig, TransformerConfig, TransformerTraining]],
+    tasks.PhrasesTaskConfig,
     TransformerConfig,
     TransformerTraining,
 ):
@@ -162,8 +162,8 @@ class PhrasesConfig(
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("translation")
 class TranslationConfig(
-    FlatConfig[TranslationRun[tasks.TranslationConfig, TransformerConfig, TranslationTraining]],
-    tasks.TranslationConfig,
+    FlatConfig[TranslationRun[tasks.TranslationTaskConfig, TransformerConfig, TranslationTraining]],
+    tasks.TranslationTaskConfig,
     TransformerConfig,
     TranslationTraining,
 ):

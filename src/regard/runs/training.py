@@ -132,18 +132,21 @@ def train(
         with context.first_before_others():
             if context.first:
                 config = _open_run(folder, config, built, state, resume=resume, overwrite=overwrite)
-        learner = SingleLearner(
-            state, config.training, batches, folder, context=context, drops=config.model.dropout > 0
-        )
-        threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
-        first_step = state.step
-        with threads, _metrics_display(config, folder, first_step, context, show=show) as on_metrics:
-            train_steps(learner, config.training, on_metrics, validate=validate)
-        context.wait()
+        first_step, drops = state.step, config.model.dropout > 0
+        learner = SingleLearner(state, config.training, batches, folder, context=context, drops=drops)
+        _run_steps(learner, config, validate, show=show)
     if built.draws and context.size == 1 and state.step > first_step:
         # The last weights are those to use, so the model need not be read back from its file.
         return make_run(folder, config, state.step, built, state.release_model())
     return read_run(folder)
+
+
+def _run_steps(learner: SingleLearner, config: RunConfig, validate: Validation | None, *, show: bool) -> None:
+    """Train to the last step, with a display of the metrics, and wait for all processes."""
+    threads = fitting_threads(learner.state.model) if config.task_class.draws else nullcontext()
+    with threads, _metrics_display(config, learner, show=show) as on_metrics:
+        train_steps(learner, config.training, on_metrics, validate=validate)
+    learner.wait()
 
 
 def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Any) -> list[AnyRun]:
@@ -286,17 +289,18 @@ def _open_run(
 
 @contextmanager
 def _metrics_display(
-    config: RunConfig, folder: RunFolder, step: int, context: DistributedContext, *, show: bool
+    config: RunConfig, learner: SingleLearner, *, show: bool
 ) -> Iterator[Callable[[dict[str, float]], None]]:
     """Yield a function that shows metrics in a progress bar, and in TensorBoard if the config asks for it."""
+    step = learner.step
     with progress_bar(config.name, step, config.training.steps, show=show) as show_progress:
-        if not (context.first and config.training.tensorboard):
+        if not (learner.context.first and config.training.tensorboard):
             yield show_progress
             return
         from torch.utils.tensorboard import SummaryWriter
 
         # `purge_step` removes events after the step from which the run is resumed: they are written again.
-        with SummaryWriter(str(folder.path / "tensorboard"), purge_step=step) as writer:
+        with SummaryWriter(str(learner.folder.path / "tensorboard"), purge_step=step) as writer:
 
             def write(metrics: dict[str, float]) -> None:
                 show_progress(metrics)

@@ -24,13 +24,13 @@ from regard.tasks.source import Beginning, Source
 
 if TYPE_CHECKING:
     from regard.tasks.counting import Counting
-    from regard.tasks.dates import Dates, DatesConfig
+    from regard.tasks.dates import Dates, DatesTaskConfig
     from regard.tasks.difference import Difference
-    from regard.tasks.phrases import Phrases, PhrasesConfig
-    from regard.tasks.recall import Recall, RecallConfig
+    from regard.tasks.phrases import Phrases, PhrasesTaskConfig
+    from regard.tasks.recall import Recall, RecallTaskConfig
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
-    from regard.tasks.translation import Translation, TranslationConfig
+    from regard.tasks.translation import Translation, TranslationTaskConfig
 
 late(__name__)
 
@@ -133,15 +133,15 @@ __all__ = [
     "Copy",
     "Counting",
     "Dates",
-    "DatesConfig",
+    "DatesTaskConfig",
     "Difference",
     "Example",
     "Pair",
     "PairTask",
     "Phrases",
-    "PhrasesConfig",
+    "PhrasesTaskConfig",
     "Recall",
-    "RecallConfig",
+    "RecallTaskConfig",
     "Reverse",
     "SequenceConfig",
     "SequenceTask",
@@ -152,7 +152,7 @@ __all__ = [
     "Task",
     "TaskConfig",
     "Translation",
-    "TranslationConfig",
+    "TranslationTaskConfig",
     "examples",
     "find_task",
     "links",

@@ -36,7 +36,7 @@ FIELD = re.compile(r"%\((\w+)\)s")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatesConfig:
+class DatesTaskConfig:
     """Which dates."""
 
     locales: str = "en,de,fr,es"
@@ -74,11 +74,11 @@ class Dates(PairTask):
 
     name = "dates"
     summary = "a date as people write it, to ISO 8601"
-    config_class = DatesConfig
+    config_class = DatesTaskConfig
     defaults = {"steps": 500}
 
-    def __init__(self, config: DatesConfig | None = None) -> None:
-        self.config = DatesConfig() if config is None else config
+    def __init__(self, config: DatesTaskConfig | None = None) -> None:
+        self.config = DatesTaskConfig() if config is None else config
         self.styles = [_styles_of(name) for name in self.config.names]
         texts = [
             compose(style, FIRST + datetime.timedelta(days=day)).source

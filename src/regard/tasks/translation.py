@@ -30,7 +30,7 @@ MUCH = 200_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationConfig:
+class TranslationTaskConfig:
     """Parallel text, and how it is cut into tokens."""
 
     train: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ class Translation(SequenceTask):
 
     name = "translation"
     summary = "a sentence in another language, learned from parallel text"
-    config_class = TranslationConfig
+    config_class = TranslationTaskConfig
     draws = False
     texts = ("train", "weights", "valid", "test", "hub", "languages", "guide", "bleu_tokenize")
     loose = ("max_len", "strict", "lenient")
@@ -206,11 +206,11 @@ class Translation(SequenceTask):
         "steps": 12_000,
     }
 
-    config: TranslationConfig
+    config: TranslationTaskConfig
     source_vocabulary: "Learned"
     target_vocabulary: "Learned"
 
-    def __init__(self, config: TranslationConfig, source: "Learned", target: "Learned") -> None:
+    def __init__(self, config: TranslationTaskConfig, source: "Learned", target: "Learned") -> None:
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
@@ -218,7 +218,7 @@ class Translation(SequenceTask):
         """Unknown tokens of the texts of a training, once it has begun."""
 
     @classmethod
-    def prepare(cls, config: TranslationConfig, folder: Path, *, progress: bool = True) -> Self:
+    def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
         """Learn the vocabularies from the text, or find them in `folder` where that was done before."""
         from regard.data.prepare import Cutting, learn_vocabularies
 
@@ -230,12 +230,12 @@ class Translation(SequenceTask):
         return cls(config, *learn_vocabularies(text, cutting, folder, progress=progress))
 
     @classmethod
-    def digests(cls, config: TranslationConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
+    def digests(cls, config: TranslationTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
         """Return digests of the text that a training learns from, by flag."""
         return config.digests(progress=progress)
 
     @classmethod
-    def restore(cls, config: TranslationConfig, files: Mapping[str, str]) -> Self:
+    def restore(cls, config: TranslationTaskConfig, files: Mapping[str, str]) -> Self:
         """Return the task with the vocabularies of a run; raises `InputError` where they are damaged."""
         from regard.data.prepare import read_vocabularies
 
