@@ -57,7 +57,7 @@ def test_look_says_what_a_name_is(
         pytest.importorskip("transformers", reason="needs the extra peers")
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # its variable was read long ago
     monkeypatch.chdir(tmp_path)
-    assert "is a run of Regard's: open it with `regard show" in _refused(command, "look", trained.folder)
+    assert "is a run of Regard: open it with `regard show" in _refused(command, "look", trained.folder)
     reason = "; a model of that name on the Hub needs transformers" if without else ", and cannot be fetched from"
     assert f"'nofolder' is no folder{reason}" in _refused(command, "look", "nofolder")
     shutil.copytree(trained.folder, tmp_path / "models" / "mine")

@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from regard.data import PairBatch
 from regard.errors import MachineError
@@ -98,10 +99,14 @@ def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
     if gpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT)
-    rank, size = dist.get_rank(), dist.get_world_size()
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    # Restarted processes share the store of the earlier ones, and must not find their addresses there.
+    store = dist.PrefixStore(f"regard/{restarts}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
-        yield DistributedContext(rank, size, device, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0)
+        yield DistributedContext(rank, size, device, restarts > 0)
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
             raise MachineError(
