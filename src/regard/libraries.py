@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
@@ -51,6 +52,34 @@ def is_memory(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def broken_library(error: BaseException) -> str | None:
+    """Return the library whose import failed with an error; None for any other error.
+
+    The import failed if the code of a module outside of Regard was running at its top level, if a module is
+    missing, or if its file is not valid Python.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return _root_of_file(error.filename)
+    broken = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if root == "regard":
+            broken = None
+        elif frame.f_code.co_name == "<module>" and broken is None:
+            broken = root
+    if broken is None and isinstance(error, ModuleNotFoundError) and error.name:
+        broken = error.name.partition(".")[0]
+    return None if broken in (None, "regard", "__main__") else broken
+
+
+def _root_of_file(path: str) -> str:
+    """Return the name of the package, or of the module, that a file belongs to."""
+    found = Path(path)
+    while (found.parent / "__init__.py").exists():
+        found = found.parent
+    return found.stem
 
 
 def message_of(error: BaseException) -> str:

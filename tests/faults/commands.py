@@ -38,7 +38,7 @@ LONGEST = 1000
 """Characters of a line that a person is to read."""
 PROGRESS = re.compile(
     r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
-    r"learn the vocabulary|encode|prepare|read|"
+    r"learn the vocabulary|vocabulary of \d|look through the text|encode|prepare|read|Writing the model for |"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")
@@ -60,7 +60,9 @@ def work(line: Line, root: Path, told: int) -> int:
         try:
             return main()
         finally:
-            if sys.path != path:
+            # Ray and setuptools (for torch.compile) add folders of libraries inside of their own packages.
+            own = [entry for entry in sys.path if "/site-packages/" not in entry or entry in path]
+            if own != path:
                 os.write(told, f"leaves the path of modules as {sys.path}\n".encode())
 
 

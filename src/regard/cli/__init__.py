@@ -111,7 +111,8 @@ def _answer(argv: list[str]) -> int:
 
 def _guarded(command: str, argv: list[str]) -> int:
     """Run a command, turning what can go wrong outside of Regard's code into one line and a status."""
-    from regard.libraries import is_memory  # now: when memory has run out, it could not be imported
+    # Now, since they could not be imported once memory has run out.
+    from regard.libraries import broken_library, is_memory, message_of
 
     try:
         with warnings.catch_warnings():
@@ -130,6 +131,9 @@ def _guarded(command: str, argv: list[str]) -> int:
             raise
         if os.environ.get("REGARD_DEBUG") == "1":
             raise
+        if (library := broken_library(error)) is not None:
+            advice = f"install it again, pip install --force-reinstall {library}"
+            return _fail(f"importing {library} fails: {message_of(error)}; {advice}", 1)
         return _fail(_unexpected(command, argv, error), 1)
     return 0
 

@@ -1,6 +1,7 @@
 """Taking in a model of another program: it becomes a run, with a certificate that both are the same."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -61,7 +62,8 @@ def import_model(
     folder = Path(folder)
     if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run already: open it with `regard show {folder}`")
-    called = folder.resolve().name if name is None else name
+    # `resolve` raises for a link that leads to itself; such a folder is refused below, where it is read.
+    called = Path(os.path.realpath(folder)).name if name is None else name
     check_name(Path(called))
     place = Path(savepath) / called
     if RunFolder(place).exists():

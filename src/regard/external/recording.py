@@ -187,6 +187,8 @@ def capture(model: nn.Module, session: CaptureSession, named: str | None = None)
             stack.enter_context(capture_named_modules(named, session))
         if torch_calls:
             stack.enter_context(match_fast_path(session.tracker))
+            if isinstance(session, InterventionSession):
+                stack.enter_context(session.foldings.observe(session.softmax_modules()))
             stack.enter_context(TorchCallMode(session, own))
         yield own | interface_layers
 

@@ -236,11 +236,11 @@ def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
         return np.full(len(layer.weights), np.nan)
     wanted = wanted & seen
     share = wanted.sum(1) / np.maximum(seen.sum(1), 1)
-    report_metrics = (share > 0) & (share < 1)
-    if not report_metrics.any():
+    telling = (share > 0) & (share < 1)
+    if not telling.any():
         return np.full(len(layer.weights), np.nan)
-    mass = (layer.weights * wanted).sum(2)[:, report_metrics]
-    found: np.ndarray = ((mass - share[report_metrics]) / (1 - share[report_metrics])).mean(1)
+    mass = (layer.weights * wanted).sum(2)[:, telling]
+    found: np.ndarray = ((mass - share[telling]) / (1 - share[telling])).mean(1)
     return found
 
 
