@@ -153,7 +153,7 @@ def test_removed_run_is_a_machine_error(
 
     monkeypatch.setattr(owner, name, after_it_went)
     with pytest.raises(
-        MachineError, match="was moved or removed while it was written: put it back and go on with"
+        MachineError, match="was moved or removed while it was written: put it back and continue with"
     ):
         regard.train("counting", **TINY, steps=2, snapshots=2, savepath=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(

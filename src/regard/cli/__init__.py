@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.cli.terminal import escaping, open_streams
 from regard.cli.words import say
-from regard.errors import RegardError, unknown
+from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """What writing to an output that is no file of ours fails with; of our files, `files.cannot_write` tells."""
@@ -105,7 +105,7 @@ def _answer(argv: list[str]) -> int:
         sys.stdout.write(f"regard {__version__}\n")
         return 0
     if argv[0] not in COMMANDS:
-        return _fail(str(unknown("command", argv[0], COMMANDS)), 2)
+        return _fail(str(unknown_choice("command", argv[0], COMMANDS)), 2)
     return _guarded(argv[0], argv[1:])
 
 

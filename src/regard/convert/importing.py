@@ -13,10 +13,10 @@ from regard.convert.certificate import NAME, SENTENCES, certify, short_enough
 from regard.convert.choices import Origin
 from regard.convert.fairseq import read_fairseq
 from regard.convert.joeynmt import read_joeynmt
-from regard.errors import InputError, unknown
-from regard.io import check_name, holding, write_json
+from regard.errors import InputError, unknown_choice
+from regard.io import check_name, hold_lock, write_json
 from regard.models import Seq2Seq, Transformer
-from regard.plugins import told
+from regard.plugins import describe_error
 from regard.tasks import Translation
 from regard.training import (
     Checkpoint,
@@ -58,7 +58,7 @@ def import_model(
     installed; `MachineError` where the disk refuses.
     """
     if program not in ORIGINS:
-        raise unknown("program", program, ORIGINS)
+        raise unknown_choice("program", program, ORIGINS)
     folder = Path(folder)
     if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is a run already: open it with `regard show {folder}`")
@@ -80,10 +80,11 @@ def import_model(
         model.load_state_dict(dict(arrived.parameters))
     except RuntimeError as error:  # which has a line for each
         raise InputError(
-            f"{str(folder)!r} is damaged: its parameters are not of its sizes ({told(error, 150)}); fetch it anew"
+            f"{str(folder)!r} is damaged: its parameters are not of its sizes ({describe_error(error, 150)}); "
+            f"fetch it anew"
         ) from error
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
-    with holding(place), create_run(place, config, overwrite=False) as building:
+    with hold_lock(place), create_run(place, config, overwrite=False) as building:
         building.write_vocabularies(task.files)
         Checkpoint(step=0, weights=model.state_dict()).save(building)
         run = _Taken(building.path, config, 0, task, model)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 
-from regard.data.cutting import cut_into
-from regard.data.links import Symmetrising, links_of_product, moses, symmetrise
+from regard.data.tokenization import tokenize
+from regard.data.word_alignment import Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
 from regard.interpret import (
     AligningHeads,
@@ -27,16 +27,15 @@ from regard.interpret import (
     reading_heads,
     word_weights,
 )
-from regard.io.reading import DamageError, damaged, shaped
-from regard.result import Result, plain
+from regard.io.reading import DamageError, convert_json, damaged_file
+from regard.result import Result, to_plain
 from regard.training.alignment_loss import HEAD, guided_layer
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.data.cutting import Cut
-    from regard.data.links import KnownLinks, Link
-    from regard.data.places import Unit
+    from regard.data.tokenization import TokenizedText, Unit
+    from regard.data.word_alignment import Link, WordAlignment
     from regard.interpret import AlignmentChoice, Head
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
 MEND = "delete it, and choose heads again"
-SYMMETRISATIONS: tuple[Symmetrising, ...] = get_args(Symmetrising)
+SYMMETRISATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -68,7 +67,7 @@ class LinkedPair(Result):
     @property
     def moses(self) -> str:
         """The links in Moses' format, as `0-0 1-2`."""
-        return moses(self.links)
+        return format_moses(self.links)
 
     def __str__(self) -> str:
         return self.moses
@@ -126,9 +125,9 @@ class Aligner:
         if content is None:
             return None
         try:
-            choice = shaped(content, _Choice)
+            choice = convert_json(content, _Choice)
         except DamageError as error:
-            raise damaged(self.files.path / FILE, error, MEND) from error
+            raise damaged_file(self.files.path / FILE, error, MEND) from error
         known = set(reading_heads(self.model))
         ways = {way: _aligning_heads(heads) for way, heads in choice.ways.items()}
         writing = _aligning_heads(choice.writing)
@@ -155,7 +154,7 @@ class Aligner:
         """Return the links of pairs of source and target; see `SequenceRun.align`."""
         heads, unit = self.heads(by), unit or self.unit
         source, target = self.task.source_vocabulary, self.task.target_vocabulary
-        cuts = [(cut_into(text, source, unit), cut_into(answer, target, unit)) for text, answer in pairs]
+        cuts = [(tokenize(text, source, unit), tokenize(answer, target, unit)) for text, answer in pairs]
         # Pairs of similar length share a batch, which saves padding.
         order = sorted(range(len(cuts)), key=lambda index: len(cuts[index][1].indices))
         linked: list[LinkedPair | None] = [None] * len(cuts)
@@ -166,13 +165,13 @@ class Aligner:
 
     def keep(self, choice: AlignmentChoice) -> None:
         """Store a choice of heads in the run's folder."""
-        report = {name: plain(value) for name, value in choice.json().items() if name in ("against", "found")}
+        report = {name: to_plain(value) for name, value in choice.json().items() if name in ("against", "found")}
         content = {
             "format": FORMAT,
             "step": self.step,
             "best": choice.best,
-            "ways": {way: plain(heads) for way, heads in choice.ways.items()},
-            "writing": plain(choice.writing),
+            "ways": {way: to_plain(heads) for way, heads in choice.ways.items()},
+            "writing": to_plain(choice.writing),
             "report": report,
         }
         self.files.write_derived(FILE, content)
@@ -180,7 +179,7 @@ class Aligner:
     def choose(
         self,
         pairs: Sequence[tuple[str, str]],
-        known: Sequence[KnownLinks],
+        known: Sequence[WordAlignment],
         *,
         against: str,
         reverse: Aligner | None = None,
@@ -200,7 +199,7 @@ class Aligner:
         vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
         cuts, weights = all_weights(self.model, pairs, vocabularies, unit)
         for number, ((source, target), links) in enumerate(zip(cuts, known, strict=True), start=1):
-            links.check(len(source.places), len(target.places), f"pair {number}")
+            links.check(len(source.spans), len(target.spans), f"pair {number}")
         heads: list[Head] = reading_heads(self.model)
 
         def compare(indices: Sequence[int], chosen: AligningHeads) -> dict[str, Sequence[frozenset[Link]]]:
@@ -225,16 +224,16 @@ class Aligner:
 
     @staticmethod
     def combine_directions(
-        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], method: Symmetrising
+        forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], method: Symmetrization
     ) -> list[LinkedPair]:
         """Return pairs with the combined links of both directions; `backward`: pairs of target and source."""
         pairs = []
         for pair, reverse in zip(forward, backward, strict=True):
             if method == "product":
-                links = links_of_product(pair.weights, reverse.weights)
+                links = links_from_weights(pair.weights, reverse.weights)
             else:
                 turned = frozenset((source, target) for target, source in reverse.links)
-                links = symmetrise(frozenset(pair.links), turned, method)
+                links = symmetrize(frozenset(pair.links), turned, method)
             pairs.append(dataclasses.replace(pair, links=sorted(links)))
         return pairs
 
@@ -243,7 +242,7 @@ def _aligning_heads(stored: _Heads) -> AligningHeads:
     return AligningHeads(heads=tuple(stored.heads), shifted=stored.shifted)
 
 
-def _link(source: Cut, target: Cut, weights: np.ndarray, heads: str) -> LinkedPair:
+def _link(source: TokenizedText, target: TokenizedText, weights: np.ndarray, heads: str) -> LinkedPair:
     return LinkedPair(
         source=source.words,
         target=target.words,

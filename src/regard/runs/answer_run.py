@@ -19,7 +19,7 @@ from regard.result import Result
 from regard.runs.attention_maps import map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
 from regard.viz import Trial
 from regard.viz.intervened import with_original
@@ -106,7 +106,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         vary_len = self.config.training.vary_len and sample_len is None
 
         def batches() -> Iterator[Batch]:
-            generator = generator_of(seed, "test")
+            generator = make_generator(seed, "test")
             return fresh_batches(
                 self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal
             )
@@ -187,7 +187,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
         """Return inputs (T,) of full length, drawn independently of the training data."""
-        drawn = fresh_batches(self.task, samples, generator_of(seed, purpose))
+        drawn = fresh_batches(self.task, samples, make_generator(seed, purpose))
         return [inputs for batch in drawn for inputs in batch.inputs]
 
     def look(self, input: Tensor) -> AttentionMap:
@@ -234,7 +234,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
     def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
         """Return `input` as a batch (1, T), or a drawn one if it is None."""
         if input is None:
-            generator = generator_of(seed, "sample")
+            generator = make_generator(seed, "sample")
             return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
         if sample_len is not None or signal is not None:
             raise InputError("input is given: leave out sample_len and signal, which are for drawn samples")

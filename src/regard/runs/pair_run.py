@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from regard import interpret
 from regard.attention import short_name
-from regard.data.links import KnownLinks
+from regard.data.word_alignment import WordAlignment
 from regard.errors import InputError, check_range
 from regard.result import Result
 from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
-from regard.streams import generator_of
+from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         """
         check_range("samples", samples, 1, 10**7)
         check_range("seed", seed, 0, 2**32 - 1)
-        generator = generator_of(seed, "test")
+        generator = make_generator(seed, "test")
         pairs = self.task.pairs(samples, generator, sample_len=sample_len, unseen=True)
         answers = self.translate([pair.source for pair in pairs])
         right = [answer == pair.target for answer, pair in zip(answers, pairs, strict=True)]
@@ -114,14 +114,14 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
         """Return a drawn input that is not in the training data; options as in `attend`."""
-        return self.task.pairs(1, generator_of(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
+        return self.task.pairs(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)[0].source
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Pair]:
         """Return pairs that are not in the training data, the same for every purpose."""
         del purpose
-        return self.task.pairs(samples, generator_of(seed, "examine"), unseen=True)
+        return self.task.pairs(samples, make_generator(seed, "examine"), unseen=True)
 
-    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return pairs that are not in the training data, with their links.
 
         A symbol that comes from one source symbol has a sure link, one that comes from several has possible
@@ -132,7 +132,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return pairs drawn as in training."""
-        drawn = self.task.pairs(min(most, MOST_DRAWN), generator_of(0, "align"))
+        drawn = self.task.pairs(min(most, MOST_DRAWN), make_generator(0, "align"))
         return [(pair.source, pair.target) for pair in drawn]
 
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
@@ -154,7 +154,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         )
 
 
-def _links(pair: Pair) -> KnownLinks:
+def _links(pair: Pair) -> WordAlignment:
     links = [[(source, target) for source in sources] for target, sources in enumerate(pair.alignment)]
     sure = [symbol_links[0] for symbol_links in links if len(symbol_links) == 1]
-    return KnownLinks.of(sure, [link for symbol_links in links for link in symbol_links])
+    return WordAlignment.of(sure, [link for symbol_links in links for link in symbol_links])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.interpret import Pruned, take_out
-from regard.io import holding
+from regard.io import hold_lock
 from regard.runs.loading import load, read_consistently, read_run
 from regard.training import Checkpoint, RunFolder, create_run, vocabulary_digest
 
@@ -39,7 +39,7 @@ def prune(
     with `-pruned` appended. Raises `InputError` for too many heads, and if another process writes to `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
-    with holding(target):
+    with hold_lock(target):
         return _prune(run, heads, target, seed=seed, overwrite=overwrite)
 
 

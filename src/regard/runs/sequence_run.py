@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from regard import convert, decoding, evaluation, interpret, viz
-from regard.data.silver import silver_links
-from regard.data.vocabulary import unblanked
-from regard.errors import InputError, begun, check_range
+from regard.data.vocabulary import empty_if_blank
+from regard.data.word_alignment import align_with_eflomal
+from regard.errors import InputError, check_range, shorten
 from regard.runs.attention_maps import map_of_links, map_of_pair, note_of, select_aligning_head
 from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
@@ -22,8 +22,8 @@ from regard.training import ModelPart, TaskPart, TrainingPart
 from regard.viz.intervened import named, with_original
 
 if TYPE_CHECKING:
-    from regard.data.links import KnownLinks, Link, Symmetrising
-    from regard.data.places import Unit
+    from regard.data.tokenization import Unit
+    from regard.data.word_alignment import Link, Symmetrization, WordAlignment
     from regard.models import Seq2Seq
     from regard.runs.alignment import Aligner, LinkedPair
     from regard.tasks import SequenceTask
@@ -163,7 +163,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         by: interpret.By | None = None,
         unit: Unit | None = None,
         reverse: SequenceRun | None = None,
-        symmetrise: Symmetrising = "product",
+        symmetrise: Symmetrization = "product",
     ) -> list[LinkedPair]:
         """Return which words of each target come from which words of its source.
 
@@ -176,7 +176,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         with these by `symmetrise`. Raises `InputError` for a text that is too long, and for a model without
         attention.
         """
-        pairs = [(unblanked(source), unblanked(target)) for source, target in pairs]
+        pairs = [(empty_if_blank(source), empty_if_blank(target)) for source, target in pairs]
         self._check_pairs(pairs)
         forward = self._aligner.align(pairs, by, unit)
         if reverse is None:
@@ -187,7 +187,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def choose_alignment(
         self,
         pairs: Sequence[tuple[str, str]],
-        known: Sequence[KnownLinks],
+        known: Sequence[WordAlignment],
         *,
         against: str = "known links",
         reverse: SequenceRun | None = None,
@@ -217,7 +217,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             seed=seed,
         )
 
-    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[KnownLinks]]:
+    def known_links(self, samples: int) -> tuple[list[tuple[str, str]], list[WordAlignment]]:
         """Return at most `samples` unseen pairs, and their links if the task knows them."""
         pairs = [(pair[0], pair[1]) for pair in self.unseen(samples, 0, purpose="align")]
         return pairs, []
@@ -227,7 +227,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         eflomal also learns from the training text of this run. Raises `InputError` without the extra `align`.
         """
-        return silver_links(pairs, self.trained_on(MOST_SILVER))
+        return align_with_eflomal(pairs, self.trained_on(MOST_SILVER))
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return at most `most` pairs of the training data, or pairs drawn like them."""
@@ -324,13 +324,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     def _check(self, texts: list[str]) -> None:
         for index, text in enumerate(texts):
             if (reason := self.too_long(text)) is not None:
-                raise InputError(f"text {index}, {begun(text, LONGEST_SHOWN)}, {reason}")
+                raise InputError(f"text {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
 
     def _check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
         self._check([source for source, _ in pairs])
         for index, (_, text) in enumerate(pairs):
             if (reason := self.too_long(text, target=True)) is not None:
-                raise InputError(f"target {index}, {begun(text, LONGEST_SHOWN)}, {reason}")
+                raise InputError(f"target {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
         """Return why a source, or with `target` a target, is too long; None if it is not."""

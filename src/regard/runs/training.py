@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from regard import evaluation, training
-from regard.data.unknown import write_unknown
+from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
-from regard.io import holding
+from regard.io import hold_lock
 from regard.memory import keep_memory
-from regard.progress import progress_bar, tell
+from regard.progress import print_status, progress_bar
 from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, make_run, read_run, read_task
 from regard.runs.run_config import check_text, derived_config, new_config, resumed_config, task_name
 from regard.tasks import Beginning
@@ -161,7 +161,7 @@ def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int],
     states = [start(config, built) for config, built in zip(configs, tasks, strict=True)]
     with ExitStack() as locks:
         for folder, config, built, state in zip(folders, configs, tasks, states, strict=True):
-            locks.enter_context(holding(folder.path))
+            locks.enter_context(hold_lock(folder.path))
             if folder.exists():
                 state.restore(folder)
             _open_run(folder, config, built, state, resume=folder.exists(), overwrite=False)
@@ -247,7 +247,7 @@ def _report_frozen(state: TrainingState) -> None:
     """Report how many parameters are trained, of a model with frozen parts."""
     parts = (state.model.parameters(), trained_parameters(state.model).values())
     total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
-    tell(f"Training {trained:,} of {total:,} parameters", show=True)
+    print_status(f"Training {trained:,} of {total:,} parameters", show=True)
 
 
 def _beginning(state: TrainingState, prepared: Path, context: DistributedContext, *, show: bool) -> Beginning:
@@ -278,7 +278,7 @@ def _open_run(
     steps = config.training.steps
     lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
     if lost:
-        tell(
+        print_status(
             f"regard: {str(folder.metrics_file)!r} has lost its lines of {len(lost):,} steps, {lost[0]} to "
             f"{lost[-1]}: the training continues without this part of its history",
             show=True,

@@ -29,7 +29,7 @@ from regard.course.lesson_training import forget_result, load_run, training_stat
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.pages import index_page, lesson_page, style
 from regard.errors import RegardError
-from regard.io import open_own, refuse_links
+from regard.io import open_regular, refuse_links
 from regard.server.app import LOCAL, make_app
 from regard.server.explorer import Explorer
 from regard.server.guard import Guard
@@ -59,7 +59,7 @@ class Classroom:
         refuse_links(self.home / lesson.name)
         file = self.home / f"{lesson.name}.log"
         file.unlink(missing_ok=True)
-        with open_own(file, "xb") as log:
+        with open_regular(file, "xb") as log:
             self.trainings[lesson.name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from regard.attention import find_layer, keep_heads
 from regard.errors import InputError
 from regard.models import TaskModel
-from regard.plugins import OwnCodeError, told
-from regard.streams import generator_of
+from regard.plugins import PluginError, describe_error
+from regard.streams import make_generator
 from regard.tasks import AnyTask
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import RunConfig
@@ -41,7 +41,9 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
         except Exception as error:  # custom code can raise anything
             if not (parts := custom_parts(config)):
                 raise
-            raise OwnCodeError(f"{' with '.join(parts)} cannot be built: {told(error)}; mend it") from error
+            raise PluginError(
+                f"{' with '.join(parts)} cannot be built: {describe_error(error)}; mend it"
+            ) from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
     return model
@@ -69,7 +71,7 @@ def start(
     Raises `InputError` if the model cannot be sharded, these parameters do not fit, or custom code does not work.
     """
     settings = config.training
-    generator = generator_of(settings.seed, "train")
+    generator = make_generator(settings.seed, "train")
     custom = custom_parts(config)
     if custom:
         check_custom_parts(config.model)

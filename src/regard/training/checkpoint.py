@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.io import refuse_links, remove_quietly, still_there, write_inside
-from regard.io.reading import DamageError, is_file, is_folder, numbered
+from regard.io import explain_missing_folder, refuse_links, remove_quietly, write_inside
+from regard.io.reading import DamageError, is_file, is_folder, list_steps
 from regard.training.digests import config_mismatch, is_intact
 from regard.training.run_folder import RunFolder
 from regard.training.tensor_file import Expected, pack_tensors, read_tensors
@@ -72,7 +72,7 @@ class Checkpoint:
         weights, step = _read(folder, folder.model_file, expected)
         if training is None:
             return cls(step=step, weights=weights)
-        states = numbered(folder.path / "trainer")
+        states = list_steps(folder.path / "trainer")
         if not states:
             raise InputError(
                 f"run {str(folder.path)!r} is incomplete: the state of its training is missing; train it again"
@@ -101,14 +101,14 @@ class Checkpoint:
 
 def pack_for_run(folder: RunFolder, tensors: Mapping[str, Tensor], step: int) -> bytes:
     """Return the bytes of a tensor file of a run; raises `MachineError` if the run was removed."""
-    with still_there(folder.path):
+    with explain_missing_folder(folder.path):
         return pack_tensors(tensors, step, folder.config_text)
 
 
 def remove_older_states(folder: RunFolder) -> None:
     """Remove all training states but the last; a killed process may have left several."""
     refuse_links(folder.path / "trainer")
-    for older in numbered(folder.path / "trainer")[:-1]:
+    for older in list_steps(folder.path / "trainer")[:-1]:
         remove_quietly(older)
 
 
@@ -123,7 +123,7 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
     try:
         file = read_tensors(path, expected)
     except DamageError as error:
-        raise folder.damaged(path.name, error) from error
+        raise folder.damaged_file(path.name, error) from error
     stored = folder.stored()
     if not file.intact:
         folder.refuse_edited(path.name, "it has changed since it was written (its names, shapes, step or values)")
@@ -134,5 +134,5 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
     elif (mismatch := config_mismatch(file, stored, path.name)) is not None:
         folder.refuse_edited(path.name, mismatch)
     if path != folder.model_file and path.stem != f"step-{file.step}":
-        raise folder.damaged(path.name, f"it is of step {file.step}")
+        raise folder.damaged_file(path.name, f"it is of step {file.step}")
     return file.tensors, file.step

@@ -18,7 +18,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from regard.data.parallel import TextDigest
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.models import ModelConfig
 from regard.tasks import AnyTask, find_task
 from regard.training.model_sizes import size_flags
@@ -200,7 +200,7 @@ def _check_names(
     known = [*others, *(name for part_class in classes.values() for name in _names(part_class))]
     for name in flags:
         if name not in known:
-            raise unknown("flag", name, known)
+            raise unknown_choice("flag", name, known)
 
 
 def _check_together(config: RunConfig) -> None:
@@ -229,7 +229,7 @@ def _convert(name: str, value: object, hint: Any) -> Any:
         raise InputError(f"{name} {value!r} contains an unpaired surrogate: give valid Unicode text") from None
     except msgspec.ValidationError:
         if get_origin(hint) is Literal and isinstance(value, str):
-            raise unknown(name, value, map(str, get_args(hint))) from None
+            raise unknown_choice(name, value, map(str, get_args(hint))) from None
         shown = repr(value)
         shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 1]}…"
         raise InputError(f"{name} {shown} is of type {type(value).__name__}: give {_describe(hint)}") from None

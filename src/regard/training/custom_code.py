@@ -16,7 +16,7 @@ from regard.attention import make_encoder_layer, make_positions, make_score
 from regard.data import PairBatch, collate
 from regard.errors import InputError
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
-from regard.plugins import OwnCodeError, told
+from regard.plugins import PluginError, describe_error
 from regard.tasks import TASKS, AnyTask, Batch, Beginning
 from regard.training.config import RunConfig
 
@@ -38,7 +38,7 @@ def custom_parts(config: RunConfig) -> list[str]:
 
 
 def check_custom_parts(model: ModelConfig) -> None:
-    """Raise `OwnCodeError` unless each custom score, position or layer works on its own."""
+    """Raise `PluginError` unless each custom score, position or layer works on its own."""
     if ":" in model.score:
         check_score(model.score)
     if ":" in model.positions:
@@ -52,7 +52,7 @@ def check_custom_parts(model: ModelConfig) -> None:
 
 
 def check_score(name: str) -> None:
-    """Raise `OwnCodeError` unless a custom score returns a number for each query and key."""
+    """Raise `PluginError` unless a custom score returns a number for each query and key."""
     query, keys = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH)
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -61,15 +61,15 @@ def check_score(name: str) -> None:
     except InputError:
         raise
     except Exception as error:  # custom code can raise anything
-        raise OwnCodeError(
-            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: {told(error)}; "
-            f"its forward takes queries and what its prepare returned"
+        raise PluginError(
+            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
+            f"{describe_error(error)}; its forward takes queries and what its prepare returned"
         ) from error
     _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
 
 
 def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
-    """Raise `OwnCodeError` unless custom code works on a small batch; the model is not changed."""
+    """Raise `PluginError` unless custom code works on a small batch; the model is not changed."""
     code = " with ".join(custom_parts(config))
     try:
         with torch.random.fork_rng(devices=[]):
@@ -77,11 +77,11 @@ def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> No
     except InputError:
         raise
     except Exception as error:  # custom code can raise anything
-        raise OwnCodeError(f"{code} fails on a batch of {SAMPLES}: {told(error)}; mend it") from error
+        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; mend it") from error
 
 
 def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
-    """Raise `OwnCodeError` unless a part returns states of the shape that it got."""
+    """Raise `PluginError` unless a part returns states of the shape that it got."""
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             result = make()(states, *others.values())
@@ -93,8 +93,8 @@ def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **othe
             f"{name} {tuple(value.shape) if isinstance(value, Tensor) else value}"
             for name, value in arguments.items()
         ]
-        raise OwnCodeError(
-            f"{part} fails when it is called with {' and '.join(shown)}: {told(error)}; mend it"
+        raise PluginError(
+            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; mend it"
         ) from error
     _check_tensor(part, "states", result, tuple(states.shape))
 
@@ -102,7 +102,7 @@ def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **othe
 def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     device = next((parameter.device for parameter in model.parameters()), None)
     if device is None:
-        raise OwnCodeError(f"{code} has no parameters: there is nothing to train; make them nn.Parameter")
+        raise PluginError(f"{code} has no parameters: there is nothing to train; make them nn.Parameter")
     batch = _draw_batch(code, config, task).to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)
@@ -112,7 +112,7 @@ def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) 
         assert isinstance(model, Seq2Seq)
         logits = _check_steps(code, model, task, batch)
     if not logits.requires_grad:
-        raise OwnCodeError(f"{code} gives logits that depend on no parameter: there is nothing to train")
+        raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
     logits.float().logsumexp(-1).mean().backward()
 
 
@@ -140,11 +140,11 @@ def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatc
 
 
 def _check_answers(code: str, task: Any, batch: Batch) -> None:
-    """Raise `OwnCodeError` unless the answers and the relevance of a task match its `sizes`."""
+    """Raise `PluginError` unless the answers and the relevance of a task match its `sizes`."""
     outputs, classes = task.sizes["outputs"], task.sizes["classes"]
     _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
     if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
-        raise OwnCodeError(
+        raise PluginError(
             f"{code} gives answers that are no classes: expected int64 from 0 to {classes - 1}, as its property "
             f"classes says"
         )
@@ -154,6 +154,6 @@ def _check_answers(code: str, task: Any, batch: Batch) -> None:
 
 def _check_tensor(code: str, name: str, value: object, expected: tuple[int, ...]) -> None:
     if not isinstance(value, Tensor):
-        raise OwnCodeError(f"{code} gives {name} of type {type(value).__name__}: expected a tensor {expected}")
+        raise PluginError(f"{code} gives {name} of type {type(value).__name__}: expected a tensor {expected}")
     if tuple(value.shape) != expected:
-        raise OwnCodeError(f"{code} gives {name} of shape {tuple(value.shape)}: expected {expected}")
+        raise PluginError(f"{code} gives {name} of shape {tuple(value.shape)}: expected {expected}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.io.reading import DamageError, canonical, is_sealed, parse_json
+from regard.io.reading import DamageError, canonical_json, has_valid_digest, parse_json
 from regard.training.config import PARTS
 from regard.training.tensor_file import TensorFile
 
@@ -58,7 +58,7 @@ def without_digest(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_intact(stored: dict[str, Any]) -> bool:
     """Return whether a stored config has the digest of its content; earlier formats have none."""
-    return is_sealed(stored) or (stored["format"] in EARLIER_FORMATS and "digest" not in stored)
+    return has_valid_digest(stored) or (stored["format"] in EARLIER_FORMATS and "digest" not in stored)
 
 
 def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str | None:
@@ -66,7 +66,7 @@ def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str 
     if file.digest is None:  # earlier formats: a CRC-32 of the config, or nothing
         total = zlib.crc32(json.dumps(bare_config(stored), sort_keys=True).encode())
         return None if file.config in ("", f"{total:08x}") else "it was trained with another config.json"
-    if file.config == canonical(without_digest(stored)):
+    if file.config == canonical_json(without_digest(stored)):
         return None
     return differences(stored, file.config, name) or "it names no config"
 

@@ -19,7 +19,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from regard.data import PairBatch
 from regard.errors import MachineError
-from regard.io import holding
+from regard.io import hold_lock
 from regard.tasks import Batch
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch)
@@ -79,7 +79,7 @@ class DistributedContext:
     def lock(self, folder: Path) -> AbstractContextManager[None]:
         """Lock a folder against processes of other trainings; raises `InputError` if another one has locked
         it."""
-        return holding(folder) if self.first else nullcontext()
+        return hold_lock(folder) if self.first else nullcontext()
 
 
 SINGLE_PROCESS = DistributedContext()

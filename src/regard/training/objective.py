@@ -76,7 +76,7 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
         source, mask, target_in = (
             tensor.repeat(passes, 1) for tensor in (batch.source, batch.source_mask, batch.target_in)
         )
-        aims = None if batch.aims is None else batch.aims.repeat(passes, 1, 1)
+        aims = None if batch.alignment is None else batch.alignment.repeat(passes, 1, 1)
         with record_alignment_loss(model, aims) as alignment_losses:
             decoded = model.read(target_in, model.encode(source, mask), forced)
         states = decoded.view(passes, -1, *decoded.shape[1:])

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from regard import models
-from regard.errors import InputError, unknown
+from regard.errors import InputError, unknown_choice
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
-from regard.plugins import OwnCodeError, import_own
+from regard.plugins import PluginError, import_plugin
 from regard.tasks import AnyTask
 from regard.training.settings import (
     OwnAnswerTraining,
@@ -84,8 +84,8 @@ def find_model(name: str) -> ModelSpec:
             name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
         )
     if ":" not in name:
-        raise unknown("model", name, MODELS, other="module:Class")
-    return _custom_model(name, import_own("model", name))
+        raise unknown_choice("model", name, MODELS, other="module:Class")
+    return _custom_model(name, import_plugin("model", name))
 
 
 def model_for(task: type[AnyTask], name: object = None) -> ModelSpec:
@@ -114,7 +114,7 @@ def _custom_model(name: str, model: object) -> ModelSpec:
         for base, settings in OWN_TRAINING.items():
             if issubclass(model, base):
                 return ModelSpec(name=name, model=model, config=model.config_class, settings=settings)
-    raise OwnCodeError(
+    raise PluginError(
         f"model {name!r} is not a class derived from regard.models.AnswerModel or Seq2Seq, with a config_class "
         f"derived from regard.models.ModelConfig"
     )

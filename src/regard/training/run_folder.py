@@ -24,19 +24,19 @@ from regard.errors import EditedError, InputError
 from regard.io import append_inside, new_folder, refuse_links, tidy, write_file, write_inside, write_json
 from regard.io.reading import (
     DamageError,
-    canonical,
-    damaged,
-    digest_of,
+    add_digest,
+    canonical_json,
+    damaged_file,
+    has_valid_digest,
     is_file,
-    is_sealed,
-    numbered,
+    json_digest,
+    list_steps,
     parse_json,
     read_bytes,
     read_text,
-    sealed,
 )
-from regard.plugins import OwnCodeError
-from regard.progress import tell
+from regard.plugins import PluginError
+from regard.progress import print_status
 from regard.training.config import RunConfig, config_from_json
 from regard.training.digests import (
     EARLIER_FORMATS,
@@ -88,7 +88,7 @@ class RunFolder:
     @property
     def snapshots(self) -> list[Path]:
         """Files of the snapshots, oldest first."""
-        return numbered(self.path / "snapshots")
+        return list_steps(self.path / "snapshots")
 
     @property
     def identity(self) -> tuple[int, int] | None:
@@ -111,7 +111,7 @@ class RunFolder:
             # `clip` is infinite for a gradient without limit, and JSON has no infinity.
             stored = parse_json(read_bytes(self.config_file, most=LARGEST_CONFIG), finite=False)
         except DamageError as error:
-            raise self.damaged("config.json", error) from error
+            raise self.damaged_file("config.json", error) from error
         names = {"format", "model_type", "architectures"} & set(stored if isinstance(stored, dict) else ())
         if names and "format" not in names:
             raise InputError(
@@ -131,15 +131,15 @@ class RunFolder:
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
             return config_from_json(stored)
-        except OwnCodeError as error:
+        except PluginError as error:
             raise InputError(f"run {str(self.path)!r} cannot be loaded here: {error}") from error
         except InputError as error:
-            raise self.damaged("config.json", error) from error
+            raise self.damaged_file("config.json", error) from error
 
     @property
     def config_text(self) -> str:
         """The config as JSON, as every tensor file contains it."""
-        return canonical(without_digest(self.stored()))
+        return canonical_json(without_digest(self.stored()))
 
     @property
     def has_digests(self) -> bool:
@@ -152,8 +152,8 @@ class RunFolder:
         try:
             _, model = read_metadata(self.model_file)
         except DamageError as error:
-            raise self.damaged(self.model_file.name, error) from error
-        return {"config": digest_of(without_digest(self.stored())), "model": model}
+            raise self.damaged_file(self.model_file.name, error) from error
+        return {"config": json_digest(without_digest(self.stored())), "model": model}
 
     def _describe_edit(self, stored: dict[str, Any]) -> str:
         """Describe how an edited config.json differs from the config in model.safetensors."""
@@ -165,7 +165,7 @@ class RunFolder:
             config = ""
         return differences(stored, config, self.model_file.name) or "it has changed since it was written"
 
-    def damaged(self, name: str, problem: object) -> InputError:
+    def damaged_file(self, name: str, problem: object) -> InputError:
         """Return an error for a damaged file."""
         return InputError(f"run {str(self.path)!r} is damaged: {name}: {problem}; {MEND}")
 
@@ -177,7 +177,7 @@ class RunFolder:
         key = self.path.resolve(), message
         if key not in _reported:
             _reported.add(key)
-            tell(f"regard: {message}; it is used as it is (--trust-edited)", show=True)
+            print_status(f"regard: {message}; it is used as it is (--trust-edited)", show=True)
 
     def report_again(self) -> None:
         """Report accepted edits again, because the run is loaded again."""
@@ -241,7 +241,7 @@ class RunFolder:
 
         Raises `MachineError` if the disk refuses.
         """
-        content = sealed({**content, "of": self.model_identity})
+        content = add_digest({**content, "of": self.model_identity})
         write_json(self.path / name, content, indent=1, allow_nan=False)
 
     def read_derived(self, name: str, mend: str) -> dict[str, Any] | None:
@@ -257,11 +257,11 @@ class RunFolder:
             if not isinstance(content, dict):
                 raise DamageError("it is not an object")
         except DamageError as error:
-            raise damaged(path, error, mend) from error
+            raise damaged_file(path, error, mend) from error
         if "digest" not in content and not self.has_digests:
             return content
         model = content.get("of")
-        if not is_sealed(content):
+        if not has_valid_digest(content):
             self.refuse_edited(name, "it has changed since it was written", mend)
         elif not isinstance(model, dict) or model.get("config") != self.model_identity["config"]:
             self.refuse_edited(name, "it is of another run", mend)
@@ -280,7 +280,7 @@ def create_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
     check_run_path(path, overwrite=overwrite)
     with new_folder(path) as building:
         folder = RunFolder(building)
-        write_json(folder.config_file, sealed({"format": FORMAT, **dataclasses.asdict(config)}))
+        write_json(folder.config_file, add_digest({"format": FORMAT, **dataclasses.asdict(config)}))
         yield folder
 
 

@@ -29,7 +29,7 @@ from torch.distributed.tensor import DTensor
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError
 from regard.io import refuse_links, remove_quietly, write_json
-from regard.io.reading import files_in, is_sealed, read_json, sealed
+from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
 from regard.training.checkpoint import Checkpoint
 from regard.training.digests import differences, file_digest, is_intact
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
@@ -134,10 +134,10 @@ class _Digests(msgspec.Struct, forbid_unknown_fields=True):
 
 def write_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
     """Write the digests of a checkpoint's files: process `rank` of `size` covers its share of them."""
-    share = [path for path in files_in(checkpoint) if path.suffix != ".json"][rank::size]
+    share = [path for path in list_files(checkpoint) if path.suffix != ".json"][rank::size]
     files = {path.name: file_digest(path) for path in share}
     content = {"config": folder.config_text, "files": files}
-    write_json(checkpoint / f"{DIGESTS}-{rank}.json", sealed(content))
+    write_json(checkpoint / f"{DIGESTS}-{rank}.json", add_digest(content))
 
 
 def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
@@ -145,7 +145,7 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
 
     Process `rank` of `size` reads its share of them.
     """
-    every = files_in(checkpoint)
+    every = list_files(checkpoint)
     files = [path for path in every if path.suffix != ".json"]
     digests = [
         read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")
@@ -155,7 +155,7 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
     known = {name: digest for content in digests for name, digest in content.files.items()}
     stored = folder.stored()
     if (
-        not all(is_sealed(msgspec.to_builtins(content)) for content in digests)
+        not all(has_valid_digest(msgspec.to_builtins(content)) for content in digests)
         or known.keys() != {path.name for path in files}
         or any(known[path.name] != file_digest(path) for path in files[rank::size])
     ):

@@ -23,7 +23,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.io.reading import DIGITS, DamageError, canonical, check_file, parse_json, shaped
+from regard.io.reading import MAX_DIGITS, DamageError, canonical_json, check_file, convert_json, parse_json
 
 LARGEST_HEADER = 1 << 24
 """Largest size of a header in bytes."""
@@ -134,7 +134,7 @@ def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of named tensors (names, types, shapes, values), independent of their order."""
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        digest.update(canonical([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(canonical_json([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -187,10 +187,10 @@ def _read_header(file: BinaryIO, size: int) -> _Header:
     content = parse_json(file.read(length))
     if not isinstance(content, dict):
         raise DamageError("its header is no object")
-    metadata = shaped(content.pop("__metadata__", {}), _Metadata)
-    if not (metadata.step.isascii() and metadata.step.isdigit() and len(metadata.step) <= DIGITS):
-        raise DamageError(f"its step {metadata.step[:DIGITS]!r} is no number")
-    entries = shaped(content, dict[str, _Entry])
+    metadata = convert_json(content.pop("__metadata__", {}), _Metadata)
+    if not (metadata.step.isascii() and metadata.step.isdigit() and len(metadata.step) <= MAX_DIGITS):
+        raise DamageError(f"its step {metadata.step[:MAX_DIGITS]!r} is no number")
+    entries = convert_json(content, dict[str, _Entry])
     _check_offsets(entries, size - 8 - length)
     return _Header(metadata, entries, 8 + length)
 
@@ -201,7 +201,7 @@ def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         begin, next_end = entry.data_offsets
         if entry.dtype not in TYPES:
-            raise DamageError(f"tensor {name!r} is of unknown type {entry.dtype[:DIGITS]!r}")
+            raise DamageError(f"tensor {name!r} is of unknown type {entry.dtype[:MAX_DIGITS]!r}")
         if min(entry.shape, default=0) < 0 or math.prod(max(length, 1) for length in entry.shape) > LARGEST:
             raise DamageError(f"tensor {name!r} has the shape {entry.shape}")
         if begin != end or next_end - begin != math.prod(entry.shape) * TYPES[entry.dtype].itemsize:
@@ -251,4 +251,4 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
 
 def _header_digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":
     """Return a SHA-256 object fed with a header, independent of the order of its names."""
-    return hashlib.sha256(canonical({"__metadata__": metadata, **entries}).encode())
+    return hashlib.sha256(canonical_json({"__metadata__": metadata, **entries}).encode())

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer
-from regard.errors import InputError, MachineError, begun
-from regard.streams import seed_of
+from regard.errors import InputError, MachineError, shorten
+from regard.streams import derive_seed
 from regard.tasks import Source
 from regard.training.checkpoint import Checkpoint
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
@@ -168,7 +168,7 @@ class SingleLearner:
         """
         state, settings, context = self.state, self.settings, self.context
         if self.drops:  # dropout depends on seed and step only, so that resuming is exact
-            torch.manual_seed(seed_of(settings.seed, f"dropout/{state.step}/{context.rank}"))
+            torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{context.rank}"))
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
         tokens = sum(part.tokens for part in parts)
         state.optimizer.zero_grad()
@@ -204,7 +204,7 @@ class SingleLearner:
             yield
         except TorchDynamoException as error:
             reason = " ".join(str(error).split())
-            raise MachineError(f"cannot compile: {begun(reason, 200)}; train without --compile") from error
+            raise MachineError(f"cannot compile: {shorten(reason, 200)}; train without --compile") from error
 
     def _autocast(self) -> AbstractContextManager[object]:
         """Compute matrix products in the type of `precision`."""

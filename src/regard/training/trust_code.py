@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.errors import InputError, RegardError
 from regard.io import state_folder, write_file
-from regard.plugins import find_own, module_of
+from regard.plugins import find_plugin, plugin_module
 
 _trusted_here: set[str] = set()
 """Digests of code that this process trusts."""
@@ -66,7 +66,7 @@ def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
         yield f"task file {on!r}", Path(on).resolve(), False
     parts = {"model": stored.get("kind"), **(model if isinstance(model, dict) else {})}
     for part, name in parts.items():
-        module = module_of(name) if isinstance(name, str) and ":" in name else None
+        module = plugin_module(name) if isinstance(name, str) and ":" in name else None
         if module is not None and module.partition(".")[0] != "regard":
             file = _file_of(module)
             if file is not None:
@@ -76,7 +76,7 @@ def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
 def _file_of(module: str) -> Path | None:
     """Return the file of a module without importing anything; None if it is not found."""
     first, *names = module.split(".")
-    spec = find_own(first)  # `find_spec` of a submodule would import its package
+    spec = find_plugin(first)  # `find_spec` of a submodule would import its package
     for depth in range(len(names)):
         if spec is None:
             return None

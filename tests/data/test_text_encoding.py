@@ -1,4 +1,4 @@
-"""Files in another encoding, with zero bytes, or of unequal length are refused, wherever they are read."""
+"""Every command refuses files in another encoding, with zero bytes, or of different lengths."""
 
 import gzip
 import subprocess
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
-from regard.data import encoding
-from regard.data.encoding import encoding_of, look_through
+from regard.data import text_encoding
 from regard.data.parallel import ParallelText, check_files
+from regard.data.text_encoding import detect_encoding, scan_lines
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import LINKS, sentences
@@ -32,7 +32,7 @@ ENCODED = {
 
 
 @pytest.mark.parametrize("name", ENCODED)
-def test_an_encoding_is_known_and_the_way_out_works(tmp_path: Path, name: str) -> None:
+def test_an_encoding_is_detected_and_the_suggested_command_works(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a file.de"
     path.write_bytes(ENCODED[name])
     expected = name.partition(",")[0]
@@ -46,7 +46,7 @@ def test_an_encoding_is_known_and_the_way_out_works(tmp_path: Path, name: str) -
     check_files([tmp_path / "new"])
 
 
-def test_a_byte_order_mark_of_utf8_is_fine_and_so_is_a_packed_file(tmp_path: Path) -> None:
+def test_a_byte_order_mark_of_utf8_and_gzip_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "a.de").write_bytes(TEXT.encode("utf-8-sig"))
     (tmp_path / "b.de.gz").write_bytes(gzip.compress(TEXT.encode()))
     check_files([tmp_path / "a.de", tmp_path / "b.de.gz"])
@@ -56,7 +56,7 @@ def test_a_byte_order_mark_of_utf8_is_fine_and_so_is_a_packed_file(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("bad", "refused"), [(1, False), (2, False), (3, True)])
-def test_more_than_one_line_in_a_hundred_is_too_many(tmp_path: Path, bad: int, refused: bool) -> None:
+def test_more_than_one_percent_of_broken_lines_is_refused(tmp_path: Path, bad: int, refused: bool) -> None:
     lines = ["gr\u00fcn\n".encode("latin-1")] * bad + [b"ja\n"] * (200 - bad)
     path = tmp_path / "a.de"
     path.write_bytes(b"".join(reversed(lines)))
@@ -82,25 +82,25 @@ def test_zero_bytes_and_unequal_lengths(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.sampled_from([b"a", "ü".encode(), b"\xff", b"\0", b"\n", b"\n", b"\r\n", b"x" * 9])))
-def test_lines_are_counted_alike_however_much_is_read_at_a_time(parts: list[bytes]) -> None:
+def test_counts_do_not_depend_on_the_block_size(parts: list[bytes]) -> None:
     content = b"".join(parts)
-    whole = look_through(BytesIO(content))
+    whole = scan_lines(BytesIO(content))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoding, "READ", 16)
-        assert look_through(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
+        patch.setattr(text_encoding, "READ", 16)
+        assert scan_lines(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
     assert whole.lines == len(list(BytesIO(content)))
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
-def test_utf8_is_not_taken_for_something_else(text: str) -> None:
-    assert encoding_of(text.encode()) is None
+def test_utf8_is_not_mistaken_for_another_encoding(text: str) -> None:
+    assert detect_encoding(text.encode()) is None
 
 
 FLAGS: dict[str, Any] = {**TINY, "steps": 2, "hidden": 8, "inner": 8, "progress": False}
 
 
 def broken(folder: Path) -> dict[str, tuple[Path, ...]]:
-    """Write text that is whole, and text that is broken in each way."""
+    """Write intact text, and text with each kind of damage."""
     sources, targets = ("".join(f"{each}\n" for each in side) for side in zip(*sentences()[:150], strict=True))
     contents = {
         "whole.de": sources.encode(),
@@ -120,17 +120,15 @@ def broken(folder: Path) -> dict[str, tuple[Path, ...]]:
 
 @pytest.mark.parametrize("part", ["train", "valid", "test"])
 @pytest.mark.parametrize("how", ["wide", "latin", "zero", "long"])
-def test_nothing_is_trained_on_broken_text(tmp_path: Path, part: str, how: str) -> None:
+def test_training_refuses_broken_text(tmp_path: Path, part: str, how: str) -> None:
     text = broken(tmp_path)
     given: Any = {"train": text["whole"], part: text[how]}
-    with pytest.raises(InputError, match=f"{how}.de' .*; or leave such lines out with --lenient"):
+    with pytest.raises(InputError, match=f"{how}.de' .*; or skip such lines with --lenient"):
         regard.train("translation", **given, **FLAGS, savepath=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
-def test_lenient_goes_on_and_a_later_training_is_refused_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lenient_accepts_broken_text_for_one_run_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, flags = broken(tmp_path), {**FLAGS, "progress": True}
     regard.train("translation", train=text["long"], **flags, lenient=True, savepath=tmp_path / "runs")
     assert "150 pairs; left out: 1 without a partner" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Stretches of a text: what they hold is what the text holds."""
+"""Chunks of a text contain the pairs of the text."""
 
 import gzip
 from pathlib import Path
@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import stretches
-from regard.data.parallel import Counts, GivenPairs, ParallelText, Text
-from regard.data.stretches import Stretch, find_spans, is_plain, stretches_of
+from regard.data import chunks
+from regard.data.chunks import PairChunk, find_chunks, is_plain, read_chunks
+from regard.data.parallel import PairCounts, PairSource, ParallelText
 from regard.errors import InputError
+from tests.data.pair_list import PairList
 
 LINE = st.sampled_from(
     [b"ein Hund", b"", b"  blank \r", b"\xff", b"\xef\xbb\xbfmark", b"a\tb", b"a\tb\t\xff", b"\t", b"x\x0by"]
@@ -22,18 +23,18 @@ FILE = st.tuples(st.lists(LINE, max_size=12), st.booleans()).map(
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "LINES", 3)
-    monkeypatch.setattr(stretches, "READ", 5)
+    monkeypatch.setattr(chunks, "LINES", 3)
+    monkeypatch.setattr(chunks, "READ", 5)
 
 
-def read(text: Text, **options: object) -> tuple[list[tuple[str, str]], Counts]:
-    found = [each.read() for each in stretches_of(text, **options)]  # type: ignore[arg-type]
+def read(text: PairSource, **options: object) -> tuple[list[tuple[str, str]], PairCounts]:
+    found = [each.read() for each in read_chunks(text, **options)]  # type: ignore[arg-type]
     pairs = [pair for each in found for pair in zip(each.sources, each.targets, strict=True)]
-    return pairs, sum((each.counts for each in found), Counts())
+    return pairs, sum((each.counts for each in found), PairCounts())
 
 
 @given(files=st.lists(FILE, min_size=1, max_size=2), packed=st.booleans())
-def test_stretches_hold_the_pairs_of_a_text_and_count_alike(
+def test_chunks_contain_the_pairs_of_a_text_with_equal_counts(
     tmp_path_factory: pytest.TempPathFactory, files: list[bytes], packed: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("text")
@@ -44,45 +45,45 @@ def test_stretches_hold_the_pairs_of_a_text_and_count_alike(
     assert is_plain(text) == (not packed)
     expected = list(text)
     assert read(text) == (expected, text.counts)
-    count, spans = find_spans(text)
+    count, spans = find_chunks(text)
     assert (spans is None) == packed
-    assert read(text, spans=spans) == (expected, text.counts)
-    assert count == sum(1 for _ in stretches_of(text))
+    assert read(text, ranges=spans) == (expected, text.counts)
+    assert count == sum(1 for _ in read_chunks(text))
     if not packed:
-        assert sum(stretch.size for stretch in stretches_of(text)) == text.bytes
+        assert sum(stretch.size for stretch in read_chunks(text)) == text.bytes
 
 
-def test_the_first_lines_of_a_stretch_alone(tmp_path: Path) -> None:
+def test_the_first_lines_of_a_chunk(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"a{number}\tb{number}\n" for number in range(8)))
-    first = [each.read(2).sources for each in stretches_of(ParallelText([file]))]
+    first = [each.read(2).sources for each in read_chunks(ParallelText([file]))]
     assert first == [["a0", "a1"], ["a3", "a4"], ["a6", "a7"]]
     packed = tmp_path / "pairs.tsv.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
-    assert [each.read(2).sources for each in stretches_of(ParallelText([packed]))] == first
-    pairs = GivenPairs([(f"a{number}", f"b{number}") for number in range(8)])
-    assert [each.read(2).sources for each in stretches_of(pairs)] == first
+    assert [each.read(2).sources for each in read_chunks(ParallelText([packed]))] == first
+    pairs = PairList([(f"a{number}", f"b{number}") for number in range(8)])
+    assert [each.read(2).sources for each in read_chunks(pairs)] == first
 
 
-class Gaps(GivenPairs):
-    """Pairs of which those without a source are left out."""
+class Gaps(PairList):
+    """Pairs without a source are skipped."""
 
     def __iter__(self):
-        self.counts = Counts()
+        self.counts = PairCounts()
         for number, pair in enumerate(self.pairs):
             if pair[0]:
                 self.counts.pairs += 1
                 yield pair
             else:
-                self.leave_out("empty", f"row {number}")
+                self.skip("empty", f"row {number}")
             self.on_bytes(number + 1)
 
 
-def test_what_is_left_out_of_texts_that_are_no_files_is_counted_to_the_end() -> None:
+def test_skipped_pairs_of_other_sources_are_counted_to_the_end() -> None:
     text = Gaps([("a", "b"), ("", "c"), ("d", "e"), ("f", "g"), ("h", "i"), ("", "j")])
-    found = list(stretches_of(text))
-    assert all(isinstance(each, Stretch) for each in found)
-    assert sum((each.read().counts for each in found), Counts()) == Counts(pairs=4, empty=2)
+    found = list(read_chunks(text))
+    assert all(isinstance(each, PairChunk) for each in found)
+    assert sum((each.read().counts for each in found), PairCounts()) == PairCounts(pairs=4, empty=2)
     assert sum(each.size for each in found) == 6
 
 
@@ -90,18 +91,18 @@ def test_a_strict_text_names_file_and_line(tmp_path: Path) -> None:
     one, other = tmp_path / "a", tmp_path / "b"
     one.write_bytes(b"1\n2\n3\n4\n\xff\n6\n")
     other.write_bytes(b"1\n2\n3\n4\n5\n6\n")
-    found = list(stretches_of(ParallelText([one, other], strict=True)))
+    found = list(read_chunks(ParallelText([one, other], strict=True)))
     assert found[0].read().sources == ["1", "2", "3"]
-    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: mend it, or leave out --strict"):
+    with pytest.raises(InputError, match="line 5 of '[^' ]*' is not UTF-8: fix it, or leave out --strict"):
         found[1].read()
 
 
-def test_a_text_that_became_shorter_is_told(tmp_path: Path) -> None:
+def test_a_text_that_became_shorter_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("a\tb\n" * 5)
-    found = list(stretches_of(ParallelText([file])))
+    found = list(read_chunks(ParallelText([file])))
     file.write_text("a\tb\n" * 4)
-    with pytest.raises(InputError, match="has become shorter while it was read"):
+    with pytest.raises(InputError, match="became shorter while it was read"):
         found[1].read()
     file.unlink()
     with pytest.raises(InputError, match="cannot read '.*pairs.tsv': No such file"):

@@ -1,4 +1,4 @@
-"""Codes of byte-pair encoding: by hand, and beside the library tokenizers."""
+"""BPE by codes: computed by hand, and compared with the library tokenizers."""
 
 import pickle
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import models
 
 from regard.data import EOS, UNKNOWN
-from regard.data.codes import CodedWords, parse_codes, write_codes
+from regard.data.bpe_codes import BpeCodesVocabulary, format_codes, parse_codes
 from regard.data.prepare import read_vocabularies
 from regard.errors import InputError
 from regard.io.reading import DamageError
@@ -20,7 +20,7 @@ SYMBOLS = ["sch@@", "nee", "a@@", "a", "aa@@"]
 
 
 def test_by_hand() -> None:
-    found = CodedWords(CODES, SYMBOLS)
+    found = BpeCodesVocabulary(CODES, SYMBOLS)
     assert found.encode("schnee aaa a") == [4, 5, 8, 7, 7]
     assert found.pieces("schnee  asch ä") == ["▁sch", "nee", "▁a", "sc", "h", "▁ä"]
     assert found.encode("") == [] and found.decode([]) == "" and len(found) == 9
@@ -28,37 +28,37 @@ def test_by_hand() -> None:
     assert found.decode([7, 4]) == "a sch"  # nothing follows what goes on
     assert found.labels([4, 5, 7, EOS]) == ["▁sch", "nee", "▁a", "</s>"] and found.labels([5]) == ["nee"]
     assert found.unknown("schnee äa") == ["ä"] and found.encode("äa") == [UNKNOWN, 7]
-    assert found.places(" schnee a") == [(1, 4), (4, 7), (8, 9)]
+    assert found.offsets(" schnee a") == [(1, 4), (4, 7), (8, 9)]
 
 
-def test_the_first_of_two_codes_counts() -> None:
+def test_the_first_of_two_equal_codes_wins() -> None:
     twice = [("a", "b"), ("b", "c</w>"), ("a", "b")]
-    assert CodedWords(twice, ["ab@@", "c"]).encode("abc") == [4, 5]
+    assert BpeCodesVocabulary(twice, ["ab@@", "c"]).encode("abc") == [4, 5]
 
 
 def test_words_without_codes() -> None:
-    found = CodedWords([], ["ein", "Hund"])
+    found = BpeCodesVocabulary([], ["ein", "Hund"])
     assert found.encode("ein Hund rennt") == [4, 5, UNKNOWN] and found.decode([4, 5]) == "ein Hund"
 
 
 @given(st.text(max_size=40))
-def test_pieces_are_the_text(text: str) -> None:
-    found = CodedWords(CODES, SYMBOLS)
-    pieces, places = found.pieces(text), found.places(text)
+def test_joined_pieces_equal_the_text(text: str) -> None:
+    found = BpeCodesVocabulary(CODES, SYMBOLS)
+    pieces, places = found.pieces(text), found.offsets(text)
     assert len(pieces) == len(places) == len(found.encode(text))
     ends = [0, *(end for _, end in places)]
     assert all(begin <= first <= end for begin, (first, end) in zip(ends, places, strict=False))
     assert "".join(text[begin:end] for begin, end in places) == "".join(text.split())
 
 
-def test_as_the_library_tokenizers_cuts() -> None:
+def test_pieces_equal_those_of_the_tokenizers_library() -> None:
     text = [text for pair in sentences() for text in pair]
     codes = codes_of(text)
     pieces = {piece for pair in codes for piece in (*pair, "".join(pair))}
     letters = {each for line in text for letter in line for each in (letter, f"{letter}</w>")}
     names = {piece: index for index, piece in enumerate(sorted(pieces | letters))}
     theirs = models.BPE(names, codes, end_of_word_suffix="</w>")
-    ours = CodedWords(codes, ["x"])
+    ours = BpeCodesVocabulary(codes, ["x"])
     for line in text:
         found = [f"{piece}@@".replace("</w>@@", "") for word in line.split() for piece in _values(theirs, word)]
         assert list(ours._pieces(line)) == found
@@ -68,19 +68,19 @@ def _values(model: models.BPE, word: str) -> list[str]:
     return [token.value for token in model.tokenize(word)]
 
 
-def test_kept_with_a_run() -> None:
-    found = CodedWords(CODES, SYMBOLS)
+def test_json_round_trip() -> None:
+    found = BpeCodesVocabulary(CODES, SYMBOLS)
     again, same = read_vocabularies(found.to_json(), found.to_json())
-    assert isinstance(again, CodedWords) and same is again and again.to_json() == found.to_json()
+    assert isinstance(again, BpeCodesVocabulary) and same is again and again.to_json() == found.to_json()
     sent = pickle.loads(pickle.dumps(found))  # to a process that prepares text
     assert sent.to_json() == found.to_json() and sent.encode("schnee") == [4, 5]
     for damage in ('"symbols":["a","a"]', '"symbols":[]', '"symbols":["a"],"more":1'):
         with pytest.raises(InputError, match="tokenizer is damaged: .* import it anew"):
-            CodedWords.from_json(f'{{"codes":[["a","b"]],{damage}}}')
+            BpeCodesVocabulary.from_json(f'{{"codes":[["a","b"]],{damage}}}')
 
 
-def test_files_of_codes() -> None:
-    assert parse_codes(write_codes(CODES)) == CODES
+def test_parse_codes() -> None:
+    assert parse_codes(format_codes(CODES)) == CODES
     assert parse_codes("#version: 0.2\r\na \u2028</w>\r\n") == [("a", "\u2028</w>")]
     assert parse_codes("a b</w> 17\nab c 3\n") == [("a", "b</w>"), ("ab", "c")]
     for content, message in (

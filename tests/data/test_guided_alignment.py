@@ -1,4 +1,4 @@
-"""Links of a corpus, from a file beside its text."""
+"""Token alignments of a corpus from a file of word links."""
 
 import gzip
 from pathlib import Path
@@ -10,10 +10,15 @@ import torch
 import regard
 from regard.data.buckets import Buckets
 from regard.data.corpus import Corpus
-from regard.data.guide import Guide, aims, check_guide, prepare_guide
-from regard.data.making import write_corpus
+from regard.data.corpus_builder import build_corpus
+from regard.data.guided_alignment import (
+    GuidedAlignment,
+    check_alignment_file,
+    prepare_alignment,
+    target_attention,
+)
 from regard.data.parallel import ParallelText
-from regard.data.subwords import Subwords, train_subwords
+from regard.data.subwords import SubwordVocabulary, train_subwords
 from regard.errors import InputError
 from tests.german import LINKS, sentences
 
@@ -21,33 +26,33 @@ PAIRS = sentences()[:40]
 
 
 @pytest.fixture(scope="module")
-def vocabulary() -> Subwords:
+def vocabulary() -> SubwordVocabulary:
     return train_subwords([side for pair in sentences() for side in pair], kind="bpe", size=50)
 
 
 def prepared(
     folder: Path,
-    vocabulary: Subwords,
+    vocabulary: SubwordVocabulary,
     lines: list[str],
     links: list[str],
     *,
     max_len: int = 60,
     name: str = "links",
-) -> tuple[Corpus, Guide]:
+) -> tuple[Corpus, GuidedAlignment]:
     text, file = folder / "pairs.tsv", folder / name
     text.write_text("".join(f"{line}\n" for line in lines))
     opened = gzip.open if name.endswith(".gz") else open
     with opened(file, "wt") as written:
         written.write("".join(f"{line}\n" for line in links))
-    corpus = write_corpus(folder / "corpus", ParallelText([text]), (vocabulary, vocabulary), max_len=max_len)
-    guide = prepare_guide(
+    corpus = build_corpus(folder / "corpus", ParallelText([text]), (vocabulary, vocabulary), max_len=max_len)
+    guide = prepare_alignment(
         file, ParallelText([text]), (vocabulary, vocabulary), corpus, max_len=max_len, progress=False
     )
     return corpus, guide
 
 
 @pytest.mark.parametrize("name", ["links", "links.gz"])
-def test_all_pieces_of_linked_words_are_linked(tmp_path: Path, vocabulary: Subwords, name: str) -> None:
+def test_all_tokens_of_linked_words_are_linked(tmp_path: Path, vocabulary: SubwordVocabulary, name: str) -> None:
     lines = ["\t".join(pair) for pair in PAIRS]
     corpus, guide = prepared(tmp_path, vocabulary, lines, [LINKS] * len(lines), name=name)
     for (source, target), links in zip(PAIRS, guide.read(0, len(corpus)), strict=True):
@@ -62,8 +67,8 @@ def test_all_pieces_of_linked_words_are_linked(tmp_path: Path, vocabulary: Subwo
         assert set(map(tuple, links.tolist())) == expected
 
 
-def test_links_stay_with_their_lines_where_pairs_are_left_out(tmp_path: Path, vocabulary: Subwords) -> None:
-    """An empty pair, one that is too long, and one without a partner go; their links go with them."""
+def test_links_of_skipped_pairs_are_skipped(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    """Empty pairs, long pairs and lines without a partner are skipped together with their links."""
     long = " ".join([PAIRS[3][0]] * 9)
     lines = ["\t".join(PAIRS[0]), "\tempty", f"{long}\t{PAIRS[3][1]}", "alone", "\t".join(PAIRS[1])]
     corpus, guide = prepared(tmp_path, vocabulary, lines, ["0-0", "", "1-1", "3-3", "4-4"], max_len=40)
@@ -83,36 +88,38 @@ def _first_word(pieces: list[str]) -> int:
     [
         (["0-0"], "ends before line 2, the text goes on"),
         (["0-0"] * 3, "has 1 lines more than the text"),
-        (["0-0", "5-0"], "line 2 .* link 5-0 leads past a source of 5 words"),
-        (["0-0", "x"], "line 2 .* has 'x', which is no link"),
+        (["0-0", "5-0"], "line 2 .* link 5-0 is beyond a source of 5 words"),
+        (["0-0", "x"], "line 2 .* has 'x', which is not a link"),
     ],
 )
 def test_links_of_another_text_are_refused(
-    tmp_path: Path, vocabulary: Subwords, links: list[str], told: str
+    tmp_path: Path, vocabulary: SubwordVocabulary, links: list[str], told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
         prepared(tmp_path, vocabulary, ["\t".join(pair) for pair in PAIRS[:2]], links)
     assert not list(tmp_path.glob("*-guide-*"))
 
 
-def test_what_was_prepared_is_found_again_and_damage_told(tmp_path: Path, vocabulary: Subwords) -> None:
+def test_a_prepared_alignment_is_reused_and_damage_is_refused(
+    tmp_path: Path, vocabulary: SubwordVocabulary
+) -> None:
     corpus, guide = prepared(tmp_path, vocabulary, ["\t".join(pair) for pair in PAIRS[:2]], [LINKS] * 2)
     again = [tmp_path / "links", ParallelText([tmp_path / "pairs.tsv"]), (vocabulary, vocabulary), corpus]
-    assert prepare_guide(*again, max_len=60, progress=False) == guide  # type: ignore[arg-type]
+    assert prepare_alignment(*again, max_len=60, progress=False) == guide  # type: ignore[arg-type]
     (guide.folder / "links.bin").write_bytes(b"\0" * 8)
     with pytest.raises(InputError, match="is damaged: it has changed since it was written; delete its folder"):
-        prepare_guide(*again, max_len=60, progress=False)  # type: ignore[arg-type]
+        prepare_alignment(*again, max_len=60, progress=False)  # type: ignore[arg-type]
 
 
-def test_aims_share_a_row_among_what_is_linked() -> None:
-    found = aims([np.array([[0, 1], [2, 1], [1, 0]]), np.zeros((0, 2), int)], (2, 3, 3))
+def test_target_attention_is_shared_among_linked_tokens() -> None:
+    found = target_attention([np.array([[0, 1], [2, 1], [1, 0]]), np.zeros((0, 2), int)], (2, 3, 3))
     expected = torch.zeros(2, 3, 3)
     expected[0, 0, 1], expected[0, 1, 0], expected[0, 1, 2] = 1, 0.5, 0.5
     assert torch.equal(found, expected)
 
 
-def test_batches_bring_the_aims_of_their_pairs(tmp_path: Path, vocabulary: Subwords) -> None:
-    """However pairs are sorted and shuffled: a row aims at the pieces of the word that it is linked to."""
+def test_batches_contain_the_alignment_of_their_pairs(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
+    """After sorting and shuffling, each row has weights on the tokens of the linked word."""
     lines = ["\t".join(pair) for pair in PAIRS]
     links = ["0-4" if number % 2 else "4-2" for number in range(len(lines))]
     corpus, guide = prepared(tmp_path, vocabulary, lines, links)
@@ -123,16 +130,19 @@ def test_batches_bring_the_aims_of_their_pairs(tmp_path: Path, vocabulary: Subwo
     batches, seen = Buckets(corpus, 200, 0, guide=guide), 0
     while batches.place[0] == 0:
         batch = batches.draw()
-        assert batch.aims is not None and batch.aims.shape == (*batch.target.shape, batch.source.shape[1])
-        for source, target, row in zip(batch.source, batch.target, batch.aims, strict=True):
+        assert batch.alignment is not None and batch.alignment.shape == (
+            *batch.target.shape,
+            batch.source.shape[1],
+        )
+        for source, target, row in zip(batch.source, batch.target, batch.alignment, strict=True):
             pair = tuple(tuple(side[side != 0].tolist()) for side in (source, target))
             assert sorted((i, j) for j, i in row.nonzero().tolist()) == sorted(map(tuple, known[pair]))  # type: ignore[index]
             seen += 1
-        assert batch.share(1, 2).aims is not None
+        assert batch.share(1, 2).alignment is not None
     assert seen == len(PAIRS)
 
 
-def test_links_are_looked_at_before_any_work(tmp_path: Path) -> None:
+def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
     text, links = tmp_path / "a.de", tmp_path / "links"
     text.write_text("ein Hund\nzwei Hunde", encoding="utf-8")
     for content, message in (
@@ -140,16 +150,16 @@ def test_links_are_looked_at_before_any_work(tmp_path: Path) -> None:
         ("0-0\n\n0-0\n", "has links of 3 lines, .* has 2"),
         (
             "1 1 1 S\n",
-            r"line 1 of .* has '1', which is no link: give a line in Moses' format \(0-0 1-2\) for each",
+            r"line 1 of .* has '1', which is not a link: give a line in Moses' format \(0-0 1-2\) for each",
         ),
     ):
         links.write_text(content, encoding="utf-8")
         with pytest.raises(InputError, match=message):
-            check_guide(links, text)
+            check_alignment_file(links, text)
         with pytest.raises(InputError, match=message):
             regard.train("translation", train=(str(text),) * 2, guide=str(links), savepath=tmp_path / "models")
         assert not (tmp_path / "models").exists()
     with pytest.raises(InputError, match="none' does not exist"):
-        check_guide(tmp_path / "none", text)
+        check_alignment_file(tmp_path / "none", text)
     links.write_text("0-0\n\n", encoding="utf-8")
-    check_guide(links, text)
+    check_alignment_file(links, text)
