@@ -90,7 +90,17 @@ if TYPE_CHECKING:
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
-    from regard.viz import AttentionMap, Layer, LayerMap, Maps, Playback, Subject, Trial, maps_of, view_of
+    from regard.viz import (
+        AttentionMap,
+        Layer,
+        LayerMap,
+        Maps,
+        Playback,
+        ProbeInput,
+        Subject,
+        make_maps,
+        view_weights,
+    )
 
 late(__name__)
 
@@ -143,6 +153,7 @@ __all__ = [
     "PatchingResult",
     "PhrasesConfig",
     "Playback",
+    "ProbeInput",
     "PruneReport",
     "PrunedExternalModel",
     "Quality",
@@ -165,7 +176,6 @@ __all__ = [
     "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
-    "Trial",
     "Variant",
     "WordAlignment",
     "__version__",
@@ -185,7 +195,7 @@ __all__ = [
     "load_translator",
     "look",
     "make_config",
-    "maps_of",
+    "make_maps",
     "patch",
     "plot_positions",
     "prune",
@@ -194,5 +204,5 @@ __all__ = [
     "record_long",
     "show",
     "train",
-    "view_of",
+    "view_weights",
 ]

@@ -177,7 +177,7 @@ def test_tags_are_carried_over(own: Path, command: Command, monkeypatch: pytest.
         (["a.de", "--links", "a.links"], "line 1 has no tab"),
         (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
         (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
-        (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known ending"),
+        (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known extension"),
         (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "12 pairs are too few to choose heads by"),
         (
             ["a.de", "a.en", "--links", "a.links", "--plot", "x.png"],

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.viz.page import as_json
+from regard.viz.serialization import map_data
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -116,7 +116,7 @@ def test_plot_draws_the_alignment(command: Command, translator: regard.PairRun, 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("x", "--plot", "a.gif"), "plot 'a.gif' has no known ending"),
+        (("x", "--plot", "a.gif"), "plot 'a.gif' has no known extension"),
         (("--plot", "a.png"), "--plot draws one text"),
         (("x", "--input", "y"), "text 'x' and --input are given"),
         (("--input", "nowhere.txt"), "cannot read 'nowhere.txt': No such file or directory"),
@@ -157,4 +157,4 @@ def test_a_text_longer_than_in_training_is_told(command: Command, translator: re
     assert err.startswith("regard: training has seen inputs of up to ") and err.count("\n") == 1
     assert command("translate", translator.folder, "3. Mai 1979")[2] == ""
     assert "has seen inputs of up to" in translator.attend(text).note
-    assert as_json(translator.attend(text))["note"] == translator.attend(text).note != ""
+    assert map_data(translator.attend(text))["note"] == translator.attend(text).note != ""

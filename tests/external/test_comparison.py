@@ -125,6 +125,6 @@ def test_two_folders_on_one_page(
     assert (
         "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
     )
-    assert "none are of one name, nor as many of one kind" in error
+    assert "no names match, nor the number of layers of one kind" in error
     status, _, error = command(*asked, "--plot", tmp_path / "both.png")
     assert (status, "beside is shown on pages: give --plot FILE.html" in error) == (2, True)

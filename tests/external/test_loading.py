@@ -472,7 +472,7 @@ def test_look_without_a_browser(
         ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose model.0.self_attn, "
         "model.1.self_attn or 0 to 1",
         ("--text", "a", "--plot", page, "--layers", "model.layers.1.self_atn"): "did you mean model.1.self_attn?",
-        ("--text", "a", "--plot", "x.txt"): "has no known ending",
+        ("--text", "a", "--plot", "x.txt"): "has no known extension",
         ("--target", "a"): "target is given without its source",
         ("--text", "a", "--target", "", "--plot", page): "target is empty: type one, or leave it out",
         ("--text", "||| A dog", "--plot", page): "no source stands before target 'A dog'",

@@ -22,7 +22,7 @@ from regard.errors import InputError, check_range
 from regard.interpret import By
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, LinkedPair, SequenceRun, load_translator
-from regard.viz import check_ending
+from regard.viz import check_extension
 
 PROG = "regard align"
 DESCRIPTION = (
@@ -86,7 +86,7 @@ def run(argv: list[str]) -> None:
     target, argv = take_text(argv, AlignFlags)
     flags = parse(AlignFlags(), argv, prog=f"{PROG} {name} [SOURCE] [TARGET]", description=DESCRIPTION)
     if flags.plot is not None:
-        check_ending(flags.plot)
+        check_extension(flags.plot)
     if source == target == "-":
         raise InputError("SOURCE and TARGET are both standard input: give one of them as a file")
     choosing = flags.links is not None or flags.silver or source is None

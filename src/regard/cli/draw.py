@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from regard.cli.parsing import parse_of_run
 from regard.cli.screen import open_on_screen
 from regard.runs import SAVEPATH, draw_model, load
-from regard.viz import check_ending
+from regard.viz import check_extension
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun
@@ -42,7 +42,7 @@ class DrawFlags:
 def run(argv: list[str]) -> None:
     """Draw as `argv` asks, and say where the picture is."""
     name, flags = parse_of_run(DrawFlags(), argv, prog=PROG, description=DESCRIPTION)
-    check_ending(Path(flags.plot))
+    check_extension(Path(flags.plot))
     drawn: AnyRun = load(
         name, savepath=flags.savepath, trust_code=flags.trust_code, trust_edited=flags.trust_edited
     )

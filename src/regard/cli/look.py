@@ -18,10 +18,10 @@ from regard.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
 from regard.training.run_folder import is_run_folder
-from regard.viz import AttentionMap, check_ending
-from regard.viz.alike import check_beside
-from regard.viz.endings import PAGE
+from regard.viz import AttentionMap, check_extension
+from regard.viz.attention_map import PAGE
 from regard.viz.page import write_page
+from regard.viz.subject import check_comparable
 
 PROG = "regard look"
 DESCRIPTION = (
@@ -99,7 +99,7 @@ def run(argv: list[str]) -> None:
     if not writes:
         show(subject, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
         raise KeyboardInterrupt  # for only Ctrl-C comes back from there
-    check_beside(subject, others)
+    check_comparable(subject, others)
     found = _chosen(subject.attend(inputs[0]), flags)
     _write(found, [(each.name, _chosen(each.attend(inputs[0]), flags)) for each in others], flags)
     for model in (subject, *others):
@@ -111,7 +111,7 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     """Refuse, before anything is loaded, what does not go together."""
     check_port(flags.port)
     if flags.plot is not None:
-        check_ending(flags.plot)
+        check_extension(flags.plot)
     if flags.beside and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
         raise InputError("beside is shown on pages: give --plot FILE.html, or neither --plot nor --json")
     if flags.text is not None and flags.image is not None:
@@ -132,7 +132,7 @@ def _chosen(found: AttentionMap, flags: LookFlags) -> AttentionMap:
     if flags.layers is not None:
         names = [_layer(each.strip(), list(found.layers)) for each in flags.layers.split(",")]
     heads = None if flags.heads is None else [_number(each, "heads") for each in flags.heads.split(",")]
-    return found.chosen(layers=names, heads=heads)
+    return found.select(layers=names, heads=heads)
 
 
 def _layer(said: str, names: list[str]) -> str:
@@ -161,7 +161,7 @@ def _write(found: AttentionMap, others: Sequence[tuple[str, AttentionMap]], flag
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.plot is not None:
         saved = write_page(flags.plot, [found], beside=others) if others else found.save(flags.plot)
-        left = len(found.layers) - len(found.drawn) if saved.suffix.lower() != PAGE else 0
+        left = len(found.layers) - len(found.plotted_layers) if saved.suffix.lower() != PAGE else 0
         more = f", the layers that read the input; for the other {left} give --layers or a page" if left else ""
         sys.stdout.write(f"Saved {saved}{more}\n")
         open_on_screen(flags.plot)

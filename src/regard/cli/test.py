@@ -28,8 +28,8 @@ from regard.memory import keep_memory
 from regard.result import Result
 from regard.runs import SAVEPATH, load
 from regard.training import changed_flags
-from regard.viz import check_ending
-from regard.viz.endings import PAGE
+from regard.viz import check_extension
+from regard.viz.attention_map import PAGE
 
 if TYPE_CHECKING:
     from regard.runs import AnswerRun, AnyRun, PairRun, TranslationRun
@@ -170,7 +170,7 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     flags = parse(TestFlags(), with_empty_value(argv, "--plot"), prog=f"{PROG} {name}", description=DESCRIPTION)
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
-        check_ending(plot)
+        check_extension(plot)
     for path in (plot, flags.json):
         if path is not None:
             check_writable(path)

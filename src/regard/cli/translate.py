@@ -20,7 +20,7 @@ from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
-from regard.viz import AttentionMap, check_ending
+from regard.viz import AttentionMap, check_extension
 
 PROG = "regard translate"
 DESCRIPTION = (
@@ -100,7 +100,7 @@ def run(argv: list[str]) -> None:
             raise InputError(f"text {text!r} and --input are given: leave out one of them")
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
         if plot is not None:
-            check_ending(plot)
+            check_extension(plot)
             flags = dataclasses.replace(flags, engine=_drawing_engine(run, flags))
         marked = read_markup(text, "the text") if flags.tags else MarkedText(text)
         text = marked.text

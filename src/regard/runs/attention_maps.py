@@ -14,7 +14,7 @@ from regard.data import BOS, EOS, PairBatch, collate, read_source
 from regard.data.vocabulary import replace_surrogates
 from regard.interpret.relevance import pad_keys
 from regard.tasks import links
-from regard.viz import CROSS, AttentionMap, LayerKind, layer_map
+from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
 
 if TYPE_CHECKING:
     from regard.interpret import KeptHeads
@@ -48,7 +48,7 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
         keys = letters + [REST] * (weights.shape[-1] - len(letters))
         reads_input = full in model.cross_layers
         relevant = pad_keys(task.relevance(inputs), len(keys))[0].numpy() if reads_input else None
-        layers[name] = layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
+        layers[name] = make_layer_map(name, weights, {**labels, CROSS: (outputs, keys)}, relevant)
     positions = model.learned_positions
     return AttentionMap(
         task=task.name,
@@ -95,7 +95,7 @@ def map_of_pair(
         prediction=task.target_vocabulary.decode(written.tolist() if forced else tokens),
         truth=known.target if known is not None else task.target_vocabulary.decode(tokens) if forced else None,
         layers={
-            (name := short_name(full)): layer_map(
+            (name := short_name(full)): make_layer_map(
                 name, record.weights[0].float().cpu().numpy(), labels, relevant, written=True
             )
             for full, record in records.items()
@@ -120,7 +120,7 @@ def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
         truth=None,
         layers={
             CROSS: dataclasses.replace(
-                layer_map(CROSS, weights[None], labels, linked, written=True), names=(pair.heads,)
+                make_layer_map(CROSS, weights[None], labels, linked, written=True), head_names=(pair.heads,)
             )
         },
         outputs=targets,
@@ -140,7 +140,7 @@ def select_aligning_head(heads: KeptHeads | None, attention: AttentionMap) -> At
     if heads is None or "head" not in heads.ways:
         return attention
     [(layer, head)] = heads.ways["head"].heads
-    return dataclasses.replace(attention, aligning=(short_name(layer), head))
+    return dataclasses.replace(attention, alignment_head=(short_name(layer), head))
 
 
 def _visible(label: str) -> str:

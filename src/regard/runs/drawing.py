@@ -23,8 +23,8 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     marked. `input`: text to run the model on; None: a drawn one. Raises `InputError` for another extension, and
     for an input that does not fit.
     """
-    from regard.viz.blueprint import blueprint_of  # imported only for this command
-    from regard.viz.drafting import save_blueprint
+    from regard.viz.architecture import trace_graph  # imported only for this command
+    from regard.viz.architecture_plot import save_graph
 
     subject: Any = run
     if input is None and not run.draws:
@@ -35,7 +35,7 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
     task: Any = run.task
     if task.answers == "numbers":
         inputs = {"input": task.parse(text)}
-        blueprint = blueprint_of(model, lambda: model(*inputs.values()), _title(run), inputs)
+        graph = trace_graph(model, lambda: model(*inputs.values()), _title(run), inputs)
     else:
         source = collate([task.source_vocabulary.encode(text)])
         answer = task.target_vocabulary.encode(subject.translate([text])[0])
@@ -43,10 +43,10 @@ def draw_model(run: AnyRun, path: str | Path = "model.svg", *, input: str | None
         target = collate([answer if len(answer) > 1 else [len(task.target_vocabulary) - 1] * FEWEST_STEPS])
         batch = PairBatch(source, target).to(next(model.parameters()).device)
         inputs = {"source": batch.source, "target": batch.target_in}
-        blueprint = blueprint_of(
+        graph = trace_graph(
             model, lambda: model(inputs["source"], batch.source_mask, inputs["target"]), _title(run), inputs
         )
-    return save_blueprint(blueprint, path)
+    return save_graph(graph, path)
 
 
 def _title(run: AnyRun) -> str:

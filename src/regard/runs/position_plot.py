@@ -63,11 +63,11 @@ def _remedy(run: AnyRun) -> str:
 @torch.no_grad()
 def _plot(path: str | Path, positions: Positions, length: int, title: str) -> Path:
     """Plot `length` positions, and the waves between them."""
-    from regard.viz import waves  # imports matplotlib
+    from regard.viz import plots  # imports matplotlib
 
     vectors = positions.vectors(0, length).detach().cpu().numpy()
     between = None
     if isinstance(positions, Sinusoidal):
         points = min(POINTS_PER_POSITION * length, MOST_POINTS)
         between = positions.waves_at(torch.linspace(0, length - 1, points, dtype=torch.float64)).numpy()
-    return waves.save_positions(vectors, path, title, between=between)
+    return plots.save_position_plot(vectors, path, title, between=between)

@@ -23,7 +23,7 @@ from regard.attention import (
 from regard.attention.recording import record_own
 from regard.result import Result, to_plain
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
-from regard.viz import Layer, kind_of
+from regard.viz import Layer, layer_kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from regard.models import TaskModel
     from regard.tasks import AnyTask
     from regard.training import RunConfig
-    from regard.viz import AttentionMap, Playback, Trial
+    from regard.viz import AttentionMap, Playback, ProbeInput
     from regard.viz.widget import AttentionWidget
 
 
@@ -103,7 +103,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     def layers(self) -> Sequence[Layer]:
         """Attention layers of the model, by their short names."""
         layers = {short_name(name): layer for name, layer in layers_of(self.model).items()}
-        return [Layer(name, kind_of(name), layer.heads) for name, layer in layers.items()]
+        return [Layer(name, layer_kind(name), layer.heads) for name, layer in layers.items()]
 
     @property
     def measure(self) -> str:
@@ -119,7 +119,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Record some layers of the model, or all of them, within a block."""
         return record_own(self.model, layers=layers)
 
-    def touching(
+    def intervene(
         self,
         layer: str,
         *,
@@ -145,7 +145,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Remove all other heads of a layer permanently."""
         keep_heads(find_layer(self.model, layer), heads)
 
-    def weighing(self, shown: str | None) -> Self:
+    def with_displayed_input(self, shown: str | None) -> Self:
         """Return self: a run has unseen inputs, and does not need the displayed one."""
         del shown
         return self
@@ -321,7 +321,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Return (N, 2): per input the cross-entropy of all its outputs in nats, and the number of outputs."""
 
     @abstractmethod
-    def trial(self, input: Any) -> Trial:
+    def trial(self, input: Any) -> ProbeInput:
         """Return an input prepared for explanation methods."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
 from regard.training import ModelPart, TaskPart, TrainingPart
-from regard.viz.intervened import named, with_original
+from regard.viz.records import attach_original, label_map
 
 if TYPE_CHECKING:
     from regard.data.tokenization import Unit
@@ -124,10 +124,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             max_len=self.task.longest_target,
         )
 
-    def along(self, input: str, tokens: list[int]) -> viz.AttentionMap:
+    def attend_tokens(self, input: str, tokens: list[int]) -> viz.AttentionMap:
         """Return the attention of the model while it answers `input` with the given tokens."""
         attention = map_of_pair(self.model, self.task, input, tokens)
-        return select_aligning_head(self.kept_heads(), named(self.model, self.where, attention))
+        return select_aligning_head(self.kept_heads(), label_map(self.model, self.where, attention))
 
     def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
         """Return the log-probability of each target given its source.
@@ -260,7 +260,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             return select_aligning_head(self.kept_heads(), map_of_pair(self.model, self.task, text, best.tokens))
 
         model, where = self.model, self.where
-        attention = with_original(model, where, make_map) if answer is None else named(model, where, make_map())
+        attention = (
+            attach_original(model, where, make_map) if answer is None else label_map(model, where, make_map())
+        )
         unknown = self.task.source_vocabulary.unknown(text)
         return dataclasses.replace(attention, note=note_of(self.unseen_length(text), unknown))
 
@@ -312,7 +314,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         scores = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
 
-    def trial(self, input: Any) -> viz.Trial:
+    def trial(self, input: Any) -> viz.ProbeInput:
         """Return a pair of source and target prepared for explanation methods; the decoder is fed the target."""
         return trial_of_pair(self.model, self.task, input[0], input[1])
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from regard.io import write_file
 from regard.sweep.grid import Measurements, Variant
 from regard.sweep.statistics import LEVEL, Interval, differences, mean
-from regard.viz.hypertext import Links, Part, Plot, page_of
+from regard.viz.report_page import Links, Part, Plot, render_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -181,7 +181,7 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
     ]
     if explorer is not None and len(runs) > 1:
         parts.append(_links(comparison, explorer))
-    write_file(Path(path), page_of(f"Comparison: {comparison.task}", parts).encode())
+    write_file(Path(path), render_page(f"Comparison: {comparison.task}", parts).encode())
     return Path(path)
 
 
@@ -266,7 +266,7 @@ def _empty_figure(width: float, height: float) -> "Figure":
 
 
 def _drawn(figure: "Figure", format: str) -> bytes:
-    from regard.viz.picture import figure_bytes
+    from regard.viz.figure import figure_bytes
 
     return figure_bytes(figure, format)
 
