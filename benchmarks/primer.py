@@ -75,7 +75,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
     from regard.memory import keep_memory
     from regard.streams import make_generator
-    from regard.tasks import Beginning, Task
+    from regard.tasks import BatchContext, Task
     from regard.training import SingleLearner, create_run, fitting_threads, make_config, start, train_steps
 
     class DoneError(Exception):
@@ -99,7 +99,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         with create_run(Path(folder) / task, config, overwrite=False) as building:
             state.save(building)
         try:
-            batches = built.batches(config.training, Beginning(generator=state.generator))
+            batches = built.batches(config.training, BatchContext(generator=state.generator))
             learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task))
             with fitting_threads(state.model):
                 train_steps(learner, config.training, look)

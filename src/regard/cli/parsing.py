@@ -1,4 +1,4 @@
-"""Command-line flags from dataclasses, with the primer's spellings and errors in one line."""
+"""Command-line parsing: flags from dataclasses, the spellings of the primer, and one-line errors."""
 
 import contextlib
 import dataclasses
@@ -20,22 +20,25 @@ from regard.errors import InputError, escape_controls
 Flags = TypeVar("Flags")
 
 WIDEST = 100
-"""Longest line of a command's description."""
+"""Maximum line width of a command's description."""
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
+RENAMED = {"beside": "compare_with", "texts": "examples"}
+"""Flags that had another name in earlier versions."""
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
 def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Flags:
-    """Parse `argv` as changes of `default`, a dataclass, possibly of dataclasses whose flags are flat.
+    """Parse `argv` into a dataclass of flags; `default` gives their defaults. Nested dataclasses are flattened.
 
-    Names may use `_` or `-`, values `--flag=value` or `--flag value`, and booleans `--flag`, `--no-flag`,
-    `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises `InputError` with one line for
-    flags that cannot be parsed.
+    `_` and `-` are equal in names. Values are given as `--flag=value` or `--flag value`, booleans as `--flag`,
+    `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises `InputError` with
+    one line for invalid flags.
     """
+    _refuse_renamed(default, argv)
     _refuse_empty_paths(default, argv)
     helping = wants_help(argv)
-    if helping:  # help has colours, so control characters in a user's values are escaped first
+    if helping:  # help is printed unescaped for its colours, so escape the values in it
         default = _escaped(default)
     stderr, stdout = io.StringIO(), _Screen(colours=helping)
     try:
@@ -59,17 +62,24 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
 
 
 def _escaped(value: Any) -> Any:
-    """Return a default with all texts and paths escaped, for display in help."""
+    """Return a default with all text and paths escaped by `escape_controls`, also in nested dataclasses."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [option.name for option in dataclasses.fields(value) if option.init]
+        names = [field.name for field in dataclasses.fields(value) if field.init]
         return dataclasses.replace(value, **{name: _escaped(getattr(value, name)) for name in names})
     if isinstance(value, tuple):
         return tuple(map(_escaped, value))
     return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
 
 
+def _refuse_renamed(default: object, argv: list[str]) -> None:
+    """Raise `InputError` for the old name of a flag, unless a flag of that name exists."""
+    for old, new in RENAMED.items():
+        if hasattr(default, new) and take_flags(argv, [old])[0]:
+            raise InputError(f"flag --{old} is now called --{new.replace('_', '-')}: give that instead")
+
+
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:
-    """Raise `InputError` for an empty path, which would be the current directory."""
+    """Raise `InputError` for an empty path, which would mean the current directory."""
     for name in _names_of(type(default), Path):
         words, _ = take_flags(argv, [name])
         if any(word in ("", f"--{name}=", f"--{name.replace('_', '-')}=") for word in words):
@@ -77,7 +87,7 @@ def _refuse_empty_paths(default: object, argv: list[str]) -> None:
 
 
 class _Screen(io.StringIO):
-    """A buffer that claims to be a terminal, with or without colours."""
+    """A buffer that looks like the standard output to the code that writes to it, with or without colours."""
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
@@ -86,12 +96,12 @@ class _Screen(io.StringIO):
     encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
 
     def isatty(self) -> bool:
-        """Return whether to print colours."""
+        """Return whether colours are shown."""
         return self._colours and sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
 def _folded(usage: str, width: int) -> str:
-    """Wrap a usage line at `width` characters, between options where possible."""
+    """Wrap a usage line to `width` characters, with breaks between options."""
     lines = [""]
     for part in re.split(r" (?=\[)", usage):
         if len(ANSI.sub("", f"{lines[-1]} {part}")) > width and lines[-1]:
@@ -102,16 +112,16 @@ def _folded(usage: str, width: int) -> str:
 
 
 def _unfolded(helptext: str) -> str:
-    """Join indented lines of a docstring with the line before; keep other line breaks."""
+    """Join the indented continuation lines of a docstring; keep other line breaks."""
     return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", helptext)
 
 
-# tyro's own function keeps the line breaks of a field's docstring.
+# tyro's own function keeps the line breaks of indented field docstrings.
 _strings.remove_single_line_breaks = _unfolded
 
 
 def _names_of(flags: type, kind: type) -> set[str]:
-    """Return the names of all fields whose type is `kind` or contains it, also in nested dataclasses."""
+    """Return the names of all fields of type `kind`, of collections of it, and of optional ones, also nested."""
     names: set[str] = set()
     for name, hint in get_type_hints(flags).items():
         if hint is kind or kind in get_args(hint):
@@ -122,21 +132,21 @@ def _names_of(flags: type, kind: type) -> set[str]:
 
 
 def _plain_booleans(argv: list[str], booleans: set[str]) -> list[str]:
-    """Rewrite `--flag=True` as `--flag`, and `--flag=False` as `--no-flag`."""
+    """Rewrite `--flag=True` as `--flag` and `--flag=False` as `--no-flag`, for boolean flags."""
     plain = []
     for word in argv:
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         if flag.startswith("--") and equals and name in booleans:
             if value.lower() not in TRUE + FALSE:
-                raise InputError(f"{flag} {value!r} is not a yes or no: give {flag}=True or {flag}=False")
+                raise InputError(f"{flag} {value!r} is not a boolean: give {flag}=True or {flag}=False")
             word = f"--{name}" if value.lower() in TRUE else f"--no-{name}"
         plain.append(word)
     return plain
 
 
 def _one_line(box: str) -> str:
-    """Return tyro's error message, a box with a title and sections, as one line without the title."""
+    """Convert the parser's boxed error message to one line without its title."""
     lines = [line.strip("│| ") for line in box.splitlines()]
     body = "\n".join(line for line in lines if not line.startswith(("╭", "╰", "+")))
     sections = re.split(r"^[-─]+$", body, flags=re.MULTILINE)
@@ -144,12 +154,12 @@ def _one_line(box: str) -> str:
 
 
 def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
-    """Split `argv` into its first word, which names a task or run, and the rest.
+    """Split `argv` into its first word, the name of a task or run, and the flags after it.
 
     Raises `InputError` if the first word is missing or a flag.
     """
     if not argv or argv[0] == "" or argv[0].startswith("-"):
-        came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "nothing follows"
+        came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "there is no name"
         raise InputError(f"{came}: name the {what} first, as in `{prog} {example}`")
     return argv[0], argv[1:]
 
@@ -157,10 +167,7 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
 def parse_of_run(
     default: Flags, argv: list[str], *, prog: str, description: str, example: str = "counting", what: str = "run"
 ) -> tuple[str, Flags]:
-    """Parse `argv` as the name of a run (or of another `what`) and changes of `default`.
-
-    See `first_word` and `parse`.
-    """
+    """Parse `argv` as a name, by default of a run, followed by flags; see `first_word` and `parse`."""
     if wants_help(argv[:1]):
         parse(default, argv, prog=f"{prog} {what.upper()}", description=description)
     name, argv = first_word(argv, what=what, prog=prog, example=example)
@@ -169,14 +176,14 @@ def parse_of_run(
     except InputError as error:
         if what != "run" or not str(error).startswith("Unrecognized options"):
             raise
-        own = {option.name for option in dataclasses.fields(default)}  # type: ignore[arg-type]
+        own = {field.name for field in dataclasses.fields(default)}  # type: ignore[arg-type]
         raise _explained(error, name, argv, own) from None
 
 
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
-    """Split `argv` into the values of `flag` and the remaining words.
+    """Split `argv` before parsing into the values of `flag` and the remaining words.
 
-    Raises `InputError` for a flag without a value at the end.
+    Raises `InputError` if the flag has no value.
     """
     values, left = [], []
     words = iter(argv)
@@ -189,13 +196,13 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
         else:
             following = next(words, None)
             if following is None:
-                raise InputError(f"flag {flag} has no value: give it one")
+                raise InputError(f"flag {flag} has no value: add one")
             values.append(following)
     return values, left
 
 
 def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Split `argv` into the words of the flags `names` with their values, and the remaining words."""
+    """Split `argv` before parsing into the flags `names` with their values, and the remaining words."""
     taken: list[str] = []
     left: list[str] = []
     into = left
@@ -208,10 +215,7 @@ def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list
 
 
 def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
-    """Split `argv` into its first word that is neither a flag of `flags` nor a value, and the remaining words.
-
-    The first word is None if there is none.
-    """
+    """Split `argv` before parsing into its first positional word, or None, and the remaining words."""
     booleans = _names_of(flags, bool)
     is_value = False
     for index, word in enumerate(argv):
@@ -224,12 +228,12 @@ def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
 
 
 def wants_help(argv: list[str]) -> bool:
-    """Return whether `argv` contains -h or --help."""
+    """Return whether `argv` contains a help flag."""
     return any(word in ("-h", "--help") for word in argv)
 
 
 def with_empty_value(argv: list[str], flag: str) -> list[str]:
-    """Add an empty value to `flag` if it has none, because tyro refuses a flag without a value."""
+    """Add an empty value to `flag` if it has none, which the parser would refuse."""
     alone = [
         word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
         for index, word in enumerate(argv)
@@ -238,10 +242,8 @@ def with_empty_value(argv: list[str], flag: str) -> list[str]:
 
 
 def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:
-    """Return an error for the first flag in `words` whose value differs from the run's (`trained`).
-
-    Returns None if all values agree.
-    """
+    """Return an error for the first flag in `words` that differs from the run's flags `trained`; None if all
+    agree."""
     for flag, value in _flag_values(words):
         if flag in trained and not _same(trained[flag], value):
             return InputError(
@@ -252,9 +254,10 @@ def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Seq
 
 
 def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> InputError:
-    """Return an error for unknown flags that are flags of the run's training.
+    """Return a better error for flags that the command lacks but the run's training has.
 
-    `own`: flags of the command. Returns `error` for other unknown flags, and for a run that cannot be read.
+    `own` are the command's flags. Returns `error` itself if there are no such flags, or if the run cannot be
+    read.
     """
     from regard.runs import SAVEPATH  # imports PyTorch
     from regard.training import find_run
@@ -271,21 +274,21 @@ def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> I
 
 
 def _flag_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each flag in `words` with its value as text."""
-    for index, word in enumerate(words):
+    """Yield each flag with its value as text."""
+    for place, word in enumerate(words):
         if not word.startswith("--"):
             continue
         flag, equals, value = word.removeprefix("--").partition("=")
         flag = flag.replace("-", "_")
-        following = words[index + 1] if index + 1 < len(words) else "--"
+        following = words[place + 1] if place + 1 < len(words) else "--"
         if equals or not following.startswith("--"):
             yield flag, value if equals else following
         else:
             yield flag.removeprefix("no_"), str(not flag.startswith("no_"))
 
 
-def _same(trained: Any, given: str) -> bool:
+def _same(trained: Any, text: str) -> bool:
     try:
-        return float(trained) == float(given)
+        return float(trained) == float(text)
     except (TypeError, ValueError):
-        return str(trained).lower() == given.lower()
+        return str(trained).lower() == text.lower()

@@ -1,4 +1,4 @@
-"""`regard test TASK`: test a trained model, and show its attention on one input."""
+"""`regard test RUN`: test a trained model and show its attention."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from regard.cli.parsing import (
     wants_help,
     with_empty_value,
 )
-from regard.cli.screen import open_on_screen
-from regard.cli.terminal import print_table
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import open_on_screen, print_message, print_table
 from regard.cli.train import model_choice, parse_config
-from regard.cli.words import say
 from regard.errors import InputError
 from regard.io import check_writable, write_file, write_json
 from regard.memory import keep_memory
@@ -37,71 +36,60 @@ if TYPE_CHECKING:
 
 PROG = "regard test"
 DESCRIPTION = (
-    "Test a trained run: exact match, relevance of its attention, and one sample; BLEU and chrF of translations. "
-    "RUN: a task's name, or a run's folder."
+    "Test a trained run: exact match, share of attention on relevant inputs, and one sample, or BLEU and chrF "
+    "for translation. RUN: a task's name, or the folder of a run."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestFlags:
-    """Flags of the command. Model and task are those of the run."""
+    """Flags of the command. Task and model are fixed by the run."""
 
     input: str | None = None
-    """Input to show, such as BCCCBAABACCCA; in the primer's tasks, _ is the null character. None: a drawn one."""
+    """Sequence to show, such as BCCCBAABACCCA; _ is the null character. Default: a random sample."""
     sample_len: int | None = None
-    """Letters in each sample, 1 to max_len. None: as in training."""
+    """Number of letters per sample, 1 to max_len. Default: as in training."""
     signal: str | None = None
-    """Signal of each sample: one letter, or a letter per signal. None: random signals."""
+    """Signal letter of all samples (or one letter per signal). Default: random signals, or none."""
     samples: int | None = None
-    """Number of fresh samples. None: 10,000, or 2,000 for tasks from sequence to sequence."""
+    """Number of new samples to test on. Default: 10,000, or 2,000 for sequence-to-sequence tasks."""
     seed: int = 0
     """Random seed of the samples (0 or more)."""
     plot: str | None = None
-    """File for the heatmap: .png, .svg or .pdf for a picture, .html for a page, which also plays back the
-    training if the run has snapshots. Without a name: attention.png in the run's folder. The file is opened if
-    there is a screen."""
+    """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. The page replays how
+    attention formed during training if the run has snapshots. Without a value: attention.png in the run's folder.
+    Opened if a display is available."""
     json: Path | None = None
-    """File for the report as JSON."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the custom code that the run names (task, model, score), although you have not trained with it here."""
-    trust_edited: bool = False
-    """Use a run whose files were edited or mixed with another run's, and report the differences."""
+    """Write the report to this JSON file."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationTestFlags:
-    """Flags of the command for a run on parallel text."""
+    """Flags of the command for runs on parallel text."""
 
     data: tuple[str, ...] = ()
-    """Text to test on: a source and a target file, or a file of tab-separated pairs. None: the run's test
-    text."""
+    """Text to test on: a source and a target file, or one of tab-separated pairs. None: the run's test text."""
     beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
-    """Beam size; 1 is greedy search."""
+    """Beam width; 1 is greedy search."""
     length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)
-    """Exponent of the length penalty. 0: no penalty; above 0: longer answers are preferred."""
+    """Exponent of the length penalty; 0 for none. Larger values prefer longer answers."""
     batchsize: int = 64
-    """Sentences per batch."""
+    """Number of sentences per batch."""
     bleu_tokenize: str | None = None
-    """sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. None: the tokenizer of the
-    run's validation, or else the one that fits the script of the references."""
+    """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: as in the run's
+    validation, or chosen by the script of the references."""
     lenient: bool = False
-    """Leave out lines without a partner and lines that are not UTF-8, instead of stopping."""
+    """Skip lines with invalid UTF-8 and lines without a partner, instead of stopping."""
     output: Path | None = None
-    """File for the translations, each on the line of its source."""
+    """Write the translations to this file, one per line, in the order of the sources."""
     json: Path | None = None
-    """File for the report as JSON."""
-    savepath: Path = Path(SAVEPATH)
-    """Folder of runs."""
-    trust_code: bool = False
-    """Run the custom code that the run names (task, model, score), although you have not trained with it here."""
-    trust_edited: bool = False
-    """Use a run whose files were edited or mixed with another run's, and report the differences."""
+    """Write the report to this JSON file."""
+    storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
-    """Test with the flags in `argv`, and print the report."""
+    """Test the run and print the report."""
     if wants_help(argv[:1]):
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
     name, argv = first_word(argv, what="run", prog=PROG)
@@ -116,32 +104,32 @@ def run(argv: list[str]) -> None:
         trust_code="__trust_code" in words,
         trust_edited="__trust_edited" in words,
     )
-    argv = _without_run_flags(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
+    argv = _drop_training_flags(tested, argv, TestFlags if tested.task.draws else TranslationTestFlags)
     (_test_task if tested.task.draws else _test_translation)(tested, argv, name)
 
 
-def _without_run_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
+def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
     """Return `argv` without flags of the training, which the primer's scripts repeat.
 
-    Raises `InputError` for a value that differs from the run's.
+    Raises `InputError` if their values differ from the run's.
     """
-    own = {option.name for option in dataclasses.fields(flags)}
-    repeated, left = take_flags(argv, {name for name in run.config.flags() if name not in own})
+    own = {field.name for field in dataclasses.fields(flags)}
+    training_words, remaining = take_flags(argv, {flag for flag in run.config.flags() if flag not in own})
     try:
-        config, _ = parse_config(run.config, repeated, task=run.name)
-    except InputError:  # a value that is not valid for any model
-        error = contradiction(str(run.folder), run.name, run.config.flags(), repeated)
+        chosen, _ = parse_config(run.config, training_words, task=run.name)
+    except InputError:  # a value that is invalid for every model
+        error = contradiction(str(run.folder), run.name, run.config.flags(), training_words)
         if error is not None:
             raise error from None
         raise
-    for flag, value in {**changed_flags(config, run.config), **model_choice(repeated)}.items():
+    for flag, value in {**changed_flags(chosen, run.config), **model_choice(training_words)}.items():
         if value != (trained := run.config.flags().get(flag)):
             raise InputError(
                 f"run {str(run.folder)!r} was trained with {flag} {trained}, not {value}: train another one with "
-                f"that, as in `{' '.join(['regard train', run.name, *repeated])} --savepath other`, and test it "
-                f"there"
+                f"that, as in `{' '.join(['regard train', run.name, *training_words])} --savepath other`, "
+                f"and test it there"
             )
-    return left
+    return remaining
 
 
 def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
@@ -159,7 +147,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
         lenient=flags.lenient,
     )
     for warning in report.warnings:
-        say(f"warning: {warning}")
+        print_message(f"warning: {warning}")
     if flags.output is not None:
         write_file(flags.output, report.output.encode())
     _write_json(flags.json, report)
@@ -177,7 +165,7 @@ def _test_task(run: AnswerRun | PairRun, argv: list[str], name: str) -> None:
     drawn: dict[str, Any] = {"sample_len": flags.sample_len, "seed": flags.seed}
     if flags.signal is not None:
         if "signal" not in run.drawn_by:
-            raise InputError(f"signal {flags.signal!r} does not fit: {run.name} has no signals")
+            raise InputError(f"signal {flags.signal!r} does not apply: {run.name} has no signals")
         drawn["signal"] = flags.signal
     attention = run.attend(flags.input) if flags.input is not None else run.attend(**drawn)
     if flags.samples is not None:

@@ -14,7 +14,7 @@ import tyro
 
 from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
-from regard.cli.words import say
+from regard.cli.terminal import print_message
 from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS
 from regard.training import (
@@ -94,7 +94,7 @@ def run(argv: list[str]) -> None:
         trained = runs.train(task, **vars(place), **flags)
     except Interrupted:
         command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
-        say(f"stopped and saved in {place.savepath}; continue with `{command}`")
+        print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")
         sys.exit(130)
     if os.environ.get("RANK", "0") != "0":  # of several processes, the first prints
         return

@@ -255,7 +255,7 @@ class ExternalModel:
         """Return at most `samples` inputs with their expected answers; raises `InputError` without inputs."""
         del seed, purpose
         if not self.inputs:
-            raise InputError(f"{self.name} has no inputs: give texts (--texts FILE)")
+            raise InputError(f"{self.name} has no inputs: give texts (--examples FILE)")
         return self.prepared or [self.adapter.prepare(self.model, text) for text in self.inputs[:samples]]
 
     @torch.no_grad()

@@ -13,7 +13,7 @@ from regard.attention.recording import record_own
 from regard.data import BOS, EOS, PairBatch, collate, read_source
 from regard.data.vocabulary import replace_surrogates
 from regard.interpret.relevance import pad_keys
-from regard.tasks import links
+from regard.tasks import alignment_mask
 from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def map_of_pair(
     known = task.known(source)
     relevant = None
     if known is not None and known.target == task.target_vocabulary.decode(tokens):
-        relevant = links([known], len(sources), len(targets))[0].numpy()
+        relevant = alignment_mask([known], len(sources), len(targets))[0].numpy()
     outputs, inputs = [_visible(label) for label in targets], [_visible(label) for label in sources]
     fed = [*task.target_vocabulary.labels([BOS]), *outputs[:-1]]
     labels: Labels = {"cross": (outputs, inputs), "encoder": (inputs, inputs), "decoder": (outputs, fed)}

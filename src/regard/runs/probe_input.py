@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from regard.data import PairBatch, collate
-from regard.tasks import links
+from regard.tasks import alignment_mask
 from regard.viz import ProbeInput
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
     known = task.known(source)
     relevant = None
     if known is not None:
-        relevant = links([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
+        relevant = alignment_mask([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
     batch = batch.to(next(model.parameters()).device)
     return ProbeInput(partial(_copies, model, batch), model.input_embedding, model.cross_layers, relevant)
 

@@ -108,7 +108,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
-        """Return every prefix in the beam of an input (None: one drawn by `seed`) with its possible next tokens."""
+        """Return each prefix in the beam for an input, or one drawn by `seed`, with its possible next tokens."""
         text = self.draw(seed=seed) if input is None else input
         self._check([text])
         return decoding.search_tree(

@@ -16,7 +16,7 @@ from regard.memory import keep_memory
 from regard.progress import print_status, progress_bar
 from regard.runs.loading import SAVEPATH, AnswerTask, PairTask, TextTask, load, make_run, read_run, read_task
 from regard.runs.run_config import check_text, derived_config, new_config, resumed_config, task_name
-from regard.tasks import Beginning
+from regard.tasks import BatchContext
 from regard.training import (
     SINGLE_PROCESS,
     DistributedContext,
@@ -250,9 +250,9 @@ def _report_frozen(state: TrainingState) -> None:
     print_status(f"Training {trained:,} of {total:,} parameters", show=True)
 
 
-def _beginning(state: TrainingState, prepared: Path, context: DistributedContext, *, show: bool) -> Beginning:
+def _beginning(state: TrainingState, prepared: Path, context: DistributedContext, *, show: bool) -> BatchContext:
     """Return the position in the data at which a training begins."""
-    return Beginning(
+    return BatchContext(
         generator=state.generator,
         place=state.progress.place,
         folder=prepared,

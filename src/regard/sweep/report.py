@@ -192,7 +192,7 @@ def _links(comparison: Measurements, explorer: str) -> Links:
     runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
     names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
     folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
-    title = f"In the explorer, while this runs: regard show {folders[0]} --beside {' '.join(folders[1:])}"
+    title = f"In the explorer, while this runs: regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
     beside = [
         (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
     ]

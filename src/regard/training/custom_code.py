@@ -17,7 +17,7 @@ from regard.data import PairBatch, collate
 from regard.errors import InputError
 from regard.models import AnswerModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
-from regard.tasks import TASKS, AnyTask, Batch, Beginning
+from regard.tasks import TASKS, AnyTask, Batch, BatchContext
 from regard.training.config import RunConfig
 
 SAMPLES = 2
@@ -133,7 +133,7 @@ def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatc
         return PairBatch(text, text)
     settings: Any = config.training
     settings = dataclasses.replace(settings, batchsize=SAMPLES)
-    batch = task.batches(settings, Beginning(generator=torch.Generator().manual_seed(0))).draw(0)
+    batch = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)
     if isinstance(batch, Batch) and config.on not in TASKS:
         _check_answers(code, task, batch)
     return batch

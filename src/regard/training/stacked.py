@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from regard.attention import explicit
-from regard.tasks import Source
+from regard.tasks import BatchSource
 from regard.training.config import RunConfig
 from regard.training.objective import exact
 from regard.training.run_folder import RunFolder
@@ -45,7 +45,7 @@ class StackedLearner:
         self,
         states: Sequence[TrainingState],
         settings: TrainingConfig,
-        batches: Sequence[Source],
+        batches: Sequence[BatchSource],
         folders: Sequence[RunFolder],
     ) -> None:
         self.states, self.batches, self.folders = states, batches, folders

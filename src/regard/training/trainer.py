@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.attention import DecoderLayer, EncoderLayer
 from regard.errors import InputError, MachineError, shorten
 from regard.streams import derive_seed
-from regard.tasks import Source
+from regard.tasks import BatchSource
 from regard.training.checkpoint import Checkpoint
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
@@ -136,7 +136,7 @@ class SingleLearner:
         self,
         state: TrainingState,
         settings: TrainingConfig,
-        batches: Source,
+        batches: BatchSource,
         folder: RunFolder,
         *,
         context: DistributedContext = SINGLE_PROCESS,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import regard
-from regard.convert.tokenizer_file import tokenizer_of
+from regard.convert.onnx import make_tokenizer
 from regard.data import CharacterVocabulary, Vocabulary, WordVocabulary
 
 LETTERS = CharacterVocabulary("abcdé<>/s \n.")
@@ -20,7 +20,7 @@ TEXTS = st.one_of(
 
 
 def check(vocabulary: Vocabulary, text: str) -> None:
-    written = Tokenizer.from_str(tokenizer_of(vocabulary).to_str())
+    written = Tokenizer.from_str(make_tokenizer(vocabulary).to_str())
     ids = written.encode(text).ids
     assert ids == vocabulary.encode(text)
     known = [index for index in ids if index > 3]

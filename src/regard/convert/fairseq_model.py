@@ -1,7 +1,7 @@
-"""fairseq's Transformer as `transformers` has it, with the same parameters: what the certificate compares with.
+"""fairseq's Transformer as implemented in `transformers`, for the certificate.
 
-FSMT is its Transformer with normalisation after each sum, M2M100 that with normalisation before each layer. Text
-is cut by the libraries `tokenizers` and `sentencepiece`.
+FSMT is fairseq's Transformer with post-norm, M2M100 the one with pre-norm. Text is tokenized by the libraries
+`tokenizers` and `sentencepiece`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,42 +11,42 @@ import torch
 from tokenizers import models
 from torch import Tensor, nn
 
-from regard.convert.fairtext import BEGIN, END, PADDING, UNSEEN, Side
-from regard.convert.generating import InTransformers
-from regard.convert.parameters import Numbering
+from regard.convert.fairseq_vocabulary import BEGIN, END, PADDING, UNKNOWN_INDEX, FairseqVocabulary
+from regard.convert.parameters import IndexMap
+from regard.convert.transformers_model import TransformersModel
 from regard.data.bpe_codes import CONTINUATION, END_OF_WORD, BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 
 
-class Outside(NamedTuple):
-    """What stands outside of the layers of a model."""
+class OuterWeights(NamedTuple):
+    """Weights of a model outside of its layers."""
 
     source: Tensor
-    """Embedding (V, D) of the source, by fairseq's numbers."""
+    """Source embedding (V, D), by fairseq's indices."""
     target: Tensor
-    """The same of the target."""
+    """Target embedding (V, D)."""
     output: Tensor
-    """The output layer (V, D)."""
+    """Output layer (V, D)."""
     tables: Sequence[Tensor]
-    """Positions (T, D) of source and target, by fairseq's numbers."""
+    """Positions (T, D) of source and target, by fairseq's indices."""
     learned: Sequence[bool]
-    """Whether these were learned; else they are waves, which are worked out here as well."""
+    """Whether source and target positions were learned; otherwise they are sinusoids."""
 
 
-class InFairseq(InTransformers):
-    """A checkpoint's model: its `settings`, its parameters by fairseq's names (`state`, and `outside` of the
-    layers), and its `sides`."""
+class FairseqModel(TransformersModel):
+    """The model of a checkpoint, with its `settings`, its parameters by fairseq's names (`state` for the layers,
+    `outside` for the rest), and its vocabularies `sides`."""
 
     def __init__(
         self,
         *,
         settings: Mapping[str, Any],
         state: Mapping[str, Tensor],
-        outside: Outside,
-        sides: tuple[Side, Side],
+        outside: OuterWeights,
+        sides: tuple[FairseqVocabulary, FairseqVocabulary],
     ) -> None:
         self._side = sides[0]
-        model = _built(settings, *(len(side.symbols) for side in sides))
+        model = _build_model(settings, *(len(side.symbols) for side in sides))
         with torch.no_grad():
             missing = model.load_state_dict(
                 {f"model.{name}": value for name, value in state.items()}, strict=False
@@ -60,17 +60,19 @@ class InFairseq(InTransformers):
                 if learned:
                     name = "weight" if hasattr(part.embed_positions, "weight") else "weights"
                     getattr(part.embed_positions, name).data = table
-        super().__init__(model.eval(), *(Numbering(side.rows) for side in sides))
+        super().__init__(model.eval(), *(IndexMap(side.rows) for side in sides))
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of texts, without the end of sequence."""
-        cut = _cutter(self._side, texts)
-        numbers = {symbol: number for number, symbol in enumerate(self._side.symbols) if number > UNSEEN}
-        return [self.source.back([numbers.get(piece, UNSEEN) for piece in cut(text)]) for text in texts]
+        """Tokenize texts, without the end of sequence."""
+        tokenize = _make_tokenizer(self._side, texts)
+        numbers = {symbol: number for number, symbol in enumerate(self._side.symbols) if number > UNKNOWN_INDEX}
+        return [
+            self.source.back([numbers.get(piece, UNKNOWN_INDEX) for piece in tokenize(text)]) for text in texts
+        ]
 
 
-def _built(settings: Mapping[str, Any], source: int, target: int) -> Any:
-    """Return a model with the sizes of a checkpoint and parameters of no meaning."""
+def _build_model(settings: Mapping[str, Any], source: int, target: int) -> Any:
+    """Return a randomly initialized model with the sizes of a checkpoint."""
     import transformers
 
     sizes = {
@@ -102,30 +104,30 @@ def _built(settings: Mapping[str, Any], source: int, target: int) -> Any:
     )
 
 
-def _cutter(side: Side, texts: Sequence[str]) -> Callable[[str], list[str]]:
-    """Return what cuts some texts into the pieces of a dictionary."""
+def _make_tokenizer(side: FairseqVocabulary, texts: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return a function that tokenizes any of `texts` into the symbols of a dictionary."""
     if isinstance(side.vocabulary, SentencePieceVocabulary):
         from sentencepiece import SentencePieceProcessor
 
         processor: Any = SentencePieceProcessor()
         processor.LoadFromSerializedProto(side.vocabulary.model)
-        found: Callable[[str], list[str]] = processor.EncodeAsPieces
-        return found
+        encode: Callable[[str], list[str]] = processor.EncodeAsPieces
+        return encode
     if not isinstance(side.vocabulary, BpeCodesVocabulary):
         return str.split
-    # The library wants to know every piece on the way, and every character.
+    # The library needs all intermediate pieces and all characters in its vocabulary.
     codes = side.vocabulary.codes
-    letters = {each for text in texts for letter in text for each in (letter, f"{letter}{END_OF_WORD}")}
+    letters = {symbol for text in texts for letter in text for symbol in (letter, f"{letter}{END_OF_WORD}")}
     known = {piece for pair in codes for piece in (*pair, "".join(pair))} | letters
     model = models.BPE(
         {piece: index for index, piece in enumerate(sorted(known))}, codes, end_of_word_suffix=END_OF_WORD
     )
 
-    def cut(text: str) -> list[str]:
+    def tokenize(text: str) -> list[str]:
         pieces = [token.value for word in text.split() for token in model.tokenize(word)]
         return [
             piece.removesuffix(END_OF_WORD) if piece.endswith(END_OF_WORD) else f"{piece}{CONTINUATION}"
             for piece in pieces
         ]
 
-    return cut
+    return tokenize

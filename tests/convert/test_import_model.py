@@ -71,7 +71,11 @@ def test_what_their_own_classes_say(theirs: Path, imported: regard.TranslationRu
 )
 def test_other_models(tmp_path: Path, options: dict[str, Any]) -> None:
     place = import_model(
-        write_marian(tmp_path / "theirs", **options), savepath=tmp_path, name="run", texts=TEXTS, progress=False
+        write_marian(tmp_path / "theirs", **options),
+        savepath=tmp_path,
+        name="run",
+        examples=TEXTS,
+        progress=False,
     )
     check(read_certificate(place), 12)
     run = regard.load(place)
@@ -91,9 +95,9 @@ def test_an_imported_run_does_what_others_do(imported: regard.TranslationRun, tm
 
 
 def test_there_and_back_again(imported: regard.TranslationRun, tmp_path: Path) -> None:
-    folder = export(imported, tmp_path / "out", to="huggingface", license="mit", texts=TEXTS, progress=False)
+    folder = export(imported, tmp_path / "out", to="huggingface", license="mit", examples=TEXTS, progress=False)
     check(read_certificate(folder), 12)
-    again = regard.load(import_model(folder, savepath=tmp_path, name="again", texts=TEXTS, progress=False))
+    again = regard.load(import_model(folder, savepath=tmp_path, name="again", examples=TEXTS, progress=False))
     one, other = imported.model.state_dict(), again.model.state_dict()
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
     assert again.task.files == imported.task.files
@@ -103,19 +107,19 @@ def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
     flags = {**TINY, "pre_norm": False, "positions": "sinusoidal", "steps": 5}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path, progress=False)
     folder = export(run, tmp_path / "out", to="huggingface", license="mit", progress=False)
-    place = import_model(folder, savepath=tmp_path, name="again", texts=TEXTS, progress=False)
+    place = import_model(folder, savepath=tmp_path, name="again", examples=TEXTS, progress=False)
     check(read_certificate(place), 12)
     stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     stored["model"]["vocab"]["<begin>"] = stored["model"]["vocab"].pop("<s>")
     (folder / "tokenizer.json").write_text(json.dumps(stored), encoding="utf-8")
-    with pytest.raises(InputError, match="is no vocabulary of ours, and source.spm is missing"):
-        import_model(folder, savepath=tmp_path, name="other", texts=TEXTS)
+    with pytest.raises(InputError, match="is not a vocabulary of Regard, and source.spm is missing"):
+        import_model(folder, savepath=tmp_path, name="other", examples=TEXTS)
 
 
 def test_pieces_have_no_file_for_onnx(imported: regard.TranslationRun, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
-    with pytest.raises(InputError, match="tokenizer sentencepiece has no file of the tokenizers library"):
-        export(imported, tmp_path / "out", to="onnx", license="mit", texts=TEXTS)
+    with pytest.raises(InputError, match="tokenizer sentencepiece is not supported by the tokenizers library"):
+        export(imported, tmp_path / "out", to="onnx", license="mit", examples=TEXTS)
     assert not (tmp_path / "out").exists()
 
 
@@ -123,24 +127,28 @@ def test_pieces_have_no_file_for_onnx(imported: regard.TranslationRun, tmp_path:
 def test_they_leave_for_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> None:
     pytest.importorskip("ctranslate2")
     place = import_model(
-        write_marian(tmp_path / "theirs", **options), savepath=tmp_path, name="run", texts=TEXTS, progress=False
+        write_marian(tmp_path / "theirs", **options),
+        savepath=tmp_path,
+        name="run",
+        examples=TEXTS,
+        progress=False,
     )
     run = regard.load_translator(place)
-    found = read_certificate(export(run, tmp_path / "out", texts=TEXTS, progress=False))
+    found = read_certificate(export(run, tmp_path / "out", examples=TEXTS, progress=False))
     assert found.log_probabilities < 1e-4 and found.same_greedy == 1 and "source.spm" in found.hashes
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 is not encoder_attention_heads 4"),
-        ({"decoder_ffn_dim": 8}, "decoder_ffn_dim 8 is not encoder_ffn_dim 24"),
-        ({"activation_function": "tanh"}, "activation_function tanh is unknown here"),
+        ({"decoder_attention_heads": 2}, "decoder_attention_heads 2 differs from encoder_attention_heads 4"),
+        ({"decoder_ffn_dim": 8}, "decoder_ffn_dim 8 differs from encoder_ffn_dim 24"),
+        ({"activation_function": "tanh"}, "activation_function tanh is not supported"),
         ({"scale_embedding": False}, "scale_embedding is off"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is off with share_encoder"),
-        ({"vocab_size": 77}, "vocab_size 77 is not that of"),
-        ({"decoder_start_token_id": 0}, "are not told apart"),
-        ({"eos_token_id": [0, 1]}, "eos_token_id .* is no symbol of the vocabulary"),
+        ({"vocab_size": 77}, "vocab_size 77 does not match"),
+        ({"decoder_start_token_id": 0}, "must differ"),
+        ({"eos_token_id": [0, 1]}, "eos_token_id .* is not in the vocabulary"),
     ],
 )
 def test_what_a_transformer_here_cannot_be_is_refused(
@@ -148,7 +156,7 @@ def test_what_a_transformer_here_cannot_be_is_refused(
 ) -> None:
     folder = write_marian(tmp_path / "theirs", **options)
     with pytest.raises(InputError, match=message) as error:
-        import_model(folder, savepath=tmp_path / "models", texts=TEXTS)
+        import_model(folder, savepath=tmp_path / "models", examples=TEXTS)
     assert "\n" not in str(error.value) and not (tmp_path / "models").exists()
 
 
@@ -160,10 +168,10 @@ def copied(theirs: Path, folder: Path) -> Path:
 def test_damaged_and_foreign_folders_are_refused(theirs: Path, tmp_path: Path) -> None:
     def refused(folder: Path, message: str) -> None:
         with pytest.raises(InputError, match=message):
-            import_model(folder, savepath=tmp_path / "models", texts=TEXTS)
+            import_model(folder, savepath=tmp_path / "models", examples=TEXTS)
         assert not (tmp_path / "models").exists()
 
-    refused(tmp_path / "nothing", "is no folder")
+    refused(tmp_path / "nothing", "is not a folder")
     folder = copied(theirs, tmp_path / "a")
     (folder / "config.json").write_text('{"model_type": "bart"}')
     refused(folder, "model_type bart is not marian")
@@ -183,11 +191,13 @@ def test_pickled_weights_are_read_as_weights_only(theirs: Path, tmp_path: Path) 
     state = transformers.MarianMTModel.from_pretrained(theirs).state_dict()
     (folder / "model.safetensors").unlink()
     torch.save(dict(state), folder / "pytorch_model.bin")
-    check(read_certificate(import_model(folder, savepath=tmp_path, name="run", texts=TEXTS, progress=False)), 12)
+    check(
+        read_certificate(import_model(folder, savepath=tmp_path, name="run", examples=TEXTS, progress=False)), 12
+    )
 
     torch.save({**state, "bad": Trap(tmp_path / "ran")}, folder / "pytorch_model.bin")
     with pytest.raises(InputError, match="cannot be loaded: transformers says"):
-        import_model(folder, savepath=tmp_path, name="other", texts=TEXTS)
+        import_model(folder, savepath=tmp_path, name="other", examples=TEXTS)
     assert not (tmp_path / "ran").exists() and not (tmp_path / "other").exists()
 
 
@@ -207,14 +217,16 @@ def test_nothing_is_written_where_programs_differ(
     monkeypatch: pytest.MonkeyPatch,
     command: Callable[..., tuple[int, str, str]],
 ) -> None:
-    from regard.convert import arriving
+    from regard.convert import huggingface_import
 
-    right = arriving.to_ours
+    original = huggingface_import.from_external
     monkeypatch.setattr(
-        arriving, "to_ours", lambda *given: {name: each * 1.01 for name, each in right(*given).items()}
+        huggingface_import,
+        "from_external",
+        lambda *inputs: {name: tensor * 1.01 for name, tensor in original(*inputs).items()},
     )
     (tmp_path / "text").write_text("\n".join(TEXTS), encoding="utf-8")
-    flags = ("--savepath", tmp_path / "models", "--texts", tmp_path / "text")
+    flags = ("--savepath", tmp_path / "models", "--examples", tmp_path / "text")
     status, _, err = command("import", theirs, *flags)
     assert status == 2 and "nothing was written" in err and not list((tmp_path / "models").glob("*"))
 
@@ -222,15 +234,15 @@ def test_nothing_is_written_where_programs_differ(
 def test_the_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     flags = ("--from", "huggingface", "--savepath", tmp_path / "models", "--name", "de-en")
     status, _, err = command("import", theirs, *flags)
-    assert status == 2 and "give some with --texts" in err
+    assert status == 2 and "give some with --examples" in err
     (tmp_path / "text").write_text("\n\n".join(TEXTS), encoding="utf-8")
-    status, out, _ = command("import", theirs, *flags, "--texts", tmp_path / "text")
+    status, out, _ = command("import", theirs, *flags, "--examples", tmp_path / "text")
     assert status == 0 and out.startswith(f"Imported into {tmp_path / 'models' / 'de-en'}\n12 sentences in both")
-    status, _, err = command("import", theirs, *flags, "--texts", tmp_path / "text")
-    assert status == 2 and "holds a run already: give another --name" in err
+    status, _, err = command("import", theirs, *flags, "--examples", tmp_path / "text")
+    assert status == 2 and "already holds a run: give another --name" in err
     (tmp_path / "long").write_text("Hund " * 300, encoding="utf-8")
-    status, _, err = command("import", theirs, *flags, "--name", "b", "--texts", tmp_path / "long")
-    assert status == 2 and "1 of 1 sentences have more than 60 tokens" in err and "--texts" in err
+    status, _, err = command("import", theirs, *flags, "--name", "b", "--examples", tmp_path / "long")
+    assert status == 2 and "1 of 1 sentences have more than 60 tokens" in err and "--examples" in err
     status, _, err = command("import", theirs, "--from", "marian")
     assert status == 2 and "huggingface" in err
     status, out, _ = command("translate", tmp_path / "models" / "de-en", TEXTS[0])

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.convert import searching
+from regard.convert import ctranslate2_search
 from regard.data import UNKNOWN
 from regard.decoding import Search, search
 from regard.errors import InputError
@@ -42,13 +42,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
 def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many sources of each batch were left to our own search."""
     counts: list[int] = []
-    search_batch = searching.search_batch
+    search_batch = ctranslate2_search.search_batch
 
     def counting(model: Any, batch: Any, *args: Any, **options: Any) -> Any:
         counts.append(len(batch))
         return search_batch(model, batch, *args, **options)
 
-    monkeypatch.setattr(searching, "search_batch", counting)
+    monkeypatch.setattr(ctranslate2_search, "search_batch", counting)
     yield counts
 
 
@@ -125,7 +125,7 @@ def test_what_is_never_written_keeps_its_share(run: regard.TranslationRun, ours:
 def test_answers_that_do_not_end_are_cut_at_the_same_length(
     run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch, beam: int
 ) -> None:
-    for module in (search, searching):
+    for module in (search, ctranslate2_search):
         monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: 4)
     found = run.search(SOURCES[:10], beam=beam, n_best=beam)
     assert not all(each.finished for one in found for each in one)
@@ -137,7 +137,7 @@ def test_an_answer_may_be_as_long_as_the_longest(
     run: regard.TranslationRun, ours: list[int], monkeypatch: pytest.MonkeyPatch, beam: int
 ) -> None:
     [[best, *_]] = run.search(SOURCES[:1], beam=beam)
-    for module in (search, searching):
+    for module in (search, ctranslate2_search):
         monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: len(best.tokens))
     assert run.search(SOURCES[:1], beam=beam)[0][0].finished
     check_same(run, SOURCES[:1], beam=beam)
@@ -148,17 +148,17 @@ def test_what_was_dropped_may_have_been_better(run: regard.TranslationRun) -> No
     """Of three hypotheses that end, two are returned: the third is less likely than both, and may be as long as
     the longer one, whose length penalty is the larger."""
     run.translate(SOURCES[:1], engine="ctranslate2")
-    there = searching.CTranslate2Search(
+    there = ctranslate2_search.CTranslate2Search(
         run, next((run.folder / "engines").iterdir()), precision="float32", threads=1
     )
     names = run.task.target_vocabulary.symbols
     hypotheses = [[*names[5:12], "</s>"], [names[5], "</s>"]]
     found = SimpleNamespace(hypotheses=hypotheses, scores=[-3.0, -3.5])
     asked = Search(beam=2, length_penalty=1.0)
-    [best] = there._best(found, asked, 100)
+    [best] = there._rank(found, asked, 100)
     assert best.tokens == list(range(5, 12)) and best.score == pytest.approx(-3.0 / (13 / 6))
-    assert there._best(found, dataclasses.replace(asked, n_best=2), 100) == []
-    assert len(there._best(found, dataclasses.replace(asked, n_best=2, length_penalty=0.0), 100)) == 2
+    assert there._rank(found, dataclasses.replace(asked, n_best=2), 100) == []
+    assert len(there._rank(found, dataclasses.replace(asked, n_best=2, length_penalty=0.0), 100)) == 2
 
 
 @pytest.mark.parametrize(
