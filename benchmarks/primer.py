@@ -73,7 +73,7 @@ class Stopwatch:
 
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
-    from regard.memory import keep_memory
+    from regard.fast.memory import keep_memory
     from regard.streams import generator_of
     from regard.tasks import Beginning, Task
     from regard.training import OneLearner, fitting_threads, make_config, new_run, start, train_steps

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         explain,
         head_importance,
     )
-    from regard.memory import keep_memory
+    from regard.fast.memory import keep_memory
     from regard.runs import (
         AnswerRun,
         AnyRun,

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 
 import regard
-from regard.attention.intervening import interventions_in, temper
+from regard.attention.interventions import interventions_in, temper
 from regard.viz import AttentionMap
 
 TEXT = "BCCCBAABACCCA"

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
         check_encoder_layer,
         make_encoder_layer,
     )
-    from regard.attention.converting import from_torch, to_torch
+    from regard.attention.torch_conversion import from_torch, to_torch
     from regard.attention.dropout import Dropout
-    from regard.attention.inside import Inside
-    from regard.attention.intervening import Intervention, intervene, temper
+    from regard.attention.trace import Inside
+    from regard.attention.interventions import Intervention, intervene, temper
     from regard.attention.layer_record import Record
     from regard.attention.masks import as_weights_mask, causal_mask, length_mask
     from regard.attention.multihead import KeyValues, MultiHeadAttention
-    from regard.attention.observing import (
+    from regard.attention.hooks import (
         AttentionLayer,
         Observer,
         explicit,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         find_positions,
         make_positions,
     )
-    from regard.attention.products import LargeProducts, product
+    from regard.fast.onednn import LargeProducts, product
     from regard.attention.pruning import keep_heads
     from regard.attention.records import Records, short_name
     from regard.attention.scores import (

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.inside import Inside, joined
+from regard.attention.trace import Inside, joined
 
 Kind = Literal["encoder", "decoder", "cross"]
 """Who attends to whom: inputs to inputs, outputs to outputs, or outputs to inputs."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.attending import attend
+from regard.attention.functional import attend
 from regard.attention.masks import as_weights_mask
-from regard.attention.observing import AttentionLayer
+from regard.attention.hooks import AttentionLayer
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import check_states

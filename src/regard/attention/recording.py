@@ -14,8 +14,8 @@ from functools import partial
 
 from torch import nn
 
-from regard.attention.intervening import interventions_in
-from regard.attention.observing import AttentionLayer, layers_of, observing, uncompiled, with_recorder
+from regard.attention.interventions import interventions_in
+from regard.attention.hooks import AttentionLayer, layers_of, observing, uncompiled, with_recorder
 from regard.attention.records import Recorder, Records, short_name
 from regard.errors import InputError, unknown
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from regard.attention.inside import Inside
+from regard.attention.trace import Inside
 from regard.attention.layer_record import Kind, Part, Parts, Record
 from regard.errors import InputError
 

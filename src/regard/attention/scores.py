@@ -16,7 +16,7 @@ built from the widths of queries and keys, with `forward` and, where something d
 
 from torch import Tensor, nn
 
-from regard.attention.energy import additive_scores
+from regard.fast.additive import additive_scores
 from regard.errors import InputError
 from regard.plugins import build_own, own_class
 

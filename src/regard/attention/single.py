@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from regard.attention.attending import attend
+from regard.attention.functional import attend
 from regard.attention.masks import as_weights_mask
-from regard.attention.observing import AttentionLayer
+from regard.attention.hooks import AttentionLayer
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
 

@@ -21,7 +21,7 @@ from regard.data.places import Unit
 from regard.data.silver import check_eflomal
 from regard.errors import InputError, check_range
 from regard.interpret import By
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 from regard.runs import SAVEPATH, LinkedPair, SequenceRun, load_translator
 from regard.viz import check_ending
 

@@ -14,7 +14,7 @@ from regard.external import look
 from regard.external.asked import BETWEEN
 from regard.io import write_json
 from regard.io.reading import is_folder, read_text
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
 from regard.training.run_paths import holds_run

@@ -18,7 +18,7 @@ from regard.data.markup import Marked
 from regard.data.unknown import MANY, UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 from regard.runs import SAVEPATH, SequenceRun, load_translator
 from regard.viz import AttentionMap, check_ending
 

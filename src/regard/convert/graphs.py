@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observing import Observer, layers_of, observing
+from regard.attention.hooks import Observer, layers_of, observing
 from regard.data import PAD, UNKNOWN
 from regard.errors import InputError
 from regard.models import Seq2Seq

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from regard.data import BOS, EOS
 from regard.decoding.hypothesis import Hypothesis, check_numbers, limits_of, log_probabilities
-from regard.decoding.largest import largest
-from regard.decoding.stepper import Stepper, staying, stepper_of
+from regard.fast.topk import largest
+from regard.decoding.incremental import Stepper, staying, stepper_of
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 

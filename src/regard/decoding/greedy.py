@@ -8,8 +8,8 @@ from torch import Tensor
 
 from regard.data import BOS, EOS
 from regard.decoding.hypothesis import Hypothesis, check_numbers, limits_of, log_probabilities, without_never
-from regard.decoding.largest import largest_one
-from regard.decoding.stepper import Stepper, staying, stepper_of
+from regard.fast.topk import largest_one
+from regard.decoding.incremental import Stepper, staying, stepper_of
 from regard.errors import InputError
 from regard.models import Seq2Seq
 

@@ -9,8 +9,8 @@ from regard.data import PAD, Vocabulary, collate
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.stepper import Stepper, stepper_of
-from regard.decoding.threads import in_threads
+from regard.decoding.incremental import Stepper, stepper_of
+from regard.fast.threads import in_threads
 from regard.errors import InputError
 from regard.models import Seq2Seq
 from regard.result import Result

@@ -11,7 +11,7 @@ from regard.attention import LargeProducts
 from regard.data import PAD, PairBatch, Vocabulary, collate
 from regard.data.vocabulary import is_blank, unblanked
 from regard.decoding.products import vocabulary_layer
-from regard.decoding.threads import in_threads
+from regard.fast.threads import in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.attention import Intervention, layers_of, short_name
 from regard.attention import intervene as intervene_in_own
-from regard.attention.intervening import To, in_force
+from regard.attention.interventions import To, in_force
 from regard.external.keeper import Toucher
 from regard.external.passes import Passes
 from regard.external.recording import check_layers, watching

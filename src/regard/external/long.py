@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.layer_record import Kind
-from regard.attention.observing import Observer, observing
+from regard.attention.hooks import Observer, observing
 from regard.attention.records import Recorder, check_indices, short_name
 from regard.errors import InputError, check_range
 from regard.external.keeper import BLOCK, Call, Keeper

@@ -22,7 +22,7 @@ from torch import nn
 
 from regard import interpret
 from regard.attention import Records
-from regard.attention.intervening import To
+from regard.attention.interventions import To
 from regard.errors import InputError, begun, check_range
 from regard.external.asked import Asked, all_asked, check_given, find_asked, name_of, pair_of
 from regard.external.comparing import Beside, beside

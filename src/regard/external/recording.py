@@ -20,8 +20,8 @@ import torch
 from torch import nn
 
 from regard.attention import Records, short_name
-from regard.attention.intervening import interventions_in
-from regard.attention.observing import AttentionLayer, uncompiled
+from regard.attention.interventions import interventions_in
+from regard.attention.hooks import AttentionLayer, uncompiled
 from regard.attention.recording import recorder_of, recording_layers
 from regard.attention.records import Recorder
 from regard.errors import InputError, unknown

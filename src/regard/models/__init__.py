@@ -7,11 +7,11 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.models.answer import AnswerModel
     from regard.models.config import ModelConfig
-    from regard.models.encoder import RecurrentEncoder
+    from regard.models.recurrent_encoder import RecurrentEncoder
     from regard.models.model import TaskModel
     from regard.models.pooling import PoolingConfig, PoolingModel
     from regard.models.query import QueryModel, QueryModelConfig
-    from regard.models.query_gradient import QueryGradient
+    from regard.fast.query_gradient import QueryGradient
     from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
     from regard.models.seq2seq import Seq2Seq, State
     from regard.models.transformer import Transformer, TransformerConfig

@@ -19,7 +19,7 @@ from regard.errors import check_choices, check_range
 from regard.models.answer import AnswerModel
 from regard.models.cells import Cell
 from regard.models.config import ModelConfig
-from regard.models.encoder import RecurrentEncoder, check_width
+from regard.models.recurrent_encoder import RecurrentEncoder, check_width
 
 Pooling = Literal["attention", "last", "max", "mean"]
 

@@ -15,8 +15,8 @@ from regard.attention.scores import INNER
 from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.cells import Cell
 from regard.models.config import ModelConfig
-from regard.models.decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState, Start
-from regard.models.encoder import RecurrentEncoder, check_width
+from regard.models.recurrent_decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState, Start
+from regard.models.recurrent_encoder import RecurrentEncoder, check_width
 from regard.models.seq2seq import Seq2Seq
 
 NO_SCORE = "none"

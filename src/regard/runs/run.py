@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.attention import (
         Record,
     )
-    from regard.attention.intervening import To
+    from regard.attention.interventions import To
     from regard.interpret import (
         Examination,
         Explanation,

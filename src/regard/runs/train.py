@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from regard import training
 from regard.errors import InputError
 from regard.io import holding
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 from regard.runs.asking import asked, check_text, name_of
 from regard.runs.loading import SAVEPATH, load, read_run
 from regard.runs.starting import (

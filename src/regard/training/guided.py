@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from regard.attention.observing import find_layer, observing, with_change
+from regard.attention.hooks import find_layer, observing, with_change
 from regard.errors import InputError
 from regard.models import Seq2Seq
 

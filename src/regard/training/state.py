@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.training.adam import Adam
+from regard.fast.adam import Adam
 from regard.training.folder import RunFolder
 from regard.training.objective import Objective
 from regard.training.tensors import kept

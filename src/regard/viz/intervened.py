@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 from torch import nn
 
-from regard.attention.intervening import interventions_in, interventions_suspended
+from regard.attention.interventions import interventions_in, interventions_suspended
 from regard.viz.attention_map import AttentionMap
 
 _answered_twice = ContextVar("_answered_twice", default=True)

@@ -24,8 +24,8 @@ from regard.attention import (
     layers_of,
 )
 from regard.attention.weights import LANES
-from regard.decoding.layers import DecoderStep, EncoderSteps, Norm
-from regard.decoding.past import Known, Past
+from regard.fast.transformer_layers import DecoderStep, EncoderSteps, Norm
+from regard.fast.kv_cache import Known, Past
 from regard.decoding.products import vocabulary_layer
 from regard.models import Seq2Seq, Transformer
 

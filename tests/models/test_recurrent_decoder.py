@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard import record
 from regard.attention import SCORES, Additive, Concat, Dot, General, ScaledDot
 from regard.errors import InputError
-from regard.models.decoder import Memory, RecurrentDecoder
+from regard.models.recurrent_decoder import Memory, RecurrentDecoder
 
 E, D, M = 3, 5, 7
 PLACES: list[dict[str, Any]] = [

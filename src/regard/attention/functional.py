@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.inside import Inside
+from regard.attention.trace import Inside
 from regard.attention.masks import causal_mask, rows_of_mask
-from regard.attention.observing import Observer
+from regard.attention.hooks import Observer
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.weights import context_of, each_head, weights_of
 from regard.errors import InputError

@@ -9,7 +9,7 @@ from regard.attention import length_mask
 from regard.errors import InputError
 from regard.models import RecurrentEncoder
 from regard.models.cells import CELLS, Cell
-from regard.models.encoder import turned_round
+from regard.models.recurrent_encoder import turned_round
 
 
 def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, layers: int) -> nn.LSTM | nn.GRU:

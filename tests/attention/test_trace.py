@@ -3,7 +3,7 @@
 import torch
 
 from regard.attention import Inside
-from regard.attention.inside import joined
+from regard.attention.trace import joined
 
 
 def _step(number: int, generator: torch.Generator) -> Inside:

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observing import find_layer, observing, uncompiled, with_change
+from regard.attention.hooks import find_layer, observing, uncompiled, with_change
 from regard.attention.records import check_indices, short_name
 from regard.attention.weights import tempered_weights, uniform_weights
 from regard.errors import InputError

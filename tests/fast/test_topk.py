@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.decoding.largest import largest, largest_one
+from regard.fast.topk import largest, largest_one
 
 
 @given(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer, MultiHeadAttention
 from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
-from regard.decoding.past import Seen
+from regard.fast.kv_cache import Seen
 from regard.decoding.products import Product
 
 MANY = 64

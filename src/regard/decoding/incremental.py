@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from regard.decoding.products import vocabulary_layer
-from regard.decoding.written_out import WrittenOut, knows
+from regard.fast.transformer import WrittenOut, knows
 from regard.models import Seq2Seq
 
 WIDEST = 16

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.attention import energy
-from regard.attention.energy import additive_scores, written_out
+from regard.fast.additive import additive_scores, written_out
 from tests.memory import grown_mib
 
 

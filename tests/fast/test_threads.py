@@ -12,7 +12,7 @@ import torch
 import regard
 from regard import record
 from regard.attention import intervene
-from regard.decoding.threads import in_threads
+from regard.fast.threads import in_threads
 from regard.models import Transformer, TransformerConfig
 
 THREADS = 4

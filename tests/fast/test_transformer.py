@@ -12,8 +12,8 @@ from regard import record
 from regard.attention import Positions, explicit, intervene, keep_heads
 from regard.data import PAD, collate
 from regard.decoding import Hypothesis, beam_search, greedy_search, products, sample
-from regard.decoding.stepper import Plain, staying, stepper_of
-from regard.decoding.written_out import WrittenOut, knows
+from regard.decoding.incremental import Plain, staying, stepper_of
+from regard.fast.transformer import WrittenOut, knows
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
 
 SYMBOLS = 23

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard import record
 from regard.attention import SCORES, General
 from regard.models import decoder as decoders
-from regard.models.decoder import RecurrentDecoder
+from regard.models.recurrent_decoder import RecurrentDecoder
 
 E, D, M = 3, 5, 7
 PLACES: list[dict[str, Any]] = [

@@ -31,7 +31,7 @@ from regard.attention import Attention, Score
 from regard.errors import InputError
 from regard.models.cells import CELLS, Cell, CellWeights
 from regard.models.looking import looking_at
-from regard.models.unrolled import Places, unroll
+from regard.fast.fused_rnn_attention import Places, unroll
 
 ContextTo = Literal["cell", "output", "both"]
 Query = Literal["previous", "current"]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.memory import CACHES, OVERCOMMIT, STRICT, keep_memory
+from regard.fast.memory import CACHES, OVERCOMMIT, STRICT, keep_memory
 
 FAULTS = """
 import ctypes
 import resource
 import torch
-from regard.memory import MALLOPT_MMAP_THRESHOLD, keep_memory
+from regard.fast.memory import MALLOPT_MMAP_THRESHOLD, keep_memory
 
 ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, 1 << 17)  # by itself, glibc keeps memory at times
 {call}
@@ -43,7 +43,7 @@ def test_steps_take_their_pages_once() -> None:
 
 HUGE = """
 from pathlib import Path
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 
 def advised():
     heaps = Path("/proc/self/smaps").read_text().split("[heap]")[1:]
@@ -71,7 +71,7 @@ def test_memory_is_asked_for_in_huge_pages() -> None:
 SHAPES = """
 import resource
 import torch
-from regard.memory import keep_memory
+from regard.fast.memory import keep_memory
 
 {call}
 torch.set_num_threads(1)

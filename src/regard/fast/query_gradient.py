@@ -30,7 +30,7 @@ from regard.attention import (
 )
 from regard.attention.weights import LANES
 from regard.models.answer import AnswerModel
-from regard.models.layer_gradients import (
+from regard.fast.layer_gradients import (
     Back,
     Grads,
     Rows,

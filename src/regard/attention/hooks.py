@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.inside import Inside
+from regard.attention.trace import Inside
 from regard.attention.records import Recorder, plain_name, short_name
 from regard.attention.scores import Score
 from regard.errors import InputError
