@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import Dropout, MultiHeadAttention, Rotary, attending, weights_of
+from regard.attention import Dropout, MultiHeadAttention, Rotary, attending, attention_weights
 from regard.training.loss import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1
@@ -67,7 +67,7 @@ def disagreements() -> tuple[Work, Work]:
 def softmaxes(length: int) -> tuple[Work, Work]:
     """The weights of all heads from their scores."""
     scores = torch.randn(TOKENS // length, HEADS, length, length, requires_grad=True)
-    return lambda: scores.softmax(-1).sum(), lambda: weights_of(scores).sum()
+    return lambda: scores.softmax(-1).sum(), lambda: attention_weights(scores).sum()
 
 
 def attentions(length: int) -> tuple[Work, Work]:

@@ -76,7 +76,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     from regard.fast.memory import keep_memory
     from regard.streams import generator_of
     from regard.tasks import Beginning, Task
-    from regard.training import OneLearner, fitting_threads, make_config, new_run, start, train_steps
+    from regard.training import OneLearner, limit_threads, make_config, new_run, start, train_steps
 
     class DoneError(Exception):
         """Carries the measurements out of the training."""
@@ -101,7 +101,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
         try:
             batches = built.batches(config.training, Beginning(generator=state.generator))
             learner = OneLearner(state, config.training, batches, type(building)(Path(folder) / task))
-            with fitting_threads(state.model):
+            with limit_threads(state.model):
                 train_steps(learner, config.training, look)
         except DoneError as done:
             if done.args[0] is not None:

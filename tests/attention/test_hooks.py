@@ -13,14 +13,14 @@ import regard
 from regard import record
 from regard.attention import (
     Attention,
+    AttentionHook,
     AttentionLayer,
     MultiHeadAttention,
-    Observer,
     Records,
     attending,
-    explicit,
+    attention_layers,
+    explicit_weights,
     intervene,
-    layers_of,
 )
 
 
@@ -38,23 +38,23 @@ def states(generator: torch.Generator) -> Tensor:
 def test_a_layer_holds_one_observer_and_nothing_else_of_ours(model: nn.ModuleDict, states: Tensor) -> None:
     layer = model["cross"]
     before = dict(vars(layer))
-    assert isinstance(layer, AttentionLayer) and layer.observer is None
+    assert isinstance(layer, AttentionLayer) and layer.hook is None
     with record(model), intervene(model, "cross", heads=[1]), record(model, rows=[1]):
-        held = layer.observer
-        assert isinstance(held, Observer) and len(held.changes) == 1
+        held = layer.hook
+        assert isinstance(held, AttentionHook) and len(held.changes) == 1
         with pytest.raises(dataclasses.FrozenInstanceError):
             held.name = "other"
         layer(states)
-        assert layer.observer is held
+        assert layer.hook is held
         assert vars(layer).keys() - before.keys() <= {"observer"}
-    assert layer.observer is None
+    assert layer.hook is None
     layer(states)
     assert vars(layer) | {"observer": None} == before | {"observer": None}
 
 
 def test_every_layer_says_how_many_heads_it_has(model: nn.ModuleDict) -> None:
     model["single"] = Attention()
-    assert {name: layer.heads for name, layer in layers_of(model).items()} == {"cross": 3, "single": 1}
+    assert {name: layer.heads for name, layer in attention_layers(model).items()} == {"cross": 3, "single": 1}
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
@@ -91,10 +91,10 @@ def test_explicit_is_an_observer_that_does_nothing(
     layer = model["cross"]
     plain = layer(states)
     monkeypatch.setattr(attending, "_kernel", None)  # nobody may call it
-    with explicit(model):
-        assert layer.observer == Observer()
+    with explicit_weights(model):
+        assert layer.hook == AttentionHook()
         torch.testing.assert_close(layer(states), plain, atol=1e-6, rtol=0)
-        with intervene(model, "cross"), explicit(model):
+        with intervene(model, "cross"), explicit_weights(model):
             assert not layer(states).any()
     with pytest.raises(TypeError):
         layer(states)

@@ -125,7 +125,7 @@ def test_an_intervention_ends_when_the_block_fails(states: Tensor) -> None:
     with pytest.raises(ZeroDivisionError):
         with intervene(Holder(attention), "cross"):
             1 / 0  # noqa: B018
-    assert attention.observer is None
+    assert attention.hook is None
 
 
 def test_gradients_flow(layer: MultiHeadAttention, states: Tensor) -> None:

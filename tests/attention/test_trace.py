@@ -2,18 +2,18 @@
 
 import torch
 
-from regard.attention import Inside
+from regard.attention import AttentionTrace
 from regard.attention.trace import joined
 
 
-def _step(number: int, generator: torch.Generator) -> Inside:
+def _step(number: int, generator: torch.Generator) -> AttentionTrace:
     """One query over the keys that there are so far, of width 3, as a decoder with a cache takes it."""
     query, key, value = (
         torch.randn(1, 2, count, 3, generator=generator) for count in (1, number + 1, number + 1)
     )
     scores = query @ key.mT
     weights = scores.softmax(-1)
-    return Inside(query, key, value, scores, None, weights, weights @ value, number)
+    return AttentionTrace(query, key, value, scores, None, weights, weights @ value, number)
 
 
 def test_a_key_that_came_later_has_no_score_before(generator: torch.Generator) -> None:

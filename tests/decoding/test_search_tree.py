@@ -24,10 +24,10 @@ def test_the_best_path_is_the_answer(translator: regard.PairRun, beam: int) -> N
 def test_probabilities_are_those_of_attend(translator: regard.PairRun) -> None:
     found = translator.tree(TEXT, beam=1)
     shown = translator.attend(TEXT, beam=1)
-    told = [found.branches[number] for number in found.best]
-    assert [each.probability for each in told] == pytest.approx(shown.probabilities[: len(told)], abs=1e-5)
-    assert [each.step for each in told] == list(range(len(told)))
-    for each in told[:-1]:
+    on_step = [found.branches[number] for number in found.best]
+    assert [each.probability for each in on_step] == pytest.approx(shown.probabilities[: len(on_step)], abs=1e-5)
+    assert [each.step for each in on_step] == list(range(len(on_step)))
+    for each in on_step[:-1]:
         shares = [follower.probability for follower in each.followers]
         assert shares == sorted(shares, reverse=True) and sum(shares) <= 1 + 1e-5
 

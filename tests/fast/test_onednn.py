@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import LargeProducts, product, products
+from regard.attention import OneDNNMode, product, products
 
 sizes = st.integers(1, 40)
 
@@ -50,7 +50,7 @@ def test_a_product(rows: int, depth: int, columns: int, turned: tuple[bool, bool
 @given(shape=st.lists(st.integers(1, 5), max_size=3), width=sizes, made=sizes, bias=st.booleans())
 def test_a_layer(shape: list[int], width: int, made: int, bias: bool) -> None:
     layer, states = nn.Linear(width, made, bias=bias), torch.randn(*shape, width)
-    with LargeProducts():
+    with OneDNNMode():
         found = layer(states)
     torch.testing.assert_close(found, layer.double()(states.double()).float(), atol=1e-5, rtol=1e-5)
 
@@ -71,7 +71,7 @@ def test_parts_of_wider_matrices_are_copied_first(small_ones_too: list[tuple[int
     wide, weight = torch.randn(7, 12), torch.randn(4, 12)
     product(wide[:, :8], wide[:, 2:10].t())
     product(wide[::2, :8], wide[:3, 2:10].t())
-    with LargeProducts():
+    with OneDNNMode():
         F.linear(wide[:, :8], weight[:, :8])
         F.linear(wide.view(7, 3, 4).transpose(0, 1), torch.randn(5, 12)[:, ::3])
     assert len(small_ones_too) == 4
@@ -84,7 +84,7 @@ def test_large_products_go_to_onednn_and_small_ones_do_not(
     for least, expected in ((7 * 8 * 4, [(16, 8), (7, 8)]), (7 * 8 * 4 + 1, [])):
         small_ones_too.clear()
         monkeypatch.setattr(products, "LARGE", least)
-        with LargeProducts():
+        with OneDNNMode():
             F.linear(states, weight)
         product(states, weight.t())
         assert small_ones_too == expected
@@ -107,17 +107,17 @@ def test_a_bias_of_another_form(bias: Tensor) -> None:
     expected = states @ weight.t() + bias
     torch.testing.assert_close(product(states, weight.t(), bias), expected, atol=1e-5, rtol=1e-5)
     if bias.dim() == 1:
-        with LargeProducts():
+        with OneDNNMode():
             torch.testing.assert_close(F.linear(states, weight, bias), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by forward_ad itself
 def test_gradients_are_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
     states, weight = torch.randn(7, 8), torch.randn(4, 8, requires_grad=True)
-    with torch.enable_grad(), LargeProducts():
+    with torch.enable_grad(), OneDNNMode():
         (F.linear(states, weight).sum() + product(states, weight.t()).sum()).backward()
     assert weight.grad is not None
-    with forward_ad.dual_level(), LargeProducts():
+    with forward_ad.dual_level(), OneDNNMode():
         dual = F.linear(forward_ad.make_dual(states, states), weight)
         assert forward_ad.unpack_dual(dual).tangent is not None
     assert not small_ones_too
@@ -137,17 +137,17 @@ class _Watching(TorchFunctionMode):
 
 def test_whoever_looks_on_sees_pytorchs_own_function(small_ones_too: list[tuple[int, ...]]) -> None:
     states, layer = torch.randn(7, 8), nn.Linear(8, 4)
-    for outer, inner in ((_Watching(), LargeProducts()), (LargeProducts(), _Watching())):
+    for outer, inner in ((_Watching(), OneDNNMode()), (OneDNNMode(), _Watching())):
         with outer, inner:
             layer(states)
-        watching = outer if isinstance(outer, _Watching) else inner
-        assert F.linear in watching.called  # type: ignore[union-attr]
+        watcher = outer if isinstance(outer, _Watching) else inner
+        assert F.linear in watcher.called  # type: ignore[union-attr]
     assert len(small_ones_too) == 1  # where it stands outside, and is asked last
 
 
 def test_what_is_not_plain_is_left_to_pytorch(small_ones_too: list[tuple[int, ...]]) -> None:
     states, layer = torch.randn(7, 8), nn.Linear(8, 4)
-    with LargeProducts():
+    with OneDNNMode():
         with torch.autocast("cpu", torch.bfloat16):
             assert layer(states).dtype == torch.bfloat16
         assert F.linear(states.double(), layer.weight.double()).dtype == torch.float64
@@ -164,7 +164,7 @@ def test_without_onednn_all_is_as_before(
     monkeypatch.setattr(products, "there", lambda: False)
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
     expected = F.linear(states, weight)
-    with LargeProducts():
+    with OneDNNMode():
         assert torch.equal(F.linear(states, weight), expected)
     assert torch.equal(product(states, weight.t()), states @ weight.t())
     assert not small_ones_too

@@ -12,7 +12,7 @@ import torch
 import regard
 from regard import record
 from regard.attention import intervene
-from regard.fast.threads import in_threads
+from regard.fast.threads import map_in_threads
 from regard.models import Transformer, TransformerConfig
 
 THREADS = 4
@@ -65,12 +65,12 @@ def test_batches_share_the_cores(model: Transformer, batches: int, share: int) -
             together.wait()
         return batch, torch.get_num_threads()
 
-    assert in_threads(model, search, range(batches)) == [(batch, share) for batch in range(batches)]
+    assert map_in_threads(model, search, range(batches)) == [(batch, share) for batch in range(batches)]
 
 
 def test_the_number_of_threads_is_as_before(model: Transformer) -> None:
     found = []
-    in_threads(model, lambda batch: batch, range(5))
+    map_in_threads(model, lambda batch: batch, range(5))
     later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
     later.start()
     later.join()
@@ -87,13 +87,13 @@ def test_few_batches_begin_after_one_fails(model: Transformer) -> None:
         time.sleep(0.05)
 
     with pytest.raises(regard.InputError, match="the first"):
-        in_threads(model, search, range(1000))
+        map_in_threads(model, search, range(1000))
     assert len(begun) < 500
     assert torch.get_num_threads() == THREADS
 
 
 @pytest.mark.parametrize(
-    "watching",
+    "interference",
     [
         lambda model: record(model),
         lambda model: record(model, layers=["decoder.1.cross"]),
@@ -101,20 +101,20 @@ def test_few_batches_begin_after_one_fails(model: Transformer) -> None:
         lambda model: torch.autocast("cpu", torch.bfloat16),
     ],
 )
-def test_one_after_the_other_where_something_goes_by_the_order(model: Transformer, watching: Any) -> None:
-    block: AbstractContextManager[Any] = watching(model)
+def test_one_after_the_other_where_something_goes_by_the_order(model: Transformer, interference: Any) -> None:
+    block: AbstractContextManager[Any] = interference(model)
     with block:
-        assert in_threads(model, here, range(3)) == [True] * 3
-    assert in_threads(model, here, range(3)) == [False] * 3
+        assert map_in_threads(model, here, range(3)) == [True] * 3
+    assert map_in_threads(model, here, range(3)) == [False] * 3
 
 
 def test_a_batch_alone_has_all_cores(model: Transformer) -> None:
-    assert in_threads(model, here, [0]) == [True]
-    assert in_threads(model, lambda _: torch.get_num_threads(), [0]) == [THREADS]
-    assert in_threads(model, here, []) == []
+    assert map_in_threads(model, here, [0]) == [True]
+    assert map_in_threads(model, lambda _: torch.get_num_threads(), [0]) == [THREADS]
+    assert map_in_threads(model, here, []) == []
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_takes_one_after_the_other(model: Transformer) -> None:
-    assert in_threads(model.cuda(), here, range(3)) == [True] * 3
+    assert map_in_threads(model.cuda(), here, range(3)) == [True] * 3

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.fast.topk import largest, largest_one
+from regard.fast.topk import argmax, topk
 
 
 @given(
@@ -26,7 +26,7 @@ def test_they_are_those_of_a_sort(
     values[values < levels // 3] = -torch.inf
     totals = torch.randint(levels, (sources, prefixes), generator=generator).float()
     totals[:, 1:][totals[:, 1:] < levels // 5] = -torch.inf
-    found, places = largest(values, totals, count)
+    found, places = topk(values, totals, count)
     extended = (totals.unsqueeze(-1) + values).flatten(1)
     assert torch.equal(found, extended.sort(-1, descending=True).values[:, :count])
     assert torch.equal(extended.gather(1, places), found)
@@ -38,5 +38,5 @@ def test_the_largest_one_is_found_wherever_it_is(symbols: int) -> None:
     values = torch.randn(symbols, symbols, generator=torch.Generator().manual_seed(symbols))
     values.fill_diagonal_(9.0)
     values[:, :3] -= 20  # the first stretch is no better than others
-    assert largest_one(values)[3:, 0].tolist() == list(range(symbols))[3:]
-    assert largest_one(torch.full((2, symbols), -torch.inf)).shape == (2, 1)
+    assert argmax(values)[3:, 0].tolist() == list(range(symbols))[3:]
+    assert argmax(torch.full((2, symbols), -torch.inf)).shape == (2, 1)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention import Positions, explicit, intervene, keep_heads
+from regard.attention import Positions, explicit_weights, intervene, keep_heads
 from regard.data import PAD, collate
 from regard.decoding import Hypothesis, beam_search, greedy_search, products, sample
-from regard.decoding.incremental import Plain, staying, stepper_of
-from regard.fast.transformer import WrittenOut, knows
+from regard.decoding.incremental import ModuleDecoder, compact_rows, make_decoder
+from regard.fast.transformer import FastTransformer, supports
 from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
 
 SYMBOLS = 23
@@ -75,8 +75,8 @@ LENGTHS = [(3, 1, 0, 7), (20, 17, 5), (70, 66)]
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_answers_are_those_of_the_layers(kind: str, lengths: tuple[int, ...]) -> None:
     model, source = make(**KINDS[kind]), sources(*lengths)
-    assert knows(model) and isinstance(stepper_of(model), WrittenOut)
-    plain, mask = Plain(model), source != PAD
+    assert supports(model) and isinstance(make_decoder(model), FastTransformer)
+    plain, mask = ModuleDecoder(model), source != PAD
     greedy = greedy_search(model, source, mask, max_len=40)
     same(greedy, greedy_search(plain, source, mask, max_len=40))
     for width in (1, 2, 5):
@@ -96,7 +96,7 @@ def test_its_answers_are_those_of_the_layers(kind: str, lengths: tuple[int, ...]
 def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
     model, source = make(**KINDS[kind]), sources(4, 18, 2, 7, 11)
     generator = torch.Generator().manual_seed(3)
-    steppers = [stepper_of(model), Plain(model)]
+    steppers = [make_decoder(model), ModuleDecoder(model)]
     states = [each.start(each.encode(source, source != PAD)) for each in steppers]
     count, left = 1, 5
     for step in range(12):
@@ -109,7 +109,7 @@ def test_states_are_those_of_the_layers_whoever_goes_on(kind: str) -> None:
             states, count = [each.choose(parents) for each in states], 3
         if step in (1, 4, 7):
             going = [row != step // 3 for row in range(left)]
-            rows = torch.tensor(staying(going) if step < 7 else range(1, left))
+            rows = torch.tensor(compact_rows(going) if step < 7 else range(1, left))
             states, left = [each.keep(rows) for each in states], left - 1
 
 
@@ -118,13 +118,13 @@ def test_a_source_of_nothing_is_answered() -> None:
     mask = (source != PAD) & torch.tensor([[True], [False]])
     same(
         greedy_search(model, source, mask, max_len=9),
-        greedy_search(Plain(model), source, mask, max_len=9),
+        greedy_search(ModuleDecoder(model), source, mask, max_len=9),
     )
 
 
 def test_large_matrices_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     model, source = make(bias=True, output_bias=True).float(), sources(9, 4, 4)
-    expected = beam_search(Plain(model), source, source != PAD, width=3, max_len=20)
+    expected = beam_search(ModuleDecoder(model), source, source != PAD, width=3, max_len=20)
     monkeypatch.setattr(products, "LARGE", 1)
     found = beam_search(model, source, source != PAD, width=3, max_len=20)
     for [one], [other] in zip(found, expected, strict=True):
@@ -142,21 +142,21 @@ def test_what_is_not_wanted_is_not_worked_out(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "watching",
+    "interference",
     [
         lambda model: record(model),
         lambda model: record(model, layers=["encoder.1.self_attention"]),
         lambda model: intervene(model, "decoder.0.cross", heads=[1]),
-        lambda model: explicit(model),
+        lambda model: explicit_weights(model),
         lambda model: torch.autocast("cpu", torch.bfloat16),
     ],
 )
-def test_who_looks_on_sees_the_layers(watching: Any) -> None:
+def test_who_looks_on_sees_the_layers(interference: Any) -> None:
     model = make()
-    block: AbstractContextManager[Any] = watching(model)
+    block: AbstractContextManager[Any] = interference(model)
     with block:
-        assert isinstance(stepper_of(model), Plain)
-    assert isinstance(stepper_of(model), WrittenOut)
+        assert isinstance(make_decoder(model), ModuleDecoder)
+    assert isinstance(make_decoder(model), FastTransformer)
 
 
 def test_a_record_is_of_what_the_search_did() -> None:
@@ -179,19 +179,19 @@ class Derived(Transformer):
 
 
 def test_only_what_it_knows_is_written_out() -> None:
-    assert not knows(make().train())
-    assert isinstance(stepper_of(make(), 100), Plain)
-    assert not knows(make(score="additive"))
-    assert not knows(make().bfloat16())
+    assert not supports(make().train())
+    assert isinstance(make_decoder(make(), 100), ModuleDecoder)
+    assert not supports(make(score="additive"))
+    assert not supports(make().bfloat16())
     derived = make()
     derived.__class__ = Derived
-    assert not knows(derived)
+    assert not supports(derived)
     config = RecurrentConfig(hidden=8, embedding=4)
-    assert not knows(RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).eval())
+    assert not supports(RecurrentSeq2Seq(config, source_symbols=7, target_symbols=7).eval())
     pruned = make()
     first: Any = pruned.decoder.layers[0]
     keep_heads(first.cross, [0, 2])
-    assert not knows(pruned)
+    assert not supports(pruned)
     source = sources(5, 3)
     assert greedy_search(pruned, source, source != PAD, max_len=9)
 
@@ -206,7 +206,7 @@ def test_parameters_are_those_of_the_time_of_a_search() -> None:
 
 
 def test_those_from_behind_take_the_places() -> None:
-    assert staying([True, False, True, False, True, True]) == [0, 4, 2, 5]
-    assert staying([False, False]) == []
-    assert staying([True, True]) == [0, 1]
-    assert staying([False, True, False]) == [1]
+    assert compact_rows([True, False, True, False, True, True]) == [0, 4, 2, 5]
+    assert compact_rows([False, False]) == []
+    assert compact_rows([True, True]) == [0, 1]
+    assert compact_rows([False, True, False]) == [1]

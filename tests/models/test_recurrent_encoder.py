@@ -9,7 +9,7 @@ from regard.attention import length_mask
 from regard.errors import InputError
 from regard.models import RecurrentEncoder
 from regard.models.cells import CELLS, Cell
-from regard.models.recurrent_encoder import turned_round
+from regard.models.recurrent_encoder import reversed_steps
 
 
 def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, layers: int) -> nn.LSTM | nn.GRU:
@@ -73,7 +73,7 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
 
 
 def test_turned_round() -> None:
-    assert turned_round(torch.tensor([[3], [5]]), 5).tolist() == [[2, 1, 0, 3, 4], [4, 3, 2, 1, 0]]
+    assert reversed_steps(torch.tensor([[3], [5]]), 5).tolist() == [[2, 1, 0, 3, 4], [4, 3, 2, 1, 0]]
 
 
 def test_an_odd_width_is_refused() -> None:

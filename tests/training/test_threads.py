@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.training import fitting_threads, threads
+from regard.training import limit_threads, threads
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def inside(model: nn.Module) -> int:
-    with fitting_threads(model):
+    with limit_threads(model):
         return torch.get_num_threads()
 
 
@@ -37,7 +37,7 @@ def test_a_small_model_has_one_and_others_what_pytorch_has() -> None:
 
 def test_they_are_put_back_after_an_error() -> None:
     with pytest.raises(RuntimeError):
-        with fitting_threads(SMALL):
+        with limit_threads(SMALL):
             raise RuntimeError
     assert torch.get_num_threads() == 2
 

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 
 import regard
-from regard.attention.interventions import interventions_in, temper
+from regard.attention.interventions import active_interventions, temper
 from regard.viz import AttentionMap
 
 TEXT = "BCCCBAABACCCA"
@@ -38,7 +38,7 @@ def test_a_map_names_interventions_and_holds_the_answer_without_them(
         plain.probabilities
     )
     assert original.cross.weights == pytest.approx(plain.cross.weights, abs=1e-6)
-    assert interventions_in(trained.model) == ()
+    assert active_interventions(trained.model) == ()
 
 
 def test_every_kind_is_named(trained: regard.AnswerRun, translator: regard.PairRun) -> None:

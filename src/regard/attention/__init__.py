@@ -18,21 +18,19 @@ if TYPE_CHECKING:
         check_encoder_layer,
         make_encoder_layer,
     )
-    from regard.attention.torch_conversion import from_torch, to_torch
     from regard.attention.dropout import Dropout
-    from regard.attention.trace import Inside
+    from regard.attention.hooks import (
+        AttentionHook,
+        AttentionLayer,
+        attention_layers,
+        explicit_weights,
+        find_layer,
+        trace_layer,
+    )
     from regard.attention.interventions import Intervention, intervene, temper
     from regard.attention.layer_record import Record
     from regard.attention.masks import as_weights_mask, causal_mask, length_mask
     from regard.attention.multihead import KeyValues, MultiHeadAttention
-    from regard.attention.hooks import (
-        AttentionLayer,
-        Observer,
-        explicit,
-        find_layer,
-        layers_of,
-        watching,
-    )
     from regard.attention.positions import (
         Concatenated,
         LearnedPositions,
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
         find_positions,
         make_positions,
     )
-    from regard.fast.onednn import LargeProducts, product
     from regard.attention.pruning import keep_heads
     from regard.attention.records import Records, short_name
     from regard.attention.scores import (
@@ -57,7 +54,10 @@ if TYPE_CHECKING:
         make_score,
     )
     from regard.attention.single import Attention
-    from regard.attention.weights import context_of, tempered_weights, uniform_weights, weights_of
+    from regard.attention.torch_conversion import from_torch, to_torch
+    from regard.attention.trace import AttentionTrace
+    from regard.attention.weights import attention_weights, tempered_weights, uniform_weights, weighted_sum
+    from regard.fast.onednn import OneDNNMode, product
 
 late(__name__)
 
@@ -68,7 +68,9 @@ __all__ = [
     "Activation",
     "Additive",
     "Attention",
+    "AttentionHook",
     "AttentionLayer",
+    "AttentionTrace",
     "Concat",
     "Concatenated",
     "Decoder",
@@ -79,13 +81,11 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "General",
-    "Inside",
     "Intervention",
     "KeyValues",
-    "LargeProducts",
     "LearnedPositions",
     "MultiHeadAttention",
-    "Observer",
+    "OneDNNMode",
     "Positions",
     "Record",
     "Records",
@@ -95,17 +95,17 @@ __all__ = [
     "Sinusoidal",
     "as_weights_mask",
     "attention_layer",
+    "attention_layers",
+    "attention_weights",
     "causal_mask",
     "check_encoder_layer",
-    "context_of",
-    "explicit",
+    "explicit_weights",
     "find_layer",
     "find_positions",
     "find_score",
     "from_torch",
     "intervene",
     "keep_heads",
-    "layers_of",
     "length_mask",
     "make_encoder_layer",
     "make_positions",
@@ -115,7 +115,7 @@ __all__ = [
     "temper",
     "tempered_weights",
     "to_torch",
+    "trace_layer",
     "uniform_weights",
-    "watching",
-    "weights_of",
+    "weighted_sum",
 ]

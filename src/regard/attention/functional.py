@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.trace import Inside
-from regard.attention.masks import causal_mask, rows_of_mask
-from regard.attention.hooks import Observer
+from regard.attention.hooks import AttentionHook
+from regard.attention.masks import causal_mask, mask_rows
 from regard.attention.scores import ScaledDot, Score
-from regard.attention.weights import context_of, each_head, weights_of
+from regard.attention.trace import AttentionTrace
+from regard.attention.weights import attention_weights, repeat_groups, weighted_sum
 from regard.errors import InputError
 
 SHORT = 128
@@ -33,7 +33,7 @@ def attend(
     score: Score,
     causal: bool = False,
     dropout: float = 0.0,
-    observer: Observer | None = None,
+    hook: AttentionHook | None = None,
     step: int | None = None,
 ) -> Tensor:
     """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
@@ -47,27 +47,29 @@ def attend(
         raise InputError(f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads}, or 1 for all")
     causal = causal and query.shape[2] > 1  # one query is the last step: nothing is after it
     kernel = _takes_kernel(score, key, dropout)
-    if kernel and (observer is None or observer.partial):
-        if observer is not None:
-            _keep_beside(observer, query, key, mask, score=score, causal=causal, step=step)
+    if kernel and (hook is None or hook.partial):
+        if hook is not None:
+            _keep_beside(hook, query, key, mask, score=score, causal=causal, step=step)
         return _kernel(query, key, value, mask, causal)
     if causal:
         future = causal_mask(query.shape[2], key.shape[2], query.device)
         mask = future if mask is None else mask & future
-    if observer is None:
-        return context_of(F.dropout(weights_of(score(query, each_head(key, heads)), mask), dropout), value)
+    if hook is None:
+        return weighted_sum(
+            F.dropout(attention_weights(score(query, repeat_groups(key, heads)), mask), dropout), value
+        )
     # In float32, so that no weight is NaN or rounded more than it has to be.
-    states = (query, each_head(key, heads))
+    states = (query, repeat_groups(key, heads))
     (scores,) = _exact(score(*(_exact(*states) if type(score) is ScaledDot else states)))
-    weights = F.dropout(observer.change(weights_of(scores, mask), mask, step), dropout)
-    context = context_of(weights.to(value.dtype), value)
+    weights = F.dropout(hook.change(attention_weights(scores, mask), mask, step), dropout)
+    context = weighted_sum(weights.to(value.dtype), value)
     inside = None
-    if observer.looks_inside:
-        keys, values = each_head(key, heads), each_head(value, heads)
-        inside = Inside(query, keys, values, scores, mask, weights, context, step)
-    observer.keep(weights, mask, step, inside)
-    if observer.by_rows is not None:
-        observer.by_rows(weights.shape[2], partial(_some_rows, weights.detach(), mask))
+    if hook.looks_inside:
+        keys, values = repeat_groups(key, heads), repeat_groups(value, heads)
+        inside = AttentionTrace(query, keys, values, scores, mask, weights, context, step)
+    hook.keep(weights, mask, step, inside)
+    if hook.by_rows is not None:
+        hook.by_rows(weights.shape[2], partial(_some_rows, weights.detach(), mask))
     return context
 
 
@@ -95,7 +97,7 @@ def _some_rows(weights: Tensor, mask: Tensor | None, rows: Sequence[int]) -> tup
 
 @torch.no_grad()
 def _keep_beside(
-    observer: Observer,
+    hook: AttentionHook,
     query: Tensor,
     key: Tensor,
     mask: Tensor | None,
@@ -105,19 +107,19 @@ def _keep_beside(
     step: int | None,
 ) -> None:
     """Work out the weights of the heads and rows that an observer asks for, and of no others."""
-    queries, keys = query.shape[2], each_head(key, query.shape[1])
+    queries, keys = query.shape[2], repeat_groups(key, query.shape[1])
 
     def weights_beside(rows: Sequence[int], query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:
-        some = rows_of_mask(mask, rows, queries, keys.shape[2], causal=causal, device=query.device)
-        return weights_of(score(*_exact(query, keys)), some), some
+        some = mask_rows(mask, rows, queries, keys.shape[2], causal=causal, device=query.device)
+        return attention_weights(score(*_exact(query, keys)), some), some
 
-    if observer.by_rows is not None:
-        observer.by_rows(queries, lambda rows: weights_beside(rows, query[:, :, list(rows)], keys))
-    if (recorder := observer.recorder) is not None:
+    if hook.by_rows is not None:
+        hook.by_rows(queries, lambda rows: weights_beside(rows, query[:, :, list(rows)], keys))
+    if (recorder := hook.recorder) is not None:
         rows = recorder.rows_of(queries, step)
         some = recorder.select(query, step)
         weights, shown = weights_beside(rows, some, recorder.select_heads(keys))
-        recorder.keep(observer.name, weights, shown, queries=queries, step=step)
+        recorder.keep(hook.name, weights, shown, queries=queries, step=step)
 
 
 def _kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:

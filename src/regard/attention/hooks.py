@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.trace import Inside
 from regard.attention.records import Recorder, plain_name, short_name
 from regard.attention.scores import Score
+from regard.attention.trace import AttentionTrace
 from regard.errors import InputError
 
 Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
@@ -26,7 +26,7 @@ are all steps from the first on."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observer:
+class AttentionHook:
     """Changes the weights of a layer, and then keeps them. While there is one, weights are worked out."""
 
     changes: tuple[Change, ...] = ()
@@ -35,7 +35,7 @@ class Observer:
     """Keeps the changed weights."""
     name: str = ""
     """What the recorder calls the layer."""
-    watcher: Callable[[Inside], None] | None = None
+    watcher: Callable[[AttentionTrace], None] | None = None
     """Hears of all that the layer works out."""
 
     by_rows: Callable[[int, Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]], None] | None = None
@@ -58,7 +58,9 @@ class Observer:
             weights = each(weights, mask, step)
         return weights
 
-    def keep(self, weights: Tensor, mask: Tensor | None, step: int | None, inside: Inside | None = None) -> None:
+    def keep(
+        self, weights: Tensor, mask: Tensor | None, step: int | None, inside: AttentionTrace | None = None
+    ) -> None:
         """Hand weights (B, H, Tq, Tk) over to the recorder, which takes the heads and rows that it wants."""
         if self.watcher is not None and inside is not None:
             self.watcher(inside)
@@ -73,7 +75,7 @@ class AttentionLayer(nn.Module):
 
     score: Score
     """How well a query fits a key."""
-    observer: Observer | None = None
+    hook: AttentionHook | None = None
     """Whoever looks on, for as long as the block lasts that asked for it."""
     heads: int = 1
 
@@ -82,7 +84,7 @@ class AttentionLayer(nn.Module):
         return {name: value for name, value in vars(self).items() if name != "observer"}
 
 
-def layers_of(model: nn.Module) -> dict[str, AttentionLayer]:
+def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
     """Return the attention layers of a model that are Regard's, by their dotted names."""
     return {plain_name(name): layer for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
 
@@ -92,7 +94,7 @@ def find_layer(model: nn.Module, name: str) -> AttentionLayer:
 
     Raises `InputError` where the model has no such layer.
     """
-    found = layers_of(model)
+    found = attention_layers(model)
     for each, layer in found.items():
         if name in (each, short_name(each)):
             return layer
@@ -101,20 +103,20 @@ def find_layer(model: nn.Module, name: str) -> AttentionLayer:
 
 
 @contextmanager
-def observing(observers: Mapping[AttentionLayer, Observer]) -> Iterator[None]:
+def attach_hooks(observers: Mapping[AttentionLayer, AttentionHook]) -> Iterator[None]:
     """Give layers these observers in the block, and then those that they had before."""
-    before = {layer: layer.observer for layer in observers}
-    for layer, observer in observers.items():
-        layer.observer = observer
+    before = {layer: layer.hook for layer in observers}
+    for layer, hook in observers.items():
+        layer.hook = hook
     try:
         yield
     finally:
         for layer, each in before.items():
-            layer.observer = each
+            layer.hook = each
 
 
 @contextmanager
-def uncompiled() -> Iterator[None]:
+def disable_compile() -> Iterator[None]:
     """Run compiled code as it was written in the block: compiled, it calls no hooks and asks no observers."""
     if "torch._dynamo" not in sys.modules:
         yield
@@ -127,25 +129,25 @@ def uncompiled() -> Iterator[None]:
 
 
 @contextmanager
-def explicit(model: nn.Module) -> Iterator[None]:
+def explicit_weights(model: nn.Module) -> Iterator[None]:
     """Work out all weights, for what knows no fused kernel, such as `torch.func.vmap`."""
-    with observing({layer: layer.observer or Observer() for layer in layers_of(model).values()}):
+    with attach_hooks({layer: layer.hook or AttentionHook() for layer in attention_layers(model).values()}):
         yield
 
 
-def with_change(observer: Observer | None, change: Change) -> Observer:
+def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
     """Return an observer that also changes weights, after those changes that there are."""
-    observer = observer or Observer()
-    return dataclasses.replace(observer, changes=(*observer.changes, change))
+    hook = hook or AttentionHook()
+    return dataclasses.replace(hook, changes=(*hook.changes, change))
 
 
 @contextmanager
-def watching(layer: AttentionLayer, watcher: Callable[[Inside], None]) -> Iterator[None]:
+def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]) -> Iterator[None]:
     """Tell `watcher` of all that a layer works out in the block, whoever records it or intervenes besides."""
-    with observing({layer: dataclasses.replace(layer.observer or Observer(), watcher=watcher)}):
+    with attach_hooks({layer: dataclasses.replace(layer.hook or AttentionHook(), watcher=watcher)}):
         yield
 
 
-def with_recorder(observer: Observer | None, recorder: Recorder, name: str) -> Observer:
+def with_recorder(hook: AttentionHook | None, recorder: Recorder, name: str) -> AttentionHook:
     """Return an observer that keeps weights with this recorder instead of another one."""
-    return dataclasses.replace(observer or Observer(), recorder=recorder, name=name)
+    return dataclasses.replace(hook or AttentionHook(), recorder=recorder, name=name)

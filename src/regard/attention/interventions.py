@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.hooks import find_layer, observing, uncompiled, with_change
+from regard.attention.hooks import attach_hooks, disable_compile, find_layer, with_change
 from regard.attention.records import check_indices, short_name
 from regard.attention.weights import tempered_weights, uniform_weights
 from regard.errors import InputError
@@ -39,7 +39,7 @@ _in_force = _InForce()
 
 
 @contextmanager
-def in_force(model: nn.Module, said: str) -> Iterator[None]:
+def note_intervention(model: nn.Module, said: str) -> Iterator[None]:
     """Note an intervention in a model while the block runs, for maps that are made in it."""
     _in_force.all.append((model, said))
     try:
@@ -48,7 +48,7 @@ def in_force(model: nn.Module, said: str) -> Iterator[None]:
         _in_force.all.remove((model, said))
 
 
-def interventions_in(model: nn.Module) -> tuple[str, ...]:
+def active_interventions(model: nn.Module) -> tuple[str, ...]:
     """Return this thread's interventions in a model, or in a part of it, in words: `cross: head 1 off`."""
     if not _in_force.all or _in_force.suspended:
         return ()
@@ -57,7 +57,7 @@ def interventions_in(model: nn.Module) -> tuple[str, ...]:
 
 
 @contextmanager
-def interventions_suspended() -> Iterator[None]:
+def suspend_interventions() -> Iterator[None]:
     """Run the block as if this thread had no interventions in force."""
     before, _in_force.suspended = _in_force.suspended, True
     try:
@@ -172,8 +172,8 @@ def intervene(
     """
     found = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
-    observer = with_change(found.observer, change.apply)
-    with uncompiled(), in_force(model, change.said(layer)), observing({found: observer}):
+    hook = with_change(found.hook, change.apply)
+    with disable_compile(), note_intervention(model, change.said(layer)), attach_hooks({found: hook}):
         yield
 
 
@@ -200,6 +200,6 @@ def temper(
 
     found = find_layer(model, layer)
     said = f"{short_name(layer)}: {_heads_named(heads)}, temperature {temperature:.6g}"
-    observer = with_change(found.observer, change)
-    with uncompiled(), in_force(model, said), observing({found: observer}):
+    hook = with_change(found.hook, change)
+    with disable_compile(), note_intervention(model, said), attach_hooks({found: hook}):
         yield

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.trace import Inside, joined
+from regard.attention.trace import AttentionTrace, joined
 
 Kind = Literal["encoder", "decoder", "cross"]
 """Who attends to whom: inputs to inputs, outputs to outputs, or outputs to inputs."""
@@ -41,7 +41,7 @@ class Record:
     """Whether the queries' names are what is written at each step, and not what is read there."""
     interventions: Sequence[str] = ()
     """What had been done to the model when the layer ran, in words."""
-    inside: Inside | None = None
+    inside: AttentionTrace | None = None
     """What the weights came of and what they led to, where `record` was asked for it and the layer is Regard's:
     detached, of all steps together. A key that came after a step has the score -inf there."""
 
@@ -71,7 +71,7 @@ class Part(NamedTuple):
     """(Tq), at which its queries stand."""
     first_key: int = 0
     """The step of its first key: of a window's, those before are gone."""
-    inside: Inside | None = None
+    inside: AttentionTrace | None = None
 
 
 @dataclass

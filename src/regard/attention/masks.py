@@ -56,7 +56,7 @@ def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor
     return mask.unsqueeze(1) if rest == 2 else mask
 
 
-def rows_of_mask(
+def mask_rows(
     mask: Tensor | None, rows: Sequence[int], queries: int, keys: int, *, causal: bool, device: torch.device
 ) -> Tensor | None:
     """Return the mask of some query rows, without building that of the others.

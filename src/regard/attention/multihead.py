@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.functional import attend
-from regard.attention.masks import as_weights_mask
 from regard.attention.hooks import AttentionLayer
+from regard.attention.masks import as_weights_mask
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import check_states
@@ -152,7 +152,7 @@ class MultiHeadAttention(AttentionLayer):
             score=self.score,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
-            observer=self.observer,
+            hook=self.hook,
             step=step,
         )
         joined: Tensor = self.output(context.transpose(1, 2).flatten(2))

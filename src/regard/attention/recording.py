@@ -14,8 +14,8 @@ from functools import partial
 
 from torch import nn
 
-from regard.attention.interventions import interventions_in
-from regard.attention.hooks import AttentionLayer, layers_of, observing, uncompiled, with_recorder
+from regard.attention.hooks import AttentionLayer, attach_hooks, attention_layers, disable_compile, with_recorder
+from regard.attention.interventions import active_interventions
 from regard.attention.records import Recorder, Records, short_name
 from regard.errors import InputError, unknown
 
@@ -43,17 +43,17 @@ def record_own(
     layer that the model has not, for heads or rows with `inside`, and, as it runs, for a head or row out of
     range; for a row, where steps come one by one, when the record is asked for.
     """
-    recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
-    recorder.interventions = partial(interventions_in, model)
-    found = layers_of(model)
+    recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
+    recorder.interventions = partial(active_interventions, model)
+    found = attention_layers(model)
     for name in layers or ():
         if name not in (*found, *map(short_name, found)):
             raise unknown("layer", name, map(short_name, found))
-    with uncompiled(), recording_layers(found, recorder, layers):
+    with disable_compile(), record_layers(found, recorder, layers):
         yield Records(recorder)
 
 
-def recorder_of(
+def make_recorder(
     heads: Sequence[int] | None,
     rows: Sequence[int] | None,
     query_labels: Sequence[str] | None,
@@ -68,13 +68,13 @@ def recorder_of(
 
 
 @contextmanager
-def recording_layers(
+def record_layers(
     found: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
 ) -> Iterator[None]:
     """Hand what those of a model's own layers do in the block that are asked for over to a recorder."""
-    with observing(
+    with attach_hooks(
         {
-            layer: with_recorder(layer.observer, recorder, name)
+            layer: with_recorder(layer.hook, recorder, name)
             for name, layer in found.items()
             if layers is None or name in layers or short_name(name) in layers
         }

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from regard.attention.trace import Inside
 from regard.attention.layer_record import Kind, Part, Parts, Record
+from regard.attention.trace import AttentionTrace
 from regard.errors import InputError
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]
@@ -72,7 +72,7 @@ class Recorder:
         *,
         queries: int,
         step: int | None = None,
-        inside: Inside | None = None,
+        inside: AttentionTrace | None = None,
     ) -> None:
         """Store weights (B, H, Tq, Tk), of which the heads and rows asked for have been selected.
 
@@ -185,11 +185,11 @@ class Records(Mapping[str, Record]):
         return self._recorder.left_out()
 
     def __repr__(self) -> str:
-        out = sentence_of(self.left_out)
+        out = describe_left_out(self.left_out)
         return f"<Records: {', '.join(self) or 'nothing yet'}{out and f'; {out}'}>"
 
 
-def sentence_of(left_out: Mapping[str, str]) -> str:
+def describe_left_out(left_out: Mapping[str, str]) -> str:
     """Return one line that names the layers without a record, by reason; empty where there are none."""
     reasons = dict.fromkeys(left_out.values())
     names = {why: [short_name(name) for name, each in left_out.items() if each == why] for why in reasons}

@@ -16,8 +16,8 @@ built from the widths of queries and keys, with `forward` and, where something d
 
 from torch import Tensor, nn
 
-from regard.fast.additive import additive_scores
 from regard.errors import InputError
+from regard.fast.additive import additive_scores
 from regard.plugins import build_own, own_class
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.functional import attend
-from regard.attention.masks import as_weights_mask
 from regard.attention.hooks import AttentionLayer
+from regard.attention.masks import as_weights_mask
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
 
@@ -55,7 +55,7 @@ class Attention(AttentionLayer):
             score=self.score,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
-            observer=self.observer,
+            hook=self.hook,
             step=step,
         )
         return context.squeeze(1)

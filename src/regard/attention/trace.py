@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-class Inside(NamedTuple):
+class AttentionTrace(NamedTuple):
     """All that one call of an attention layer worked out, head by head."""
 
     query: Tensor
@@ -33,10 +33,10 @@ class Inside(NamedTuple):
         query, key, value, scores, weights, context = (
             each.detach() for each in (self.query, self.key, self.value, self.scores, self.weights, self.context)
         )
-        return Inside(query, key, value, scores, self.mask, weights, context, self.step)
+        return AttentionTrace(query, key, value, scores, self.mask, weights, context, self.step)
 
 
-def joined(insides: Sequence[Inside], weights: Tensor, mask: Tensor | None) -> Inside:
+def joined(insides: Sequence[AttentionTrace], weights: Tensor, mask: Tensor | None) -> AttentionTrace:
     """Return what a layer worked out step by step as if at once; the last step saw all keys and values."""
     last = insides[-1]
     return last._replace(

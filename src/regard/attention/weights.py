@@ -14,7 +14,7 @@ LANES = 16
 """Numbers in float32 that the widest processors work on at once (AVX-512)."""
 
 
-def weights_of(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Turn scores (..., Tq, Tk) into weights of the same shape and dtype: each row sums to 1.
 
     The softmax is computed in float32 at least. `mask` broadcasts against `scores`, True = may be attended; a row
@@ -31,9 +31,9 @@ def weights_of(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return (_softmax(scores + hidden, wide) * seeing).to(scores.dtype)
 
 
-def context_of(weights: Tensor, values: Tensor) -> Tensor:
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Return the context (B, H, Tq, D): values (B, G, Tk, D), weighed by weights (B, H, Tq, Tk); G divides H."""
-    return weights @ each_head(values, weights.shape[1])
+    return weights @ repeat_groups(values, weights.shape[1])
 
 
 def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -57,7 +57,7 @@ def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
     return logarithms.softmax(-1).nan_to_num(0.0).to(weights.dtype)
 
 
-def each_head(states: Tensor, heads: int) -> Tensor:
+def repeat_groups(states: Tensor, heads: int) -> Tensor:
     """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D)."""
     groups = states.shape[1]
     return states if groups == heads else states.repeat_interleave(heads // groups, dim=1)

@@ -20,8 +20,8 @@ from regard.data.parallel import check_files
 from regard.data.places import Unit
 from regard.data.silver import check_eflomal
 from regard.errors import InputError, check_range
-from regard.interpret import By
 from regard.fast.memory import keep_memory
+from regard.interpret import By
 from regard.runs import SAVEPATH, LinkedPair, SequenceRun, load_translator
 from regard.viz import check_ending
 

@@ -12,9 +12,9 @@ from regard.cli.terminal import print_table
 from regard.errors import InputError, unknown
 from regard.external import look
 from regard.external.asked import BETWEEN
+from regard.fast.memory import keep_memory
 from regard.io import write_json
 from regard.io.reading import is_folder, read_text
-from regard.fast.memory import keep_memory
 from regard.runs import SAVEPATH
 from regard.server import check_port, show
 from regard.training.run_paths import holds_run

@@ -23,8 +23,8 @@ from regard.cli.terminal import print_table
 from regard.cli.train import chosen_model, parse_config
 from regard.cli.words import say
 from regard.errors import InputError
-from regard.io import check_writable, write_file, write_json
 from regard.fast.memory import keep_memory
+from regard.io import check_writable, write_file, write_json
 from regard.result import Result
 from regard.runs import SAVEPATH, load
 from regard.training import changed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regard.attention import layers_of
+from regard.attention import attention_layers
 from regard.data.codes import CodedWords
 from regard.data.sentencepieces import SentencePieces
 from regard.data.subwords import Subwords
@@ -66,6 +66,6 @@ def transformer_of(run: Exportable, program: str) -> tuple[Transformer, Transfor
     ours = isinstance(model, Transformer) and isinstance(config, TransformerConfig)
     if not ours or not isinstance(source, Cut) or not isinstance(target, Cut):
         raise InputError(f"run {str(run.folder)!r} is no Transformer for translation: {program} cannot run it")
-    if run.config.kept_heads or any(layer.heads != config.heads for layer in layers_of(model).values()):
+    if run.config.kept_heads or any(layer.heads != config.heads for layer in attention_layers(model).values()):
         raise InputError(f"run {str(run.folder)!r} is pruned: {program} wants as many heads in every layer")
     return model, config, source, target

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from regard.data import BOS, EOS
-from regard.decoding.hypothesis import Hypothesis, check_numbers, limits_of, log_probabilities
-from regard.fast.topk import largest
-from regard.decoding.incremental import Stepper, staying, stepper_of
+from regard.decoding.hypothesis import Hypothesis, check_finite, log_probabilities, source_limits
+from regard.decoding.incremental import IncrementalDecoder, compact_rows, make_decoder
 from regard.errors import InputError, check_range
+from regard.fast.topk import topk
 from regard.models import Seq2Seq
 
 LARGEST_PENALTY = 10
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 
 @torch.inference_mode()
 def beam_search(
-    model: Seq2Seq | Stepper,
+    model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
     *,
@@ -64,18 +64,18 @@ def beam_search(
     max_len: int | Sequence[int],
     alpha: float = 0.0,
     n_best: int = 1,
-    told: Callable[[Step], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
     `source_mask` (B, Ts): True before the end. `max_len`: one limit, or one for each source. `width`: prefixes
     kept for each source. `alpha`: exponent of the length penalty; 0 compares log-probabilities as they are, above
-    it longer hypotheses are preferred. Where fewer than `n_best` finish in time, unfinished ones follow. `told`
+    it longer hypotheses are preferred. Where fewer than `n_best` finish in time, unfinished ones follow. `on_step`
     hears of every step. Raises `InputError` where numbers do not fit.
     """
     check_beam(width, n_best, alpha)
-    device, limits = source.device, limits_of(max_len, len(source))
-    steps = stepper_of(model, width)
+    device, limits = source.device, source_limits(max_len, len(source))
+    steps = make_decoder(model, width)
     state = steps.start(steps.encode(source, source_mask))
     active = list(range(len(source)))
     prefixes = torch.full((len(source), 1, 1), BOS, device=device)
@@ -86,8 +86,8 @@ def beam_search(
         penalty = length_penalty(time + 1, alpha)
         found = log_probabilities(steps.logits(states))
         ends, parents, tokens, going_on = _best(found, totals, width)
-        if told is not None:
-            told(Step(found, ends, parents, tokens, going_on, last=time == max(limits)))
+        if on_step is not None:
+            on_step(Step(found, ends, parents, tokens, going_on, last=time == max(limits)))
         for row, parent, total in ends:
             finished[active[row]].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         for row, index in enumerate(active):
@@ -103,7 +103,7 @@ def beam_search(
             for index, best in zip(active, totals[:, 0].tolist(), strict=True)
         ]
         if not all(going):
-            rows = staying(going)
+            rows = compact_rows(going)
             kept = torch.tensor(rows, device=device, dtype=torch.int64)
             state, active = state.keep(kept), [active[row] for row in rows]
             prefixes, totals = prefixes[kept], totals[kept]
@@ -130,8 +130,8 @@ def _best(
     """
     prefixes, symbols = found.shape[1:]
     # At most one extension of each prefix ends, so twice the width holds `width` that go on.
-    totals, places = largest(found, totals, min(2 * width, prefixes * symbols))
-    check_numbers(totals)  # of log-probabilities with NaN, NaN is the largest
+    totals, places = topk(found, totals, min(2 * width, prefixes * symbols))
+    check_finite(totals)  # of log-probabilities with NaN, NaN is the largest
     parents, tokens = places // symbols, places % symbols
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)

@@ -7,15 +7,21 @@ import torch
 from torch import Tensor
 
 from regard.data import BOS, EOS
-from regard.decoding.hypothesis import Hypothesis, check_numbers, limits_of, log_probabilities, without_never
-from regard.fast.topk import largest_one
-from regard.decoding.incremental import Stepper, staying, stepper_of
+from regard.decoding.hypothesis import (
+    Hypothesis,
+    check_finite,
+    log_probabilities,
+    mask_special_tokens,
+    source_limits,
+)
+from regard.decoding.incremental import IncrementalDecoder, compact_rows, make_decoder
 from regard.errors import InputError
+from regard.fast.topk import argmax
 from regard.models import Seq2Seq
 
 
 def greedy_search(
-    model: Seq2Seq | Stepper,
+    model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
     *,
@@ -30,17 +36,17 @@ def greedy_search(
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
         del rows, time
-        found = log_probabilities(logits) if scored else without_never(logits)
-        tokens = largest_one(found)
+        found = log_probabilities(logits) if scored else mask_special_tokens(logits)
+        tokens = argmax(found)
         best = found.gather(1, tokens)
-        check_numbers(best)  # of a row with NaN, NaN is the largest
+        check_finite(best)  # of a row with NaN, NaN is the largest
         return tokens, best if scored else None
 
-    return _walk(stepper_of(model), source, source_mask, most_likely, max_len)
+    return _walk(make_decoder(model), source, source_mask, most_likely, max_len)
 
 
 def sample(
-    model: Seq2Seq | Stepper,
+    model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
     *,
@@ -59,21 +65,21 @@ def sample(
         raise InputError(f"temperature {temperature} is out of range: {COLDEST} to {HOTTEST}")
 
     # A number for each source and step, drawn on the CPU: the same on every device.
-    steps = max(limits_of(max_len, len(source))) + 1
+    steps = max(source_limits(max_len, len(source))) + 1
     uniform = torch.stack(
         [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
     )
 
     def draw(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
         found = log_probabilities(logits)
-        check_numbers(found)
+        check_finite(found)
         # The first token up to which the probabilities add up to more than the number: it has one above 0.
         sums = (found.double() / temperature).softmax(-1).cumsum(-1)
         places = uniform[list(rows), time].to(sums.device).unsqueeze(1) * sums[:, -1:]
         tokens = torch.searchsorted(sums, places, right=True).clamp_max(sums.shape[1] - 1)
         return tokens, found.gather(1, tokens)
 
-    return _walk(stepper_of(model), source, source_mask, draw, max_len)
+    return _walk(make_decoder(model), source, source_mask, draw, max_len)
 
 
 COLDEST, HOTTEST = 1e-3, 1e3
@@ -82,7 +88,7 @@ COLDEST, HOTTEST = 1e-3, 1e3
 
 @torch.inference_mode()
 def _walk(
-    steps: Stepper,
+    steps: IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
     choose: Callable[[Tensor, Sequence[int], int], tuple[Tensor, Tensor | None]],
@@ -90,7 +96,7 @@ def _walk(
 ) -> list[Hypothesis]:
     """Go on with the tokens (B, 1) that `choose` finds in logits (B, V), with their log-probabilities where these
     are wanted. `choose` is also given the sources that the rows belong to, and the step."""
-    device, limits = source.device, limits_of(max_len, len(source))
+    device, limits = source.device, source_limits(max_len, len(source))
     state = steps.start(steps.encode(source, source_mask))
     active = list(range(len(source)))
     tokens = torch.full((len(source), 1), BOS, device=device)
@@ -109,7 +115,7 @@ def _walk(
                 totals[row] += probability
                 written[row].append(token)
         if not all(going):
-            rows = staying(going)
+            rows = compact_rows(going)
             active = [active[row] for row in rows]
             kept = torch.tensor(rows, device=device, dtype=torch.int64)
             state, tokens = state.keep(kept), tokens[kept]

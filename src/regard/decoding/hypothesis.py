@@ -27,7 +27,7 @@ class Hypothesis:
     """Whether the end of sequence came before `max_len`."""
 
 
-def limits_of(max_len: int | Sequence[int], count: int) -> list[int]:
+def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
     """Return the most tokens of each of `count` hypotheses, of one limit or of one for each."""
     return [max_len] * count if isinstance(max_len, int) else list(max_len)
 
@@ -38,17 +38,17 @@ def log_probabilities(logits: Tensor) -> Tensor:
     They take the place of the logits, which halves what a CPU's caches have to hold.
     """
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    return without_never(torch.log_softmax(logits, -1, out=logits))
+    return mask_special_tokens(torch.log_softmax(logits, -1, out=logits))
 
 
-def without_never(found: Tensor) -> Tensor:
+def mask_special_tokens(found: Tensor) -> Tensor:
     """Return logits or log-probabilities (..., V), with -inf in place of what is never written."""
     for token in NEVER:
         found[..., token] = -torch.inf
     return found
 
 
-def check_numbers(found: Tensor) -> None:
+def check_finite(found: Tensor) -> None:
     """Raise `InputError` where log-probabilities or logits are NaN or infinite (-inf is allowed): the training
     diverged, or the weights are damaged."""
     if not bool((found < torch.inf).all()):

@@ -6,14 +6,14 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from regard.decoding.products import vocabulary_layer
-from regard.fast.transformer import WrittenOut, knows
+from regard.fast.transformer import FastTransformer, supports
 from regard.models import Seq2Seq
 
 WIDEST = 16
 """Prefixes that are best kept side by side: each looks at the keys of all, though it sees its own only."""
 
 
-class Stepper(Protocol):
+class IncrementalDecoder(Protocol):
     """What a search asks of a model, as `Seq2Seq` has it; the state before a step need not outlive it."""
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Any:
@@ -29,7 +29,7 @@ class Stepper(Protocol):
         """Return logits (..., V) of states (..., D), which belong to who asks."""
 
 
-class Plain:
+class ModuleDecoder:
     """A model's own steps."""
 
     def __init__(self, model: Seq2Seq) -> None:
@@ -37,15 +37,15 @@ class Plain:
         self.logits = vocabulary_layer(model)
 
 
-def stepper_of(model: Seq2Seq | Stepper, width: int = 1) -> Stepper:
+def make_decoder(model: Seq2Seq | IncrementalDecoder, width: int = 1) -> IncrementalDecoder:
     """Return what takes the steps of a search that keeps `width` prefixes, while the model's parameters stay as
     they are; what is no model takes them itself."""
     if not isinstance(model, Seq2Seq):
         return model
-    return WrittenOut(model) if width <= WIDEST and knows(model) else Plain(model)
+    return FastTransformer(model) if width <= WIDEST and supports(model) else ModuleDecoder(model)
 
 
-def staying(going: Sequence[bool]) -> list[int]:
+def compact_rows(going: Sequence[bool]) -> list[int]:
     """Return the rows that go on, those from behind in the places of those that do not: so the fewest move."""
     count = sum(going)
     behind = (row for row in range(count, len(going)) if going[row])

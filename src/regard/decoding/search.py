@@ -9,9 +9,9 @@ from regard.data import PAD, Vocabulary, collate
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search, sample
 from regard.decoding.hypothesis import Hypothesis
-from regard.decoding.incremental import Stepper, stepper_of
-from regard.fast.threads import in_threads
+from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.errors import InputError
+from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 from regard.streams import seed_of
@@ -81,9 +81,9 @@ def translate(
     if search.temperature and search.beam > 1:
         raise InputError(f"temperature {search.temperature} and beam {search.beam} are given: draw, or search")
     model.eval()
-    steps, device = stepper_of(model, search.beam), next(model.parameters()).device
+    steps, device = make_decoder(model, search.beam), next(model.parameters()).device
     sources = [source_vocabulary.encode(text) for text in texts]
-    batches = in_batches(sources, batchsize)
+    batches = length_batches(sources, batchsize)
 
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[index] for index in indices]
@@ -92,13 +92,13 @@ def translate(
         return search_batch(steps, collate(batch).to(device), search, most=most, seeds=seeds, scored=scored)
 
     answers: list[list[Candidate]] = [[] for _ in texts]
-    for indices, batch in zip(batches, in_threads(model, answer, batches), strict=True):
+    for indices, batch in zip(batches, map_in_threads(model, answer, batches), strict=True):
         for index, hypotheses in zip(indices, batch, strict=True):
             answers[index] = candidates(hypotheses, target_vocabulary)
     return answers
 
 
-def in_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
+def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
     """Return which sources go through the model together: those of like length, `batchsize` at once."""
     # The longest first: what is left at the end is short.
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
@@ -111,7 +111,7 @@ def longest_answer(source: Sequence[int], max_len: int) -> int:
 
 
 def search_batch(
-    model: Seq2Seq | Stepper,
+    model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
     search: Search,
     *,

@@ -114,7 +114,7 @@ def search_tree(
     found = _Watcher(target_vocabulary)
     most = longest_answer(indices, max_len)
     [[best]] = beam_search(
-        model, source, source != PAD, width=beam, max_len=most, alpha=length_penalty, told=found.told
+        model, source, source != PAD, width=beam, max_len=most, alpha=length_penalty, on_step=found.on_step
     )
     tree = SearchTree(input=text, beam=beam, begin=found.begin, branches=found.branches, best=[])
     tree.best.extend(_best(tree, best.tokens, finished=best.finished))
@@ -130,7 +130,7 @@ class _Watcher:
         self.branches: list[Branch] = []
         self.alive: list[int | None] = [None]
 
-    def told(self, step: Step) -> None:
+    def on_step(self, step: Step) -> None:
         """Take note of one step of the search of one source."""
         found = step.found[0].exp()
         for place, number in enumerate(self.alive):

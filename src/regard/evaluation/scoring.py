@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention import LargeProducts
+from regard.attention import OneDNNMode
 from regard.data import PAD, PairBatch, Vocabulary, collate
 from regard.data.vocabulary import is_blank, unblanked
 from regard.decoding.products import vocabulary_layer
-from regard.fast.threads import in_threads
+from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
 
@@ -67,7 +67,7 @@ def score_pairs(
         return _score(model, logits, PairBatch(collate(sources), collate(targets)))
 
     found: dict[int, Scored] = {}
-    for indices, scored in zip(batches, in_threads(model, score, batches), strict=True):
+    for indices, scored in zip(batches, map_in_threads(model, score, batches), strict=True):
         found.update(zip(indices, scored, strict=True))
     none = Scored(log_probability=math.nan, tokens=0)
     return [found.get(index, none) for index in range(len(pairs))]
@@ -77,7 +77,7 @@ def score_pairs(
 def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
     """Score a batch; `logits` is the model's vocabulary layer, applied where there is a target."""
     batch = batch.to(next(model.parameters()).device)
-    with LargeProducts():
+    with OneDNNMode():
         states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
     there = batch.target != PAD
     parts = []

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from regard.attention import Intervention, layers_of, short_name
+from regard.attention import Intervention, attention_layers, short_name
 from regard.attention import intervene as intervene_in_own
-from regard.attention.interventions import To, in_force
+from regard.attention.interventions import To, note_intervention
 from regard.external.keeper import Toucher
 from regard.external.passes import Passes
 from regard.external.recording import check_layers, watching
@@ -44,7 +44,7 @@ def intervene(
     and, as it runs, for a head or step that is not there; warns where the layer did not attend.
     """
     model, at = module_of(model, at)
-    own = layers_of(model)
+    own = attention_layers(model)
     if layer in own or layer in map(short_name, own):
         with intervene_in_own(model, layer, heads=heads, to=to, query=query, key=key):
             yield
@@ -52,7 +52,7 @@ def intervene(
     passes = Passes(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     toucher = Toucher(passes, layer, change)
-    with watching(model, toucher, at=at) as likely, in_force(model, change.said(layer)):
+    with watching(model, toucher, at=at) as likely, note_intervention(model, change.said(layer)):
         check_layers([layer], passes, likely)
         yield
     if passes.ran and not toucher.done:

@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.hooks import AttentionHook, attach_hooks
 from regard.attention.layer_record import Kind
-from regard.attention.hooks import Observer, observing
 from regard.attention.records import Recorder, check_indices, short_name
 from regard.errors import InputError, check_range
 from regard.external.keeper import BLOCK, Call, Keeper
@@ -182,10 +182,10 @@ def record_long(
     passes = Passes(model)
     keeper = _LongKeeper(passes, layers, largest, side)
     own = {
-        layer: dataclasses.replace(layer.observer or Observer(), by_rows=partial(keeper.keep_own, name))
+        layer: dataclasses.replace(layer.hook or AttentionHook(), by_rows=partial(keeper.keep_own, name))
         for name, layer in own_layers(passes).items()
     }
-    with watching(model, keeper) as peers, observing(own):
+    with watching(model, keeper) as peers, attach_hooks(own):
         check_layers(layers, passes, peers)
         yield LongRecords(keeper.records)
     nothing_recorded(model, keeper, set(keeper.records))

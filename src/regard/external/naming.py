@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard.attention import short_name
-from regard.attention.records import sentence_of
+from regard.attention.records import describe_left_out
 from regard.external.asked import Asked
 from regard.external.families import Family, Fed, called
 from regard.external.keeper import BLOCK
@@ -35,7 +35,7 @@ def layers_and_left_out(model: nn.Module, given: Any, at: str | None) -> tuple[l
         for name, each in records.items()
         if "#" not in name
     ]
-    return layers, sentence_of(records.left_out)
+    return layers, describe_left_out(records.left_out)
 
 
 def layers_of_input(model: nn.Module, fed: Fed, tokenizer: Any, at: str | None) -> dict[str, LayerMap]:

@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 from regard.attention import Records, short_name
-from regard.attention.interventions import interventions_in
-from regard.attention.hooks import AttentionLayer, uncompiled
-from regard.attention.recording import recorder_of, recording_layers
+from regard.attention.hooks import AttentionLayer, disable_compile
+from regard.attention.interventions import active_interventions
+from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
 from regard.errors import InputError, unknown
 from regard.external.caches import following_caches
@@ -71,15 +71,15 @@ def record(
     """
     model, at = module_of(model, at)
     check_names(layers)
-    recorder = recorder_of(heads, rows, query_labels, key_labels, inside=inside)
-    recorder.interventions = partial(interventions_in, model)
+    recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
+    recorder.interventions = partial(active_interventions, model)
     passes = Passes(model)
     read = Read(None if tokenizer is None else Pieces(tokenizer), virtual_tokens(passes.modules.values()))
     recorder.tokens = None if tokenizer is None else read.of
     keeper = Keeper(recorder, passes, layers, read)
     recorder.left_out = lambda: left_out(keeper, recorder.parts)
     own = own_layers(passes)
-    with watching(model, keeper, at=at) as peers, recording_layers(own, recorder, layers):
+    with watching(model, keeper, at=at) as peers, record_layers(own, recorder, layers):
         check_layers(layers, passes, peers)
         yield Records(recorder)
     nothing_recorded(model, keeper, set(recorder.parts))
@@ -98,7 +98,7 @@ def watching(model: nn.Module, keeper: Keeper, *, at: str | None = None) -> Iter
     calls = keeper.touches or may_call({type(module) for module in modules})
     alone = at is None and not calls and not by_hand(modules)
     with ExitStack() as stack:
-        stack.enter_context(uncompiled())
+        stack.enter_context(disable_compile())
         some = (each for each in modules if asks_interface(each) or mixes_steps(each))
         stack.enter_context(keeper.passes.watching(some if alone else None))
         peers = stack.enter_context(through_interface(model, keeper))

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.attention.weights import LANES
 
 
-class Seen(NamedTuple):
+class LayerCache(NamedTuple):
     """What the queries of one layer attend to."""
 
     keys: Tensor
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
     """What is added to scores, and broadcasts to (B H, K, N); None where all may be seen."""
 
 
-class Known(NamedTuple):
+class SourceCache(NamedTuple):
     """What the decoder may look at, at least `LANES` steps of each source: a softmax over fewer is slow."""
 
     states: Tensor
@@ -45,15 +45,15 @@ class Known(NamedTuple):
         there = F.pad(mask, (0, missing))
         return cls(states, _hiding(there, states)[:, None, None].repeat(1, states.shape[3], 1, 1))
 
-    def layers(self) -> list[Seen]:
+    def layers(self) -> list[LayerCache]:
         """Return what each layer attends to."""
         return _layers(self.states, None if self.hidden is None else self.hidden.flatten(0, 1))
 
 
-class Past:
+class KVCache:
     """All that one step hands to the next. Each step changes it: there is one at a time."""
 
-    def __init__(self, memory: Known) -> None:
+    def __init__(self, memory: SourceCache) -> None:
         self.memory, self.known = memory, memory.layers()
         layers, sides, sources, heads, _, width = memory.states.shape
         self.time = self.used = 0
@@ -64,7 +64,7 @@ class Past:
         """What is added to scores so that each hypothesis sees its own past, (B, K, N); None where it is all."""
         self._first = _hiding(torch.arange(2 * LANES) < LANES, self.past)
 
-    def after(self, count: int) -> tuple[Tensor, list[Seen]]:
+    def after(self, count: int) -> tuple[Tensor, list[LayerCache]]:
         """Go on to a step of `count` hypotheses of each source.
 
         Returns where its keys and values belong, (L, 2, B, H, K, d), and what each layer attends to: those of all
@@ -112,15 +112,15 @@ class Past:
             if hidden is not None:
                 hidden[here] = hidden[there]
         self.past = self.past[:, :, kept]
-        self.memory = Known(self.memory.states[:, :, kept], None if hidden is None else hidden[kept])
+        self.memory = SourceCache(self.memory.states[:, :, kept], None if hidden is None else hidden[kept])
         self.known = self.memory.layers()
         self.lineage = None if self.lineage is None else self.lineage[sources]
         return self
 
 
-def _layers(states: Tensor, hidden: Tensor | None) -> list[Seen]:
+def _layers(states: Tensor, hidden: Tensor | None) -> list[LayerCache]:
     keys, values = states.flatten(2, 3).unbind(1)
-    return [Seen(*each, hidden) for each in zip(keys.transpose(2, 3), values, strict=True)]
+    return [LayerCache(*each, hidden) for each in zip(keys.transpose(2, 3), values, strict=True)]
 
 
 def _hiding(there: Tensor, like: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ to which it hands those of bfloat16, is more than twice as fast there for large 
 more to prepare for each call, so that small ones stay with MKL. Called is what PyTorch's own compiler calls.
 
 For each shape of matrices oneDNN compiles a kernel, in half a millisecond and half a megabyte, and keeps the last
-ones. So `product` is for shapes that come back step after step, and `LargeProducts` fills up rows to one of few
+ones. So `product` is for shapes that come back step after step, and `OneDNNMode` fills up rows to one of few
 counts. Whatever asks for a gradient, or is not as plain as oneDNN needs it, is left to PyTorch.
 
 Letters: N rows, D columns of them, V rows of a weight.
@@ -25,7 +25,7 @@ FEWEST = 16
 """Rows that are filled up together, at least."""
 
 
-class LargeProducts(TorchFunctionMode):
+class OneDNNMode(TorchFunctionMode):
     """In its block, large products of PyTorch's linear layers are by oneDNN."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

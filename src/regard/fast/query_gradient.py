@@ -26,10 +26,9 @@ from regard.attention import (
     MultiHeadAttention,
     ScaledDot,
     Sinusoidal,
-    layers_of,
+    attention_layers,
 )
 from regard.attention.weights import LANES
-from regard.models.answer import AnswerModel
 from regard.fast.layer_gradients import (
     Back,
     Grads,
@@ -41,6 +40,7 @@ from regard.fast.layer_gradients import (
     normed,
     softmax,
 )
+from regard.models.answer import AnswerModel
 from regard.models.query import QueryModel
 
 BackToBoth = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -51,7 +51,7 @@ class QueryGradient:
     """What makes the loss and the gradient of one query model."""
 
     def __init__(self, model: QueryModel) -> None:
-        self.model, self.layers = model, list(layers_of(model).values())
+        self.model, self.layers = model, list(attention_layers(model).values())
 
     @classmethod
     def of(cls, model: AnswerModel) -> "QueryGradient | None":
@@ -62,7 +62,7 @@ class QueryGradient:
         known = (
             (model.positions is None or type(model.positions) in (LearnedPositions, Sinusoidal))
             and all(type(layer) is EncoderLayer for layer in model.encoder)
-            and all(type(layer.score) is ScaledDot for layer in layers_of(model).values())
+            and all(type(layer.score) is ScaledDot for layer in attention_layers(model).values())
             and all(each.requires_grad and each.device.type == "cpu" for each in model.parameters())
         )
         return cls(model) if known else None
@@ -70,7 +70,7 @@ class QueryGradient:
     @property
     def observed(self) -> bool:
         """Whether anybody records the model's attention, or intervenes in it: then it has to be worked out."""
-        return any(layer.observer is not None for layer in self.layers)
+        return any(layer.hook is not None for layer in self.layers)
 
     @torch.inference_mode()
     def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Grads]:

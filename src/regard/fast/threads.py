@@ -11,14 +11,14 @@ from typing import TypeVar
 
 import torch
 
-from regard.attention import layers_of
+from regard.attention import attention_layers
 from regard.models import Seq2Seq
 
 Batch = TypeVar("Batch")
 Found = TypeVar("Found")
 
 
-def in_threads(model: Seq2Seq, search: Callable[[Batch], Found], batches: Sequence[Batch]) -> list[Found]:
+def map_in_threads(model: Seq2Seq, search: Callable[[Batch], Found], batches: Sequence[Batch]) -> list[Found]:
     """Return what `search`, with the model, finds of each batch, in their order, on as many cores as PyTorch may
     use.
 
@@ -46,4 +46,4 @@ def _serves_many(model: Seq2Seq) -> bool:
     """
     if next(model.parameters()).device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return False
-    return all(layer.observer is None for layer in layers_of(model).values())
+    return all(layer.hook is None for layer in attention_layers(model).values())

@@ -11,7 +11,7 @@ STRETCH = 64
 """Values that are passed over together."""
 
 
-def largest(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def topk(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the `count` largest of `totals + values` for each source, largest first, and their places.
 
     values (B, K, V), what each token would add to each prefix; totals (B, K). (B, count) each; places int64 in
@@ -38,7 +38,7 @@ def largest(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]
     return found, places.gather(1, order)
 
 
-def largest_one(values: Tensor) -> Tensor:
+def argmax(values: Tensor) -> Tensor:
     """Return where the largest of each row is, (N, 1) int64, of values (N, V). Of equal ones, any is taken."""
     symbols = values.shape[1]
     stretches = symbols // STRETCH

@@ -21,16 +21,16 @@ from regard.attention import (
     MultiHeadAttention,
     ScaledDot,
     Sinusoidal,
-    layers_of,
+    attention_layers,
 )
 from regard.attention.weights import LANES
-from regard.fast.transformer_layers import DecoderStep, EncoderSteps, Norm
-from regard.fast.kv_cache import Known, Past
 from regard.decoding.products import vocabulary_layer
+from regard.fast.kv_cache import KVCache, SourceCache
+from regard.fast.transformer_layers import DecoderStep, EncoderSteps, Norm
 from regard.models import Seq2Seq, Transformer
 
 
-def knows(model: Seq2Seq) -> TypeGuard[Transformer]:
+def supports(model: Seq2Seq) -> TypeGuard[Transformer]:
     """Whether a model is one that is written out here, for a CPU, and nobody watches it."""
     if type(model) is not Transformer or model.training or torch.is_autocast_enabled("cpu"):
         return False
@@ -40,15 +40,15 @@ def knows(model: Seq2Seq) -> TypeGuard[Transformer]:
     blocks: list[Any] = [*model.encoder.layers, *model.decoder.layers]
     if not all(type(each) in (EncoderLayer, DecoderLayer) for each in blocks):
         return False
-    layers: list[Any] = list(layers_of(model).values())
+    layers: list[Any] = list(attention_layers(model).values())
     usual = all(type(each) is MultiHeadAttention and type(each.score) is ScaledDot for each in layers)
     alike = len({(each.heads, each.groups, each.head_width) for each in layers}) == 1  # but for pruned ones
-    watched = any(each.observer is not None for each in layers)
+    watched = any(each.hook is not None for each in layers)
     hooked = any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     return usual and alike and not watched and not hooked
 
 
-class WrittenOut:
+class FastTransformer:
     """What a search asks of a Transformer, with its parameters as they are now; threads may share it."""
 
     def __init__(self, model: Transformer) -> None:
@@ -66,11 +66,13 @@ class WrittenOut:
         self.logits = vocabulary_layer(model)
         self.turn, self.added = cache(self._turn), cache(self._added)
 
-    def encode(self, source: Tensor, source_mask: Tensor) -> Known:
+    def encode(self, source: Tensor, source_mask: Tensor) -> SourceCache:
         """Return the memory of sources (B, Ts); `source_mask` (B, Ts), True before the end."""
         sources, steps = source.shape
         sums = self.model.embedded(source).flatten(0, 1)
-        own = Known.of(sums.new_zeros(1, 2, sources, self.heads, max(steps, LANES), self.width), source_mask)
+        own = SourceCache.of(
+            sums.new_zeros(1, 2, sources, self.heads, max(steps, LANES), self.width), source_mask
+        )
         slot, [seen], turn = own.states[0, ..., :steps, :], own.layers(), self.turn(0, steps)
         for layer in self.encoder:
             sums = layer(sums, slot, seen, turn)
@@ -80,13 +82,13 @@ class WrittenOut:
             layer.cross.project_to(room[..., :steps, :], states)
         # A source of nothing but padding has weights all the same, but nothing to give.
         found[..., :steps, :].mul_(source_mask[:, None, :, None])
-        return Known(found, own.hidden)
+        return SourceCache(found, own.hidden)
 
-    def start(self, memory: Known) -> Past:
+    def start(self, memory: SourceCache) -> KVCache:
         """Return the state before the first step, with one hypothesis for each source."""
-        return Past(memory)
+        return KVCache(memory)
 
-    def step(self, tokens: Tensor, state: Past) -> tuple[Tensor, Past]:
+    def step(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Feed one token to each hypothesis, (B, K): returns the decoder's states (B, K, D) and the state after
         it."""
         time, (slots, past) = state.time, state.after(tokens.shape[1])

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from regard.attention import DecoderLayer, EncoderLayer, MultiHeadAttention
 from regard.attention.blocks import ACTIVATIONS, FeedForward, Residual
-from regard.fast.kv_cache import Seen
 from regard.decoding.products import Product
+from regard.fast.kv_cache import LayerCache
 
 MANY = 64
 """Queries of a sequence from which PyTorch's kernel is faster, which never holds all scores."""
@@ -88,7 +88,7 @@ class Crossing:
         _, sources, heads, steps, width = slot.shape
         slot.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
 
-    def __call__(self, sums: Tensor, count: int, memory: Seen) -> Tensor:
+    def __call__(self, sums: Tensor, count: int, memory: LayerCache) -> Tensor:
         """Attend to the memory with `count` hypotheses of each source."""
         context = attend(self.ask(self.around.before(sums)), count, memory)
         return self.around.after(self.output.add_to(sums, context))
@@ -115,7 +115,7 @@ class EncoderSteps:
         self.own = OwnAttention(own, layer.attention_residual)
         self.forward = Forward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, slot: Tensor, seen: Seen, turn: Tensor | None) -> Tensor:
+    def __call__(self, sums: Tensor, slot: Tensor, seen: LayerCache, turn: Tensor | None) -> Tensor:
         """Attend to all steps, whose keys and values belong into `slot`, (2, B, H, T, d), and are `seen` then."""
         queries = self.own.projected(sums, slot, turn)
         return self.forward(self.own.added(sums, attend(queries, slot.shape[3], seen)))
@@ -129,7 +129,9 @@ class DecoderStep:
         self.cross = Crossing(layer.cross, layer.cross_residual)
         self.forward = Forward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, slot: Tensor, past: Seen, memory: Seen, turn: Tensor | None) -> Tensor:
+    def __call__(
+        self, sums: Tensor, slot: Tensor, past: LayerCache, memory: LayerCache, turn: Tensor | None
+    ) -> Tensor:
         """Attend to the past, of which the step's own keys and values (2, B, H, K, d) are a part, and to the
         memory."""
         count = slot.shape[3]
@@ -137,7 +139,7 @@ class DecoderStep:
         return self.forward(self.cross(sums, count, memory))
 
 
-def attend(queries: Tensor, count: int, seen: Seen) -> Tensor:
+def attend(queries: Tensor, count: int, seen: LayerCache) -> Tensor:
     """Return the contexts (B K, H d) of scaled queries (B K, H d), `count` of each source."""
     keys, values, hidden = seen
     heads = _by_head(queries, count, values.shape[2])

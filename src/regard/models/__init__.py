@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.fast.query_gradient import QueryGradient
     from regard.models.answer import AnswerModel
     from regard.models.config import ModelConfig
-    from regard.models.recurrent_encoder import RecurrentEncoder
     from regard.models.model import TaskModel
     from regard.models.pooling import PoolingConfig, PoolingModel
     from regard.models.query import QueryModel, QueryModelConfig
-    from regard.fast.query_gradient import QueryGradient
     from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+    from regard.models.recurrent_encoder import RecurrentEncoder
     from regard.models.seq2seq import Seq2Seq, State
     from regard.models.transformer import Transformer, TransformerConfig
 

@@ -26,7 +26,7 @@ class TaskModel(nn.Module):
         raise NotImplementedError
 
     @property
-    def positions_used(self) -> Positions | Rotary | None:
+    def input_positions(self) -> Positions | Rotary | None:
         """What tells the input's steps where they stand; None where nothing does."""
         return None
 

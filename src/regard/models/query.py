@@ -135,7 +135,7 @@ class QueryModel(AnswerModel):
         return self.embedding
 
     @property
-    def positions_used(self) -> Positions | None:
+    def input_positions(self) -> Positions | None:
         """What is added to the input steps."""
         return self.positions
 

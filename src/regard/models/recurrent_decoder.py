@@ -29,9 +29,9 @@ from torch import Tensor, nn
 
 from regard.attention import Attention, Score
 from regard.errors import InputError
+from regard.fast.fused_rnn_attention import Places, unroll
 from regard.models.cells import CELLS, Cell, CellWeights
 from regard.models.looking import looking_at
-from regard.fast.fused_rnn_attention import Places, unroll
 
 ContextTo = Literal["cell", "output", "both"]
 Query = Literal["previous", "current"]
@@ -162,7 +162,7 @@ class RecurrentDecoder(nn.Module):
         """Take all steps in one operation; None while attention is observed, and for what that does not know."""
         memory, cross = state.memory, self.cross
         plain = torch.is_autocast_enabled(embedded.device.type) or torch.compiler.is_compiling()
-        if plain or cross is None or cross.observer is not None or len(state.cell) != 2:
+        if plain or cross is None or cross.hook is not None or len(state.cell) != 2:
             return None
         looking = looking_at(cross.score, memory.prepared, memory.states, memory.mask)
         if looking is None:

@@ -60,7 +60,7 @@ class RecurrentEncoder(nn.Module):
         """
         batch, time = states.shape[:2]
         length = torch.full((batch, 1), time, device=states.device) if mask is None else mask.sum(1, keepdim=True)
-        turned = turned_round(length, time)
+        turned = reversed_steps(length, time)
         for layer, forwards in enumerate(self.forwards):
             read = self.dropout(states) if layer else states
             states, _ = forwards(read)
@@ -73,7 +73,7 @@ class RecurrentEncoder(nn.Module):
         return states, torch.cat([last, states[:, 0, self.each_way :]], dim=-1)
 
 
-def turned_round(length: Tensor, time: int) -> Tensor:
+def reversed_steps(length: Tensor, time: int) -> Tensor:
     """Return the steps (B, T) of sequences of `length` (B, 1), last to first, then those of the padding."""
     steps = torch.arange(time, device=length.device)
     return torch.where(steps < length, length - 1 - steps, steps)

@@ -215,7 +215,7 @@ class Transformer(Seq2Seq):
         return self.source_embedding or self.target_embedding
 
     @property
-    def positions_used(self) -> Positions | Rotary | None:
+    def input_positions(self) -> Positions | Rotary | None:
         """What is added to the source's steps, put beside them, or turns the heads' queries and keys."""
         found = self.source_positions
         if isinstance(found, Concatenated):

@@ -41,7 +41,7 @@ def plot_positions(
         check_range("length", length, 1, 10_000)
         return _drawn(path, Sinusoidal(width), length, "Sinusoidal positions")
     loaded: AnyRun = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
-    found = loaded.model.positions_used
+    found = loaded.model.input_positions
     if isinstance(found, Rotary):
         return _drawn(
             path, found.waves, length, f"Rotary positions of {loaded.name}: sine and cosine of the angles"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from regard import interpret
 from regard.attention import (
     MultiHeadAttention,
+    attention_layers,
     find_layer,
     intervene,
     keep_heads,
-    layers_of,
     short_name,
 )
 from regard.attention.recording import record_own
@@ -102,7 +102,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     @property
     def layers(self) -> Sequence[Layer]:
         """The model's attention layers, by their short names."""
-        found = {short_name(name): layer for name, layer in layers_of(self.model).items()}
+        found = {short_name(name): layer for name, layer in attention_layers(self.model).items()}
         return [Layer(name, kind_of(name), layer.heads) for name, layer in found.items()]
 
     @property

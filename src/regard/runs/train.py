@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from regard import training
 from regard.errors import InputError
-from regard.io import holding
 from regard.fast.memory import keep_memory
+from regard.io import holding
 from regard.runs.asking import asked, check_text, name_of
 from regard.runs.loading import SAVEPATH, load, read_run
 from regard.runs.starting import (
@@ -29,8 +29,8 @@ from regard.training import (
     OneLearner,
     RunFolder,
     check_free,
-    fitting_threads,
     join_world,
+    limit_threads,
     start,
     train_steps,
 )
@@ -237,7 +237,7 @@ def train(
                     folder, config, built, state, resume=resume, overwrite=overwrite, torchruns=world.torchruns
                 )
         learner = OneLearner(state, config.training, batches, folder, world=world, drops=config.model.dropout > 0)
-        threads = fitting_threads(state.model) if config.task_class.draws else nullcontext()
+        threads = limit_threads(state.model) if config.task_class.draws else nullcontext()
         with threads, world.watched(), telling(config, folder, state.step, world, show=show) as tell_metrics:
             train_steps(learner, config.training, tell_metrics, validate=validate)
         world.wait()

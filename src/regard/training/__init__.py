@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from regard.training.stopping import Interrupted
     from regard.training.stored import digest, renamed
     from regard.training.tensors import digest_tensors, kept, pack
-    from regard.training.threads import fitting_threads
+    from regard.training.threads import limit_threads
     from regard.training.trust import trust
     from regard.training.world import ALONE, World, join_world
 
@@ -77,10 +77,10 @@ __all__ = [
     "exact",
     "find_kind",
     "find_run",
-    "fitting_threads",
     "join_world",
     "kept",
     "kinds_for",
+    "limit_threads",
     "load_parameters",
     "make_config",
     "new_run",

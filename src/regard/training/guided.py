@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from regard.attention.hooks import find_layer, observing, with_change
+from regard.attention.hooks import attach_hooks, find_layer, with_change
 from regard.errors import InputError
 from regard.models import Seq2Seq
 
@@ -47,5 +47,5 @@ def guiding(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[Tensor]]:
         return weights
 
     layer = find_layer(model, guided_layer(model))
-    with observing({layer: with_change(layer.observer, look)}):
+    with attach_hooks({layer: with_change(layer.hook, look)}):
         yield found

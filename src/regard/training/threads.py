@@ -13,7 +13,7 @@ size wait for each other as long as they work (docs/benchmarks.md)."""
 
 
 @contextmanager
-def fitting_threads(model: nn.Module) -> Iterator[None]:
+def limit_threads(model: nn.Module) -> Iterator[None]:
     """Train a small model in one thread in the block, and have as many as before after it.
 
     Whoever has said how many threads is obeyed: by OMP_NUM_THREADS or MKL_NUM_THREADS, or to PyTorch, whose own

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 from torch import nn
 
-from regard.attention.interventions import interventions_in, interventions_suspended
+from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.viz.attention_map import AttentionMap
 
 _answered_twice = ContextVar("_answered_twice", default=True)
@@ -37,10 +37,10 @@ def with_original(model: nn.Module, where: str, attend: Callable[[], AttentionMa
     found = named(model, where, attend())
     if not found.interventions or not _answered_twice.get():
         return found
-    with interventions_suspended():
+    with suspend_interventions():
         return dataclasses.replace(found, original=named(model, where, attend()))
 
 
 def named(model: nn.Module, where: str, found: AttentionMap) -> AttentionMap:
     """Return a map with what its model is called, and the interventions in force."""
-    return dataclasses.replace(found, model=where, interventions=interventions_in(model))
+    return dataclasses.replace(found, model=where, interventions=active_interventions(model))
